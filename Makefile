@@ -1,0 +1,114 @@
+# Needs make and Python 3.11 or newer with pip; everything else goes into .venv.
+# Another interpreter: make setup PYTHON=python3.13
+
+SHELL := /bin/sh
+.SHELLFLAGS := -ec
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+ARGS ?=
+JOBS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.setup-done
+UV := $(PY) -m uv
+LOCK := requirements.lock
+
+.PHONY: help setup demo test lint types format docs lock bench clean
+
+help:
+	@echo 'make setup   create .venv and install Rota in it (done once; again when the lock changes)'
+	@echo 'make demo    run the demo'
+	@echo 'make test    everything CI checks: lint, types, docs, tests'
+	@echo 'make lint    check style and formatting'
+	@echo 'make types   check types'
+	@echo 'make format  fix style and formatting where a tool can'
+	@echo 'make docs    build the documentation into docs/_build/html'
+	@echo 'make lock    write requirements.lock again (UPGRADE=1 takes newer versions)'
+	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
+	@echo 'make clean   remove .venv and everything that was built'
+
+setup: $(STAMP)
+	@echo 'setup: done; the command is $(VENV)/bin/rota'
+
+# Every candidate is run, not just looked up: a launcher on PATH may have no interpreter behind it.
+$(PY):
+	@found=; seen=; \
+	for candidate in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
+	    version=$$($$candidate -c 'import platform; print(platform.python_version())' 2>/dev/null) || continue; \
+	    seen="$$seen $$candidate is $$version;"; \
+	    if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "Rota needs Python 3.11 or newer (found:$${seen:- none}). Next: make setup PYTHON=/path/to/python3.11" >&2; \
+	    exit 1; \
+	fi; \
+	echo "setup: creating $(VENV) with $$found ($$version)"; \
+	$$found -m venv --clear $(VENV)
+
+# A .venv whose interpreter has gone is made anew, and then its stamp says nothing.
+ifeq ($(realpath $(PY)),)
+.PHONY: $(STAMP)
+endif
+
+# uv is several times faster than pip; where it can't be had, or can't reach what pip can, pip does the same work.
+$(STAMP): $(LOCK) pyproject.toml | $(PY)
+	@$(UV) --version >/dev/null 2>&1 \
+	    || $(PY) -m pip install --quiet --disable-pip-version-check uv >/dev/null 2>&1 \
+	    || echo 'setup: uv is not available, using pip'
+	@echo 'setup: installing the locked dependencies'
+	@{ $(UV) --version >/dev/null 2>&1 \
+	    && $(UV) pip install --quiet --python $(PY) --require-hashes -r $(LOCK); } \
+	    || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@echo 'setup: installing Rota (editable)'
+	@{ $(UV) --version >/dev/null 2>&1 \
+	    && $(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .; } \
+	    || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@: > $(STAMP)
+
+demo: $(STAMP)
+	@$(VENV)/bin/rota demo $(ARGS)
+
+lint: $(STAMP)
+	@echo '== lint'
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: $(STAMP)
+	@echo '== types'
+	@$(PY) -m mypy
+
+docs: $(STAMP)
+	@echo '== docs'
+	@$(PY) -m sphinx -q -E -W --keep-going -d docs/_build/doctrees -b html docs docs/_build/html
+	@echo 'docs/_build/html/index.html is up to date'
+
+test: lint types docs
+	@echo '== tests'
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal --durations=15 $(ARGS)
+
+format: $(STAMP)
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+# Not after setup: setup installs the lock, so a lock that can't be installed must still be replaceable.
+lock: | $(PY)
+	@$(UV) --version >/dev/null 2>&1 || $(PY) -m pip install --quiet --disable-pip-version-check uv
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	    $(if $(UPGRADE),--upgrade) pyproject.toml --output-file $(LOCK)
+	@echo '$(LOCK) is up to date'
+
+bench: $(STAMP)
+	@$(PY) benchmarks/run.py $(ARGS)
+
+CLEAN_DIRS := $(VENV) build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+clean:
+	@$(or $(PYTHON),python3) -c 'import pathlib, shutil, sys; \
+	caches = [p for d in ("rota", "tests", "benchmarks", "docs") for p in pathlib.Path(d).rglob("__pycache__")]; \
+	[shutil.rmtree(p, ignore_errors=True) for p in [*sys.argv[1:], *caches]]' $(CLEAN_DIRS)
+	@echo 'clean: removed .venv and everything that was built'

@@ -1,0 +1,33 @@
+"""Makes the options of each kind of job from what is believed: so far one per accelerator pool, at a fixed GPU count."""
+
+from collections.abc import Sequence
+
+from rota.beliefs.rates import Rates
+from rota.model.cluster import Cluster
+from rota.model.options import Kind, Options
+from rota.model.reasons import Reason
+from rota.model.units import MILLI
+
+
+def make_options(kinds: Sequence[Kind], cluster: Cluster, rates: Rates) -> Options:
+    """All options of all kinds; a pool that is too small, refused by the job or believed not to run it gives none."""
+    rows = []
+    for number, kind in enumerate(kinds):
+        for pool, accelerator in enumerate(cluster.pools):
+            if kind.gpus > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
+                continue
+            rate, spread = rates.rate(kind.profile, accelerator, kind.gpus)
+            if rate > 0:
+                rows.append((number, pool, kind.gpus * MILLI, rate, spread))
+    return Options.of(rows, len(kinds))
+
+
+def why_never(kind: Kind, cluster: Cluster) -> Reason:
+    """Why a kind has no option at all on this cluster."""
+    if not any(accepts(kind, accelerator) for accelerator in cluster.pools):
+        return Reason.NO_SUCH_ACCELERATOR
+    return Reason.UNSATISFIABLE
+
+
+def accepts(kind: Kind, accelerator: str) -> bool:
+    return not kind.accelerators or accelerator in kind.accelerators

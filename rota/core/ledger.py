@@ -1,0 +1,398 @@
+"""The ledger: all the core knows. Columns where there are many (jobs, GPUs), small frozen values in dicts elsewhere.
+
+Dict values are never changed in place, so a copy of the ledger is a copy of its columns and of its dicts.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.options import make_options, why_never
+from rota.beliefs.rates import Rates
+from rota.core.lifecycle import LEGAL_CODES, refuse
+from rota.model.allocation import Allocation
+from rota.model.cluster import Cluster
+from rota.model.commands import JobCommand
+from rota.model.job import JobSpec, Phase
+from rota.model.options import Kind, Options
+from rota.model.reasons import Reason
+from rota.model.units import FOREVER, Bools, Floats, Ints
+
+NOBODY = -1
+HISTORY = 4096
+"""How many finished jobs' service is remembered."""
+
+
+class Verdict(IntEnum):
+    """How an incarnation ends; of several parts' ends the gravest counts."""
+
+    OPEN = 0
+    FINISHED = 1
+    SUSPENDED = 2
+    LOST = 3
+    FAILED = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Life:
+    """One incarnation, from the command that launches it until its last part is known to be gone."""
+
+    incarnation: int
+    option: int
+    gpus: Ints
+    parts: tuple[int, ...]
+    """Nodes whose processes are not known to be gone."""
+    parked: bool = False
+    verdict: Verdict = Verdict.OPEN
+    steps: float = FOREVER
+    """Fewest steps any part that ended had safe."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InFlight:
+    """A command on its way, and the nodes that have not answered."""
+
+    command: JobCommand
+    waiting: tuple[int, ...]
+    sent_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The policy's last answer and the jobs it speaks of."""
+
+    allocation: Allocation
+    ids: Ints
+
+
+class JobTable:
+    """Columns of the jobs that have not ended (and, until the next compaction, of some that have)."""
+
+    COLUMNS: dict[str, tuple[npt.DTypeLike, Any]] = {
+        "id": (np.int64, NOBODY),
+        "phase": (np.int8, Phase.QUEUED),
+        "kind": (np.int64, 0),
+        "gpus": (np.int64, 0),
+        "weight": (np.float64, 1.0),
+        "submitted_s": (np.float64, 0.0),
+        "phase_s": (np.float64, 0.0),
+        "first_run_s": (np.float64, np.nan),
+        "as_of_s": (np.float64, 0.0),
+        "run_seconds": (np.float64, 0.0),
+        "attained": (np.float64, 0.0),
+        "steps_total": (np.float64, FOREVER),
+        "steps_done": (np.float64, 0.0),
+        "steps_saved": (np.float64, 0.0),
+        "rate": (np.float64, 0.0),
+        "best_rate": (np.float64, 1.0),
+        "using": (np.int64, 0),
+        "option": (np.int64, -1),
+        "pool": (np.int64, 0),
+        "move_seconds": (np.float64, 0.0),
+        "incarnation": (np.int64, 0),
+        "sequence": (np.int64, 0),
+        "lease_s": (np.float64, FOREVER),
+        "suspensions": (np.int64, 0),
+        "failures": (np.int64, 0),
+        "reason": (np.int8, Reason.AWAITING_DECISION),
+        "schedulable": (np.bool_, False),
+    }
+    id: Ints
+    phase: npt.NDArray[np.int8]
+    kind: Ints
+    gpus: Ints
+    weight: Floats
+    submitted_s: Floats
+    phase_s: Floats
+    first_run_s: Floats
+    as_of_s: Floats
+    run_seconds: Floats
+    attained: Floats
+    steps_total: Floats
+    steps_done: Floats
+    steps_saved: Floats
+    rate: Floats
+    best_rate: Floats
+    using: Ints
+    option: Ints
+    pool: Ints
+    move_seconds: Floats
+    incarnation: Ints
+    sequence: Ints
+    lease_s: Floats
+    suspensions: Ints
+    failures: Ints
+    reason: npt.NDArray[np.int8]
+    schedulable: Bools
+    credit: Floats
+    """Seconds of each pool a job was promised by shares: shape (rows, pools)."""
+    received: Floats
+    """Seconds of each pool it got."""
+
+    def __init__(self, pools: int, capacity: int = 256) -> None:
+        self.size = 0
+        self.dead = 0
+        self.pools = pools
+        self._allot(capacity)
+
+    def _allot(self, capacity: int) -> None:
+        for name, (dtype, default) in self.COLUMNS.items():
+            setattr(self, name, np.full(capacity, default, dtype=dtype))
+        self.credit = np.zeros((capacity, self.pools))
+        self.received = np.zeros((capacity, self.pools))
+
+    def add(self) -> int:
+        if self.size == len(self.id):
+            self.keep(np.arange(self.size), 2 * self.size)
+        self.size += 1
+        return self.size - 1
+
+    def keep(self, rows: Ints, capacity: int) -> None:
+        """Keep these rows, in this order, with room for `capacity`."""
+        before = {name: getattr(self, name) for name in (*self.COLUMNS, "credit", "received")}
+        self._allot(capacity)
+        for name, column in before.items():
+            getattr(self, name)[: len(rows)] = column[rows]
+        self.size, self.dead = len(rows), 0
+
+    def copy(self) -> "JobTable":
+        """The rows in use; a little room to grow."""
+        twin = JobTable.__new__(JobTable)
+        twin.size, twin.dead, twin.pools = self.size, self.dead, self.pools
+        room = min(len(self.id), self.size + 64)
+        for name in (*self.COLUMNS, "credit", "received"):
+            setattr(twin, name, getattr(self, name)[:room].copy())
+        return twin
+
+
+@dataclass(eq=False)
+class Ledger:
+    """The whole state of the scheduler. `fold` writes it; everybody else reads."""
+
+    cluster: Cluster
+    rates: Rates
+    costs: MoveCosts
+    jobs: JobTable
+    gpu_job: Ints
+    """Who holds each GPU, as observed."""
+    gpu_wanted: Ints
+    """Who should hold it, as planned."""
+    node_up: Bools
+    node_boot: Ints
+    node_heard_s: Floats
+    host_gib: Floats
+    """Host memory left on each node for parked jobs."""
+    history: Floats
+    """Service of the last jobs to finish: a ring."""
+
+    now_s: float = 0.0
+    finished: int = 0
+    """Jobs that ran to their end so far."""
+    last_job: int = NOBODY
+    row: dict[int, int] = field(default_factory=dict)
+    specs: dict[int, JobSpec] = field(default_factory=dict)
+    lives: dict[int, Life] = field(default_factory=dict)
+    desired: dict[int, Ints] = field(default_factory=dict)
+    in_flight: dict[int, InFlight] = field(default_factory=dict)
+    unsettled: set[int] = field(default_factory=set)
+    """Jobs whose desired and observed placement may differ."""
+    doomed: set[int] = field(default_factory=set)
+    """Lives that must be killed."""
+    orphans: set[tuple[int, int, int]] = field(default_factory=set)
+    """(job, incarnation, node) seen on a node though nobody wants it there."""
+    cancelling: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
+    barred: set[int] = field(default_factory=set)
+    """Jobs with a life that cannot be scheduled now: their GPUs are nobody's to grant."""
+
+    kind_of: dict[Kind, int] = field(default_factory=dict)
+    options: Options = field(default_factory=lambda: Options.of([], 0))
+
+    asked: Ints | None = None
+    """Jobs the policy is being asked about; None: no question is open."""
+    decision: int = 0
+    """Questions to the policy so far; also the open ticket."""
+    asked_s: float = -FOREVER
+    answer: Answer | None = None
+    fresh: bool = False
+    """The answer has not been planned with yet."""
+    memory: Any = None
+    dirty: bool = False
+    """Something happened that may change the answer."""
+    not_before_s: float = -FOREVER
+    """The policy failed: do not ask again before this."""
+    round: int = 0
+    """Number of the next round."""
+    until_s: float = FOREVER
+    accrued_s: float = 0.0
+    """Shares have been credited up to here."""
+    wake_s: float = FOREVER
+    _rows: Ints | None = None
+    _usable: tuple[Bools, Ints] | None = None
+
+    @classmethod
+    def empty(cls, cluster: Cluster, rates: Rates, costs: MoveCosts) -> Self:
+        nodes = len(cluster.nodes)
+        return cls(
+            cluster=cluster,
+            rates=rates,
+            costs=costs,
+            jobs=JobTable(len(cluster.pools)),
+            gpu_job=np.full(cluster.gpus, NOBODY, dtype=np.int64),
+            gpu_wanted=np.full(cluster.gpus, NOBODY, dtype=np.int64),
+            node_up=np.ones(nodes, dtype=bool),
+            node_boot=np.zeros(nodes, dtype=np.int64),
+            node_heard_s=np.zeros(nodes),
+            host_gib=np.array([node.host_gib for node in cluster.nodes], dtype=np.float64),
+            history=np.zeros(HISTORY),
+        )
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> Ints:
+        """Rows of the jobs that may be scheduled now, earliest submission first."""
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.jobs.schedulable[: self.jobs.size])
+        return self._rows
+
+    def usable(self) -> tuple[Bools, Ints]:
+        """Which GPUs may be granted, and how many of them each pool has."""
+        if self._usable is None:
+            mask = self.node_up[self.cluster.gpu_node]
+            for job in self.barred:
+                mask[self.gpus_of(job)] = False
+            self._usable = mask, np.bincount(self.cluster.gpu_pool[mask], minlength=len(self.cluster.pools))
+        return self._usable
+
+    def gpus_of(self, job: int) -> Ints:
+        """GPUs a job is observed to hold."""
+        gpus = self.lives[job].gpus
+        return gpus[self.gpu_job[gpus] == job]
+
+    def part_gpus(self, life: Life, node: int) -> Ints:
+        return life.gpus[self.cluster.gpu_node[life.gpus] == node]
+
+    def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
+        """Nodes of some sorted GPUs."""
+        nodes = self.cluster.gpu_node
+        first, last = int(nodes[gpus[0]]), int(nodes[gpus[-1]])
+        return (first,) if first == last else tuple(dict.fromkeys(nodes[gpus].tolist()))
+
+    def out_of_reach(self, job: int) -> bool:
+        """A node of its incarnation is silent: telling it anything is in vain."""
+        return bool(self.jobs.phase[self.row[job]] == Phase.UNREACHABLE)
+
+    def settled(self, job: int) -> bool:
+        """Desired and observed agree, and nothing is on its way."""
+        if job in self.in_flight or job in self.doomed:
+            return False
+        life, want = self.lives.get(job), self.desired.get(job)
+        if life is None or life.parked:
+            return want is None
+        return want is not None and (want is life.gpus or np.array_equal(want, life.gpus))
+
+    # Writing: only `fold` calls these ------------------------------------------------------------------------------
+
+    def add_job(self, job: int, spec: JobSpec, at_s: float) -> None:
+        kind, known = self._kind(spec)
+        row = self.jobs.add()
+        jobs = self.jobs
+        jobs.id[row] = job
+        jobs.kind[row] = kind
+        jobs.gpus[row] = spec.gpus
+        jobs.weight[row] = spec.weight
+        jobs.submitted_s[row] = jobs.phase_s[row] = jobs.as_of_s[row] = at_s
+        jobs.steps_total[row] = spec.steps
+        jobs.move_seconds[row] = self.costs.move_seconds
+        best = self.options.by_kind[kind, 0]
+        if best >= 0:
+            jobs.best_rate[row] = self.options.rate[best]
+            jobs.schedulable[row] = True
+            self._rows = None
+        else:
+            jobs.reason[row] = why_never(known, self.cluster)
+        self.row[job] = row
+        self.specs[job] = spec
+        self.last_job = job
+
+    def _kind(self, spec: JobSpec) -> tuple[int, Kind]:
+        kind = Kind(spec.profile, spec.gpus, spec.accelerators)
+        number = self.kind_of.get(kind)
+        if number is None:
+            number = self.kind_of[kind] = len(self.kind_of)
+            self._remake_options()
+        return number, kind
+
+    def _remake_options(self) -> None:
+        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true."""
+        self.options = make_options(list(self.kind_of), self.cluster, self.rates)
+
+    def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
+        before = int(self.jobs.phase[row])
+        if before != phase:
+            if (before, phase) not in LEGAL_CODES:
+                raise refuse(int(self.jobs.id[row]), before, phase)
+            self.jobs.phase[row] = phase
+            self.jobs.phase_s[row] = at_s
+
+    def set_schedulable(self, job: int, row: int, yes: bool) -> None:
+        if bool(self.jobs.schedulable[row]) != yes:
+            self.jobs.schedulable[row] = yes
+            self._rows = None
+        barred = not yes and job in self.lives
+        if barred != (job in self.barred):
+            (self.barred.add if barred else self.barred.discard)(job)
+            self._usable = None
+
+    def set_node(self, node: int, up: bool) -> None:
+        if bool(self.node_up[node]) != up:
+            self.node_up[node] = up
+            self._usable = None
+            self.dirty = True
+
+    def want(self, job: int, row: int, option: int, gpus: Ints | None) -> None:
+        """Set a job's desired placement."""
+        old = self.desired.pop(job, None)
+        if old is not None:
+            self.gpu_wanted[old[self.gpu_wanted[old] == job]] = NOBODY
+        if gpus is not None:
+            self.desired[job] = gpus
+            self.gpu_wanted[gpus] = job
+        self.jobs.option[row] = option if gpus is not None else -1
+
+    def forget(self, job: int, row: int) -> None:
+        """The job has ended: out of every table."""
+        self.want(job, row, -1, None)
+        if self.jobs.schedulable[row]:
+            self.jobs.schedulable[row] = False
+            self._rows = None
+        for group in (self.unsettled, self.doomed, self.cancelling, self.held):
+            group.discard(job)
+        del self.row[job], self.specs[job]
+        self.jobs.dead += 1
+        if self.jobs.dead > 256 and 2 * self.jobs.dead > self.jobs.size:
+            self.compact()
+
+    def compact(self) -> None:
+        rows = np.array(sorted(self.row.values()), dtype=np.int64)
+        self.jobs.keep(rows, max(256, 2 * len(rows)))
+        self.row = {int(job): i for i, job in enumerate(self.jobs.id[: len(rows)])}
+        self._rows = None
+
+    def copy(self) -> "Ledger":
+        """An independent twin. Values in dicts are frozen, so only the containers are copied."""
+        twin = Ledger.__new__(Ledger)
+        twin.__dict__.update(self.__dict__)
+        twin.jobs = self.jobs.copy()
+        for name in ("gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
+            setattr(twin, name, getattr(self, name).copy())
+        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of"):
+            setattr(twin, name, getattr(self, name).copy())
+        for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin

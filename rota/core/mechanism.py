@@ -1,0 +1,194 @@
+"""The mechanism: from an allocation to who runs now. No GPU twice, gangs whole, nothing idle that the allocation permits."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rota.core.ledger import Ledger
+from rota.model.allocation import Candidates
+from rota.model.options import Options
+from rota.model.units import MILLI, Bools, Floats, Ints
+
+
+class Table:
+    """What an allocation may ask about its jobs (see `Candidacy`), gathered when asked."""
+
+    def __init__(self, state: Ledger, rows: Ints, horizon_seconds: float) -> None:
+        self._state = state
+        self.rows = rows
+        self.horizon_seconds = horizon_seconds
+
+    @cached_property
+    def kind(self) -> Ints:
+        return self._state.jobs.kind[self.rows]
+
+    @cached_property
+    def granted_option(self) -> Ints:
+        return self._state.jobs.option[self.rows]
+
+    @property
+    def options(self) -> Options:
+        return self._state.options
+
+    @cached_property
+    def move_seconds(self) -> Floats:
+        return self._state.jobs.move_seconds[self.rows]
+
+    @cached_property
+    def steps_left(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        done = jobs.steps_done[rows] + jobs.rate[rows] * self._since
+        return np.maximum(jobs.steps_total[rows] - done, 0.0)
+
+    @cached_property
+    def seconds_left(self) -> Floats:
+        return self.steps_left / self._state.jobs.best_rate[self.rows]
+
+    @cached_property
+    def owed_seconds(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        owed = jobs.credit[rows] - jobs.received[rows]
+        owed[np.arange(len(rows)), jobs.pool[rows]] -= self._since
+        return owed
+
+    @cached_property
+    def _since(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grants:
+    """Who runs by which option."""
+
+    position: Ints
+    """Granted jobs, in the order they were granted."""
+    option: Ints
+    """Per position of the table: the option granted, -1: none."""
+    left: Ints
+    """Milli-GPUs each pool has left."""
+
+
+def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
+    """Walk the candidates in order and grant each job its first option that has room."""
+    option = np.full(len(table.rows), -1, dtype=np.int64)
+    left = capacity * MILLI
+    options = table.options
+    position, wanted = candidates.position, candidates.option
+    if candidates.reserve:
+        taken = _fill_with_reservation(position, wanted, table, left)
+    elif options.by_kind.shape[1] == 1 and len(left) == 1:
+        taken = _fill_one_pool(options.milligpus[wanted], left, candidates.blocking)
+    else:
+        taken = _fill(position, options.pool[wanted], options.milligpus[wanted], left, candidates.blocking)
+    granted = position[taken]
+    option[granted] = wanted[taken]
+    return Grants(granted, option, left)
+
+
+def _fill_one_pool(need: Ints, left: Ints, blocking: bool) -> Ints:
+    """Greedy in order, one pool and one option per job. Each pass takes the longest run that fits, then drops what cannot."""
+    free = int(left[0])
+    taken: list[Ints] = []
+    alive: Ints | None = None
+    while free > 0 and len(need):
+        # Nobody needs less than the smallest need, so only so many can fit.
+        window = need[: free // int(need.min()) + 1]
+        total = np.cumsum(window)
+        count = int(np.searchsorted(total, free, side="right"))
+        if count:
+            free -= int(total[count - 1])
+            taken.append(alive[:count] if alive is not None else np.arange(count))
+        if blocking or count == len(need):
+            break
+        rest = np.flatnonzero(need[count:] <= free) + count
+        alive, need = alive[rest] if alive is not None else rest, need[rest]
+    left[0] = free
+    if not taken:
+        return np.empty(0, dtype=np.int64)
+    return taken[0] if len(taken) == 1 else np.concatenate(taken)
+
+
+def _fill(job: Ints, pool: Ints, need: Ints, left: Ints, blocking: bool) -> Ints:
+    """Greedy in order with several pools. A pass takes everything up to the first that does not fit where it wanted;
+    that closes a pool to its size for good, so there are at most pools x sizes passes."""
+    taken: list[Ints] = []
+    jobs = int(job.max()) + 1 if len(job) else 0
+    done = np.zeros(jobs, dtype=bool)
+    first = np.empty(jobs, dtype=np.int64)
+    index = np.flatnonzero(need <= left[pool])
+    while len(index):
+        if blocking:
+            index = index[index < _first_hopeless(job, done, index)]
+        here = np.arange(len(index))
+        first[job[index[::-1]]] = here[::-1]
+        front = index[first[job[index]] == here]  # each job's best option that is still open to it
+        fits = _fits(pool[front], need[front], left)
+        run = front if fits.all() else front[: int(np.argmin(fits))]
+        left -= np.bincount(pool[run], weights=need[run], minlength=len(left)).astype(np.int64)
+        done[job[run]] = True
+        taken.append(run)
+        if len(run) == len(front):
+            break
+        index = index[(need[index] <= left[pool[index]]) & ~done[job[index]]]
+    return np.concatenate(taken) if taken else np.empty(0, dtype=np.int64)
+
+
+def _first_hopeless(job: Ints, done: Bools, index: Ints) -> int:
+    """Number of the first candidate whose job has no GPUs and no option left that could give it some."""
+    hopeful = done.copy()
+    hopeful[job[index]] = True
+    hopeless = np.flatnonzero(~hopeful[job])
+    return int(hopeless[0]) if len(hopeless) else len(job)
+
+
+def _fits(pool: Ints, need: Ints, left: Ints) -> Bools:
+    """Whether each candidate fits if all before it are taken."""
+    fits = np.empty(len(pool), dtype=bool)
+    for number, free in enumerate(left.tolist()):
+        here = pool == number
+        fits[here] = np.cumsum(need[here]) <= free
+    return fits
+
+
+def _fill_with_reservation(job: Ints, option: Ints, table: Table, left: Ints) -> Ints:
+    """Backfill: the first job that fits nowhere gets a reservation where it can start soonest; others may overtake it only
+    if they end before that, or leave it its GPUs all the same."""
+    pool, need = table.options.pool[option], table.options.milligpus[option]
+    before = _fill(job, pool, need, left, blocking=True)
+    waits = ~np.isin(job, job[before])
+    if not waits.any():
+        return before
+    seconds = table.steps_left[job] / table.options.rate[option]
+    head = job == job[waits][0]
+    start, spare, reserved = np.inf, 0, np.isin(pool, pool[head])
+    for mine in np.flatnonzero(head).tolist():
+        there = pool[before] == pool[mine]
+        soonest, extra = _earliest(seconds[before][there], need[before][there], int(left[pool[mine]]), int(need[mine]))
+        if soonest < start:
+            start, spare, reserved = soonest, extra, pool == pool[mine]
+    taken = [before]
+    open_to = waits & ~head
+    # Where nobody knows when the head could start, nobody may overtake it.
+    in_time = seconds <= (start if np.isfinite(start) else -1.0)
+    while True:
+        fits = open_to & (need <= left[pool]) & (~reserved | in_time | (need <= spare))
+        if not fits.any():
+            return np.concatenate(taken)
+        chosen = int(np.argmax(fits))
+        left[pool[chosen]] -= need[chosen]
+        if reserved[chosen] and not in_time[chosen]:
+            spare -= int(need[chosen])
+        taken.append(np.array([chosen]))
+        open_to &= job != job[chosen]
+
+
+def _earliest(seconds: Floats, need: Ints, free: int, wanted: int) -> tuple[float, int]:
+    """When a pool will have `wanted` free as its jobs end, and how much more than that it will have then."""
+    order = np.argsort(seconds, kind="stable")
+    total = free + np.cumsum(need[order])
+    enough = np.flatnonzero(total >= wanted)
+    if not len(enough):
+        return np.inf, 0
+    return float(seconds[order][enough[0]]), int(total[enough[0]] - wanted)

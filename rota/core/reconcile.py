@@ -1,0 +1,139 @@
+"""Reconcile: the fewest safe commands from what is observed to what is desired. It only diffs; it decides nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from rota.core.ledger import InFlight, Ledger, Life
+from rota.core.settings import Settings
+from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.plan import Plan
+from rota.model.units import FOREVER, Ints
+
+
+def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
+    """At most one command per job, and a launch only on GPUs that are observed free."""
+    todo = state.unsettled
+    changes = {}
+    if plan is not None and plan.changes:
+        changes = {change.job: change for change in plan.changes}
+        todo = todo | changes.keys()
+    commands: list[JobCommand] = []
+    for job in sorted(todo):
+        change = changes.get(job)
+        if change is None:
+            option, want = int(state.jobs.option[state.row[job]]), state.desired.get(job)
+        else:
+            option, want = change.option, change.gpus
+        command = _next_command(state, settings, job, option, want)
+        if command is not None:
+            commands.append(command)
+    if state.orphans:
+        commands.extend(_orphan_kills(state))
+    if settings.retry_seconds < FOREVER and state.in_flight:
+        commands.extend(_repeats(state, settings, {command.job for command in commands}))
+    return commands
+
+
+def _next_command(state: Ledger, settings: Settings, job: int, option: int, want: Ints | None) -> JobCommand | None:
+    life, flight = state.lives.get(job), state.in_flight.get(job)
+    row = state.row[job]
+    sequence = int(state.jobs.sequence[row]) + 1
+    if life is None:
+        return None if want is None else _launch(state, settings, job, row, sequence, option, want)
+    if job in state.doomed:
+        if flight is not None and isinstance(flight.command, Kill):
+            return None
+        return Kill(job, life.incarnation, sequence, life.parts)
+    if flight is not None or state.out_of_reach(job):
+        return None
+    if life.parked:
+        return _for_parked(state, settings, job, life, sequence, want)
+    if want is not None and (want is life.gpus or np.array_equal(want, life.gpus)):
+        return None
+    kind = SuspendKind.PARK if want is None and _can_park(state, job, life) else SuspendKind.CHECKPOINT
+    return Suspend(job, life.incarnation, sequence, life.parts, kind)
+
+
+def _launch(
+    state: Ledger, settings: Settings, job: int, row: int, sequence: int, option: int, want: Ints
+) -> Launch | None:
+    if not _free(state, want):
+        return None
+    nodes = state.nodes_of(want)
+    return Launch(
+        job,
+        int(state.jobs.incarnation[row]) + 1,
+        sequence,
+        option,
+        want,
+        nodes,
+        tuple(state.node_boot[list(nodes)].tolist()),
+        float(state.jobs.steps_saved[row]),
+        state.now_s + settings.lease_seconds,
+    )
+
+
+def _free(state: Ledger, gpus: Ints) -> bool:
+    if len(gpus) == 1:
+        gpu = gpus[0]
+        return bool(state.gpu_job[gpu] < 0 and state.node_up[state.cluster.gpu_node[gpu]])
+    return bool((state.gpu_job[gpus] < 0).all() and state.node_up[state.cluster.gpu_node[gpus]].all())
+
+
+def _for_parked(
+    state: Ledger, settings: Settings, job: int, life: Life, sequence: int, want: Ints | None
+) -> JobCommand | None:
+    """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
+    if want is None:
+        return None
+    if not np.array_equal(want, life.gpus):
+        return Suspend(job, life.incarnation, sequence, life.parts, SuspendKind.CHECKPOINT)
+    if not _free(state, want):
+        return None
+    return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds)
+
+
+def _can_park(state: Ledger, job: int, life: Life) -> bool:
+    spec = state.specs[job]
+    return spec.can_park and bool((state.host_gib[list(life.parts)] >= spec.parked_gib / len(life.parts)).all())
+
+
+def _orphan_kills(state: Ledger) -> list[JobCommand]:
+    """Processes nobody wants. The sequence only has to be newer than anything that incarnation was told."""
+    return [
+        Kill(job, incarnation, int(state.jobs.sequence[state.row[job]]) + 1 if job in state.row else 1 << 40, (node,))
+        for job, incarnation, node in sorted(state.orphans)
+    ]
+
+
+def _repeats(state: Ledger, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
+    """Commands whose answer is late, sent again to the nodes that owe it. The same key: whoever has done it says so."""
+    late = state.now_s - settings.retry_seconds
+    return [
+        _again(state, settings, flight)
+        for job, flight in sorted(state.in_flight.items())
+        if flight.sent_s <= late and job not in spoken_to and not state.out_of_reach(job)
+    ]
+
+
+def _again(state: Ledger, settings: Settings, flight: InFlight) -> JobCommand:
+    command = flight.command
+    if isinstance(command, Launch):
+        return command  # whole: its nodes must agree on the gang
+    return replace(command, nodes=flight.waiting)
+
+
+def renewals(state: Ledger, settings: Settings) -> list[Renew]:
+    """Leases past half time, extended. A job we cannot see, or want gone, gets no more time."""
+    if not settings.leased or not state.lives:
+        return []
+    jobs = state.jobs
+    rows = np.flatnonzero(jobs.lease_s[: jobs.size] - state.now_s <= settings.lease_seconds / 2)
+    found = []
+    for row in rows.tolist():
+        job = int(jobs.id[row])
+        life = state.lives.get(job)
+        if life is not None and job not in state.doomed and not state.out_of_reach(job):
+            found.append(Renew(job, life.incarnation, life.parts, state.now_s + settings.lease_seconds))
+    return found

@@ -1,0 +1,144 @@
+"""The scheduler: one step folds what happened and answers with commands. No clock, no input, no output, no randomness.
+
+    commands = scheduler.step(now_s, events)
+
+A driver carries the commands out and comes back with events. `fold` and `decide` are the two halves: recovery calls only the
+first, on recorded events, and so never decides anything again.
+"""
+
+import math
+from collections.abc import Sequence
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.rates import SAME_SPEED, Rates
+from rota.core.fold import advance, apply
+from rota.core.ledger import Ledger
+from rota.core.planning import make_plan
+from rota.core.reconcile import reconcile, renewals
+from rota.core.settings import Settings
+from rota.model.cluster import Cluster
+from rota.model.commands import Command, Solve, WakeAt
+from rota.model.events import Decided, External
+from rota.model.floor import Placer
+from rota.model.units import FOREVER
+from rota.model.view import Jobs, View
+
+
+class Scheduler:
+    """The core behind its only door. The policy is not in here: asking it is a command."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        placer: Placer,
+        settings: Settings | None = None,
+        *,
+        rates: Rates = SAME_SPEED,
+        costs: MoveCosts | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.placer = placer
+        self.state = Ledger.empty(cluster, rates, costs or MoveCosts())
+
+    def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
+        """Fold what happened by now, decide, and say what to do."""
+        self.fold(now_s, events)
+        decided = self.decide()
+        return self.commit(decided)
+
+    def fold(self, now_s: float, events: Sequence[External]) -> None:
+        """Learn what happened. Time never runs backwards here, whatever the events say."""
+        state, settings = self.state, self.settings
+        if now_s > state.now_s:
+            state.now_s = now_s
+        if settings.round_seconds and not state.row:
+            state.round = max(state.round, math.ceil(state.now_s / settings.round_seconds))
+        for event in events:
+            apply(state, settings, event)
+        advance(state, settings)
+
+    def decide(self) -> Decided:
+        """What to do next. Reads the state, changes nothing."""
+        state, settings = self.state, self.settings
+        plan, ticket = None, 0
+        if state.fresh:
+            plan = make_plan(state, settings, self.placer)
+        elif self._due():
+            if state.answer is None or state.now_s - state.asked_s >= settings.solve_every_seconds:
+                ticket = state.decision + 1
+            else:
+                plan = make_plan(state, settings, self.placer)
+        commands = reconcile(state, settings, plan)
+        return Decided(state.now_s, plan, tuple(commands), tuple(renewals(state, settings)), ticket)
+
+    def commit(self, decided: Decided) -> list[Command]:
+        """Book a decision, made now or recorded earlier, and give out its commands."""
+        state, settings = self.state, self.settings
+        apply(state, settings, decided)
+        commands: list[Command] = [*decided.commands, *decided.renewals]
+        if decided.ticket:
+            commands.append(Solve(decided.ticket, self.view()))
+        wake_s = self._next_wake_s()
+        if wake_s != state.wake_s:
+            state.wake_s = wake_s
+            commands.append(WakeAt(wake_s))
+        return commands
+
+    def view(self) -> View:
+        """What a policy would be shown now."""
+        state = self.state
+        return View(
+            now_s=state.now_s,
+            jobs=Jobs(state.jobs, state.rows, state.now_s),
+            options=state.options,
+            cluster=state.cluster,
+            capacity=state.usable()[1],
+            history_gpu_seconds=state.history[: state.finished],
+            memory=state.memory,
+            seed=self.settings.seed,
+            decision=state.decision,
+        )
+
+    def fork(self) -> "Scheduler":
+        """An independent copy, for forecasts and what-if."""
+        twin = Scheduler.__new__(Scheduler)
+        twin.settings, twin.placer, twin.state = self.settings, self.placer, self.state.copy()
+        return twin
+
+    def _due(self) -> bool:
+        state, settings = self.state, self.settings
+        if state.asked is not None or state.now_s < state.not_before_s:
+            return False
+        if settings.round_seconds and state.now_s >= state.round * settings.round_seconds and state.row:
+            return True
+        return settings.at_events and (state.dirty or state.now_s >= state.until_s)
+
+    def _next_wake_s(self) -> float:
+        state, settings = self.state, self.settings
+        wake_s = FOREVER
+        if state.asked is None and len(state.rows):
+            if settings.round_seconds:
+                wake_s = state.round * settings.round_seconds
+            if settings.at_events:
+                wake_s = min(wake_s, state.until_s)
+                if state.dirty:
+                    wake_s = min(wake_s, state.not_before_s)
+            wake_s = max(wake_s, state.not_before_s)
+        if settings.retry_seconds < FOREVER and state.in_flight:
+            reachable = (f.sent_s for job, f in state.in_flight.items() if not state.out_of_reach(job))
+            wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
+        if settings.leased and state.lives:
+            wake_s = min(wake_s, self._next_lease_s())
+        if settings.node_timeout_seconds < FOREVER and state.node_up.any():
+            heard_s = float(state.node_heard_s[state.node_up].min())
+            wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)
+        return max(wake_s, state.now_s)
+
+    def _next_lease_s(self) -> float:
+        """The next renewal due, or the next lease that will run out unrenewed."""
+        state, settings = self.state, self.settings
+        rows = [state.row[job] for job in state.lives]
+        lease = state.jobs.lease_s[rows]
+        renewable = lease - settings.lease_seconds / 2
+        end = lease + settings.lease_margin_seconds
+        return float(min(renewable[renewable > state.now_s].min(initial=FOREVER), end.min(initial=FOREVER)))

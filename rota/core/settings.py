@@ -1,0 +1,45 @@
+"""When the core decides, and how patient it is. Values, set once."""
+
+from dataclasses import dataclass
+
+from rota.errors import OptionError
+from rota.model.units import FOREVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The defaults suit a simulation of perfect machines: decisions at events, no leases, nothing is ever sent twice."""
+
+    round_seconds: float = 0.0
+    """Decide at every multiple of this; 0: no rounds."""
+    at_events: bool = True
+    """Decide whenever something happened that may change the answer."""
+    solve_every_seconds: float = 0.0
+    """Ask the policy at most this often; in between, plans are drawn from its last answer."""
+    horizon_seconds: float = 3600.0
+    """A move must pay for itself within this time."""
+    lease_seconds: float = FOREVER
+    """The right to run, renewed at half time."""
+    lease_margin_seconds: float = 0.0
+    """How much later than a lease's end its processes are surely gone."""
+    retry_seconds: float = FOREVER
+    """A command without an answer is sent again after this."""
+    node_timeout_seconds: float = FOREVER
+    """A node silent for this long is unreachable."""
+    policy_retry_seconds: float = 10.0
+    """A policy that failed is asked again after this."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("round_seconds", "solve_every_seconds", "lease_margin_seconds", "horizon_seconds"):
+            if not getattr(self, name) >= 0:
+                raise OptionError("must be 0 or more.", field=name, value=getattr(self, name))
+        for name in ("lease_seconds", "retry_seconds", "node_timeout_seconds", "policy_retry_seconds"):
+            if not getattr(self, name) > 0:
+                raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
+        if not self.at_events and not self.round_seconds:
+            raise OptionError("decisions need rounds, events or both.", field="round_seconds", value=self.round_seconds)
+
+    @property
+    def leased(self) -> bool:
+        return self.lease_seconds < FOREVER

@@ -1,0 +1,85 @@
+"""Everything Rota raises on purpose, as one tree.
+
+RotaError                      carries a message and, where there is one, the next step for the reader
+├── InputError                 what was given cannot be used: file, line, field and value are named
+│   ├── TraceError             a trace file, or a row of it
+│   ├── ClusterError           a cluster description
+│   ├── ProfileError           a table of rates
+│   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
+│   └── OptionError            a value that a policy, placer or setting does not take
+├── PolicyBroken               a policy raised, or answered with something that is no allocation
+├── Stalled                    a simulation can go no further though jobs are unfinished
+└── IllegalTransition          a phase change the lifecycle does not know: a defect of Rota itself
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RotaError(Exception):
+    """Base of all errors raised by Rota. `hint` is the next step, without the leading `Try:`."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(RotaError):
+    """Something a person gave cannot be used. Reads `file:line  field: value — what is wrong.`"""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        where: str = "",
+        line: int | None = None,
+        field: str = "",
+        value: object = None,
+        hint: str = "",
+    ) -> None:
+        place = f"{where}:{line}" if where and line is not None else where
+        seen = f"{field}: {value!r}" if field and value is not None else field
+        head = "  ".join(part for part in (place, seen) if part)
+        super().__init__(f"{head} — {problem}" if head else problem, hint=hint)
+        self.where, self.line, self.field, self.value = where, line, field, value
+
+
+class TraceError(InputError):
+    """A trace file, or a row of it, cannot be used."""
+
+
+class ClusterError(InputError):
+    """A cluster description cannot be used."""
+
+
+class ProfileError(InputError):
+    """A table of rates cannot be used."""
+
+
+class OptionError(InputError):
+    """A policy, placer or setting does not take this value."""
+
+
+class NameUnknown(InputError):
+    """A name that does not exist; the message offers the closest one that does."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        closest = f" Closest: {near[0]}." if near else ""
+        listed = ", ".join(names) if names else "none"
+        super().__init__(f"No {what} {name!r}.{closest} All: {listed}.", hint=hint)
+        self.name = name
+
+
+class PolicyBroken(RotaError):
+    """A policy raised, or answered with something that is no allocation."""
+
+
+class Stalled(RotaError):
+    """A simulation can go no further though jobs are unfinished."""
+
+
+class IllegalTransition(RotaError):
+    """A phase change the lifecycle does not know: a defect of Rota itself."""

@@ -1,0 +1,213 @@
+"""A policy's answer: who deserves what. Positions count jobs in the order of the view that was asked about."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from rota.model.options import Options
+from rota.model.units import FOREVER, Bools, Floats, Ints
+
+
+class Candidacy(Protocol):
+    """What the mechanism knows of the jobs of an answer, one entry per position, when it asks for candidates."""
+
+    @property
+    def kind(self) -> Ints: ...
+    @property
+    def granted_option(self) -> Ints:
+        """The option each job was last granted, -1: none."""
+        ...
+
+    @property
+    def options(self) -> Options: ...
+    @property
+    def move_seconds(self) -> Floats:
+        """The price of moving: what stopping here and starting elsewhere would cost each job."""
+        ...
+
+    @property
+    def seconds_left(self) -> Floats: ...
+    @property
+    def owed_seconds(self) -> Floats:
+        """Time each job is owed on each pool under the shares in force: shape (jobs, pools)."""
+        ...
+
+    @property
+    def horizon_seconds(self) -> float:
+        """Over how long a move must pay for itself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """(position, option) pairs in the order they are tried; a job stands in it once per option it may run by."""
+
+    position: Ints
+    option: Ints
+    blocking: bool = False
+    """Nobody may overtake the first job that fits nowhere."""
+    reserve: bool = False
+    """Others may overtake the first that fits nowhere only if they do not delay it."""
+
+
+@runtime_checkable
+class Allocation(Protocol):
+    """What `Policy.allocate` returns: a Ranking, Shares or an Assignment."""
+
+    @property
+    def until_s(self) -> float:
+        """The answer holds until this instant if nothing happens."""
+        ...
+
+    @property
+    def memory(self) -> Any:
+        """Comes back with the next view: a frozen dataclass of arrays keyed by job id, or None."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """What it goes by, in a word or two, for explanations."""
+        ...
+
+    def candidates(self, table: Candidacy) -> Candidates:
+        """Who may run by which option, best first."""
+        ...
+
+    def holds_seconds(self, granted: Bools) -> float:
+        """How long the answer holds once it is known who runs."""
+        ...
+
+    def share_by_option(self, options: int) -> Floats | None:
+        """Fraction of time per option kind, where the allocation speaks of time; None where it does not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Ranking:
+    """An order of jobs. Each runs by its best option that still has room, or by the one named."""
+
+    order: Ints
+    """Positions of jobs, the most deserving first; a job left out may not run."""
+    option: Ints | None = None
+    """The option each position wants; None: any of its kind."""
+    blocking: bool = False
+    """Nobody may overtake the first job that does not fit (strict FIFO)."""
+    reserve: bool = False
+    """Others may overtake the first that does not fit only if they do not delay it (backfill)."""
+    preempt: bool = True
+    """May take GPUs from a running job for a better one."""
+    run_seconds: Floats | None = None
+    """Per position: running this long changes its rank (a demotion timer)."""
+    wait_seconds: Floats | None = None
+    """Per position: waiting this long changes its rank (a promotion timer)."""
+    until_s: float = FOREVER
+    memory: Any = None
+    key: str = "rank"
+    """What the order goes by, in a word or two, for explanations."""
+
+    @classmethod
+    def by(cls, values: npt.ArrayLike, /, *, largest_first: bool = False, **options: Any) -> Self:
+        """Order by a column, smallest first unless told; ties go to the earlier submission."""
+        column = np.asarray(values)
+        return cls(order=np.argsort(-column if largest_first else column, kind="stable"), **options)
+
+    def candidates(self, table: Candidacy) -> Candidates:
+        order = self.order
+        if not self.preempt:
+            runs = table.granted_option[order] >= 0
+            order = np.concatenate((order[runs], order[~runs]))
+        by_kind = table.options.by_kind
+        if self.option is not None:
+            option = self.option[order]
+        elif by_kind.shape[1] == 1:
+            option = by_kind[table.kind[order], 0]
+        else:
+            order, option = _best_options_first(order, table, self.preempt)
+        return Candidates(order, option, self.blocking, self.reserve)
+
+    def holds_seconds(self, granted: Bools) -> float:
+        held = FOREVER
+        if self.run_seconds is not None:
+            held = float(np.min(self.run_seconds, where=granted, initial=held))
+        if self.wait_seconds is not None:
+            held = float(np.min(self.wait_seconds, where=~granted, initial=held))
+        return held
+
+    def share_by_option(self, options: int) -> Floats | None:
+        return None
+
+
+def _best_options_first(order: Ints, table: Candidacy, may_move: bool) -> tuple[Ints, Ints]:
+    """Each job's options by the steps they bring over the horizon, the price of moving paid first."""
+    options = table.options.by_kind[table.kind[order]]
+    exists = options >= 0
+    rate = table.options.rate[options]
+    held = table.granted_option[order][:, None]
+    elsewhere = (held >= 0) & (options != held)
+    if may_move:
+        span = np.minimum(table.seconds_left[order], table.horizon_seconds)[:, None]
+        paid = np.maximum(span - table.move_seconds[order][:, None], 0.0)
+        score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
+    else:
+        score = np.where(elsewhere, -1.0, rate)
+    score[~exists] = -1.0
+    best = np.argsort(-score, axis=1, kind="stable")
+    flat = np.take_along_axis(options, best, axis=1).ravel()
+    usable = np.take_along_axis(score, best, axis=1).ravel() >= 0
+    return np.repeat(order, options.shape[1])[usable], flat[usable]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Shares:
+    """A fraction of wall time for each option kind; members of a kind are drawn by what they are owed."""
+
+    option: Ints
+    """Rows of the view's options."""
+    share: Floats
+    """Fraction of wall time, 0 to 1, that each job of that kind should spend on it."""
+    until_s: float = FOREVER
+    memory: Any = None
+    key: str = "share"
+
+    def candidates(self, table: Candidacy) -> Candidates:
+        share = self.share_by_option(len(table.options))
+        options = table.options.by_kind[table.kind]
+        position = np.repeat(np.arange(len(table.kind)), options.shape[1])
+        option = options.ravel()
+        position, option = position[option >= 0], option[option >= 0]
+        owed = table.owed_seconds[position, table.options.pool[option]]
+        # Those with a share come first, by what they are owed; the rest only fill GPUs that would idle.
+        order = np.lexsort((-owed, share[option] <= 0))
+        return Candidates(position[order], option[order])
+
+    def holds_seconds(self, granted: Bools) -> float:
+        return FOREVER
+
+    def share_by_option(self, options: int) -> Floats:
+        share = np.zeros(options)
+        share[self.option] = self.share
+        return share
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Assignment:
+    """An option for each of some jobs, best first, with GPUs as a hint to the placer."""
+
+    position: Ints
+    option: Ints
+    gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Position -> GPUs it should get, where the policy has a wish."""
+    until_s: float = FOREVER
+    memory: Any = None
+    key: str = "assignment"
+
+    def candidates(self, table: Candidacy) -> Candidates:
+        return Candidates(self.position, self.option)
+
+    def holds_seconds(self, granted: Bools) -> float:
+        return FOREVER
+
+    def share_by_option(self, options: int) -> Floats | None:
+        return None

@@ -1,0 +1,94 @@
+"""Commands: what the core tells a driver to do. Keyed (job, incarnation, sequence), so that a repeat is harmless."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from rota.model.units import FOREVER, Ints
+
+if TYPE_CHECKING:
+    from rota.model.view import View
+
+
+class SuspendKind(StrEnum):
+    PARK = "park"
+    """Keep the processes asleep on the host."""
+    CHECKPOINT = "checkpoint"
+    """Write state to storage and exit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """Start a new incarnation on these GPUs, all of them or none."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    option: int
+    gpus: Ints
+    nodes: tuple[int, ...]
+    boots: tuple[int, ...]
+    """The boot each node must still be in: a launch that outlived a reboot is refused."""
+    from_step: float
+    lease_s: float = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Stop at a step boundary and keep the state."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    nodes: tuple[int, ...]
+    kind: SuspendKind = SuspendKind.CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Wake a parked incarnation on the GPUs it had."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    nodes: tuple[int, ...]
+    lease_s: float = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Extend the right to run. Not counted as in flight: a lost renewal only lets the lease end."""
+
+    job: int
+    incarnation: int
+    nodes: tuple[int, ...]
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End this incarnation's processes at once."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solve:
+    """Ask the policy. A driver reads the view on receipt: it solves there and then, or sends a copy away."""
+
+    ticket: int
+    view: "View"
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send `Woke` at this instant; replaces the wake-up asked for before."""
+
+    at_s: float
+
+
+JobCommand = Launch | Suspend | Resume | Kill
+Command = JobCommand | Renew | Solve | WakeAt

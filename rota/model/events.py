@@ -1,0 +1,201 @@
+"""Events: everything the core learns. The journal is a list of these, and state is nothing but their fold.
+
+Job events name the incarnation they speak of, and answers the sequence of the command they answer, so late, repeated and
+reordered ones can be told apart. `node` None means: the driver speaks for every node of the job at once.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rota.model.allocation import Allocation
+from rota.model.commands import JobCommand, Renew, SuspendKind
+from rota.model.job import JobSpec
+from rota.model.plan import Plan
+from rota.model.units import Floats, Ints
+
+
+class Outcome(StrEnum):
+    """How a job's processes ended."""
+
+    FINISHED = "finished"
+    """Exit code 0."""
+    YIELDED = "yielded"
+    """Exit code 75: it saved its state and wants to go on later."""
+    FAILED = "failed"
+    """Any other end of its own."""
+    LOST = "lost"
+    """Gone through no fault of its own: killed, lease over, node rebooted."""
+
+
+class PartState(StrEnum):
+    RUNNING = "running"
+    PARKED = "parked"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A new job. Numbers rise in order of submission."""
+
+    job: int
+    spec: JobSpec
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Answers Launch and Resume."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    at_s: float
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """Answers Suspend."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    at_s: float
+    kind: SuspendKind
+    steps_done: float
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """Processes ended, asked or not."""
+
+    job: int
+    incarnation: int
+    at_s: float
+    outcome: Outcome
+    steps_saved: float
+    """Steps that are safe on storage."""
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progressed:
+    """Where running jobs are: one batch of columns."""
+
+    jobs: Ints
+    incarnations: Ints
+    steps_done: Floats
+    steps_saved: Floats
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of a node's inventory."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    state: PartState
+    steps: float
+    """Steps done while it lives, steps saved once it ended."""
+    outcome: Outcome = Outcome.LOST
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReported:
+    """A level, not an edge: all a node has. A higher boot means that all it had before is gone."""
+
+    node: int
+    boot: int
+    at_s: float
+    inventory: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """The driver vouches that everything on this node is dead."""
+
+    node: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    job: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAsked:
+    """Keep it from running until it is released; a running job is suspended."""
+
+    job: int
+    at_s: float
+    held: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocated:
+    """Answers Solve."""
+
+    ticket: int
+    allocation: Allocation
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFailed:
+    """Answers Solve: the policy raised. The plan in force stands."""
+
+    ticket: int
+    at_s: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """Answers Solve: no answer in time, or the asker was lost. The plan in force stands."""
+
+    ticket: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The instant asked for with WakeAt has come."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """What the core itself decided: recorded, so that recovery repeats it and never decides again."""
+
+    at_s: float
+    plan: Plan | None
+    """None: the plan in force stands."""
+    commands: tuple[JobCommand, ...]
+    renewals: tuple[Renew, ...]
+    """Leases extended."""
+    ticket: int = 0
+    """The policy was asked under this ticket; 0: it was not."""
+
+
+External = (
+    Submitted
+    | Started
+    | Suspended
+    | Exited
+    | Progressed
+    | NodeReported
+    | NodeLost
+    | CancelAsked
+    | HoldAsked
+    | Allocated
+    | PolicyFailed
+    | TimedOut
+    | Woke
+)
+Event = External | Decided

@@ -1,0 +1,54 @@
+"""The floor: what a placer may see. GPUs, who may be put where, and what moving costs."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rota.model.cluster import Cluster
+from rota.model.units import Bools, Ints
+from rota.model.view import keyed_rng
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One granted unit that needs GPUs."""
+
+    job: int
+    pool: int
+    gpus: int
+    move_seconds: float
+    """The price of putting it elsewhere than where it is."""
+    current: Ints | None = None
+    """The GPUs it has now."""
+    hint: tuple[int, ...] = ()
+    """GPUs the allocation would like it to get."""
+
+
+@dataclass(slots=True, eq=False)
+class Floor:
+    """The GPUs at one decision. `available` is the placer's to strike off as it hands GPUs out."""
+
+    cluster: Cluster
+    available: Bools
+    """May be handed out now."""
+    idle: Bools
+    """Nobody holds it: a job placed there starts at once."""
+    seed: int
+    decision: int
+
+    def rng(self) -> np.random.Generator:
+        return keyed_rng(self.seed, self.decision, 2)
+
+
+class Placer(Protocol):
+    """Picks GPUs. Never changes who runs, never makes a job wait: every request fits by count."""
+
+    @property
+    def sticky(self) -> bool:
+        """A job that keeps its option keeps its GPUs and is not asked about again."""
+        ...
+
+    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+        """For each request, in the order given, that many sorted GPU numbers of its pool."""
+        ...

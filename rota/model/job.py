@@ -1,0 +1,61 @@
+"""A job: what its owner asked for, and the phases it goes through."""
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Phase(IntEnum):
+    """Where a job is in its life. `core/lifecycle.py` holds the table of legal changes."""
+
+    QUEUED = 0
+    """Never ran, or has nothing to resume from."""
+    STARTING = 1
+    """A launch is on its way."""
+    RUNNING = 2
+    SUSPENDING = 3
+    """Asked to stop and keep its state."""
+    PARKED = 4
+    """Its processes sleep on their node, memory on the host; dies with the node."""
+    CHECKPOINTED = 5
+    """Its state is on storage; free to go anywhere."""
+    RESIZING = 6
+    STOPPING = 7
+    """Told to die: cancelled, or the rest of a gang that lost a part."""
+    UNREACHABLE = 8
+    """Its node is silent; nothing may replace it before its lease ends."""
+    FINISHED = 9
+    FAILED = 10
+    CANCELLED = 11
+
+    @property
+    def ended(self) -> bool:
+        return self >= Phase.FINISHED
+
+    @property
+    def word(self) -> str:
+        """The word tables show: both kinds of suspension read `suspended`."""
+        return "suspended" if self in (Phase.PARKED, Phase.CHECKPOINTED) else self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What a user asked for. It never changes."""
+
+    name: str = ""
+    gpus: int = 1
+    steps: float = math.inf
+    """Optimiser steps until it is done; infinite when nobody said."""
+    profile: str = ""
+    """Key into the table of rates; empty: nobody profiled it."""
+    accelerators: tuple[str, ...] = ()
+    """Accelerator types it accepts; empty: any."""
+    weight: float = 1.0
+    tenant: str = ""
+    user: str = ""
+    retries: int = 0
+    """How many failures of its own it may have before it is given up."""
+    can_park: bool = False
+    """Its processes can sleep on the host and give their GPUs back."""
+    parked_gib: float = 0.0
+    """Host memory it takes while parked, over all its nodes."""

@@ -1,0 +1,25 @@
+"""Units and the few numbers every room needs."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+FOREVER = math.inf
+"""An instant that never comes, and a length that never ends."""
+
+MILLI = 1000
+"""GPUs are counted in thousandths, so that a fraction of a GPU is still a whole number."""
+
+HOUR_SECONDS = 3600.0
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+def frozen_ints(values: object) -> Ints:
+    """An int64 array nobody can write to."""
+    array = np.array(values, dtype=np.int64)
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,163 @@
+"""The view: what a policy may see. Read-only columns, gathered from the job table when first asked for."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from rota.model.cluster import Cluster
+from rota.model.options import Options
+from rota.model.units import Bools, Floats, Ints
+
+
+class JobColumns(Protocol):
+    """The job table as the view reads it. Progress columns hold as of `as_of_s`; rates are beliefs."""
+
+    id: Ints
+    kind: Ints
+    gpus: Ints
+    weight: Floats
+    submitted_s: Floats
+    first_run_s: Floats
+    as_of_s: Floats
+    run_seconds: Floats
+    attained: Floats
+    steps_total: Floats
+    steps_done: Floats
+    rate: Floats
+    using: Ints
+    option: Ints
+    best_rate: Floats
+    move_seconds: Floats
+
+
+class Jobs:
+    """Columns over the jobs a policy may schedule, earliest submission first."""
+
+    def __init__(self, table: JobColumns, rows: Ints, now_s: float) -> None:
+        self._table = table
+        self._rows = rows
+        self._now_s = now_s
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def ids(self) -> Ints:
+        """Job numbers."""
+        return self._table.id[self._rows]
+
+    @cached_property
+    def kind(self) -> Ints:
+        """Row of `view.options.by_kind`: jobs of one kind have the same options."""
+        return self._table.kind[self._rows]
+
+    @cached_property
+    def gpus(self) -> Ints:
+        """GPUs asked for."""
+        return self._table.gpus[self._rows]
+
+    @cached_property
+    def weight(self) -> Floats:
+        return self._table.weight[self._rows]
+
+    @cached_property
+    def submitted_s(self) -> Floats:
+        return self._table.submitted_s[self._rows]
+
+    @cached_property
+    def granted(self) -> Bools:
+        """The plan in force lets it run."""
+        return self._table.option[self._rows] >= 0
+
+    @cached_property
+    def option(self) -> Ints:
+        """The option the plan in force grants, -1: none."""
+        return self._table.option[self._rows]
+
+    @cached_property
+    def running(self) -> Bools:
+        """Its processes are known to run."""
+        return self._using > 0
+
+    @cached_property
+    def run_seconds(self) -> Floats:
+        """Time it has run so far."""
+        return self._table.run_seconds[self._rows] + self._since
+
+    @cached_property
+    def attained_gpu_seconds(self) -> Floats:
+        """Service received so far."""
+        return self._table.attained[self._rows] + self._using * self._since
+
+    @cached_property
+    def waited_seconds(self) -> Floats:
+        """Time it has not run since its first run; 0 before that."""
+        first = self._table.first_run_s[self._rows]
+        return np.where(np.isnan(first), 0.0, self._now_s - first - self.run_seconds)
+
+    @cached_property
+    def steps_total(self) -> Floats:
+        """Steps until it is done; infinite when nobody said."""
+        return self._table.steps_total[self._rows]
+
+    @cached_property
+    def steps_done(self) -> Floats:
+        """Believed steps so far."""
+        return self._table.steps_done[self._rows] + self._table.rate[self._rows] * self._since
+
+    @cached_property
+    def steps_left(self) -> Floats:
+        return np.maximum(self.steps_total - self.steps_done, 0.0)
+
+    @cached_property
+    def seconds_left(self) -> Floats:
+        """Believed remaining run time by its best option; infinite when nobody said how many steps it has."""
+        return self.steps_left / self._table.best_rate[self._rows]
+
+    @cached_property
+    def seconds_total(self) -> Floats:
+        """Believed run time from start to end by its best option."""
+        return self.steps_total / self._table.best_rate[self._rows]
+
+    @cached_property
+    def move_seconds(self) -> Floats:
+        """The price of moving: believed cost of stopping here and starting elsewhere."""
+        return self._table.move_seconds[self._rows]
+
+    @cached_property
+    def _using(self) -> Ints:
+        return self._table.using[self._rows]
+
+    @cached_property
+    def _since(self) -> Floats:
+        return np.where(self._using > 0, self._now_s - self._table.as_of_s[self._rows], 0.0)
+
+
+@dataclass(frozen=True)
+class View:
+    """What the scheduler shows a policy at one decision. Nothing in it can tell what the physics knows."""
+
+    now_s: float
+    jobs: Jobs
+    options: Options
+    cluster: Cluster
+    capacity: Ints
+    """GPUs of each pool that can be granted now."""
+    history_gpu_seconds: Floats
+    """Service the last jobs to finish took, in no order."""
+    memory: Any
+    """What this policy answered last time, None at first."""
+    seed: int
+    decision: int
+    """Counts the questions to the policy, from 1."""
+
+    def rng(self) -> np.random.Generator:
+        """Randomness that depends on the seed and the decision number alone, so that replays repeat it."""
+        return keyed_rng(self.seed, self.decision, 1)
+
+
+def keyed_rng(seed: int, decision: int, purpose: int) -> np.random.Generator:
+    """Counter-based: the same key gives the same numbers, whatever was drawn before."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed, decision * 16 + purpose], dtype=np.uint64)))

@@ -1,0 +1,28 @@
+"""Random: any free GPUs of the right type, drawn by the seed and the decision number. A baseline."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.floor import Floor, Request
+from rota.model.units import Ints
+
+
+@dataclass(frozen=True)
+class Random:
+    """Uniform without replacement, in rank order."""
+
+    sticky: bool = True
+    """A running job keeps its GPUs; false: everything is placed anew at each decision."""
+
+    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+        rng = floor.rng()
+        free = {
+            pool: rng.permutation(np.flatnonzero(floor.available & (floor.cluster.gpu_pool == pool)))
+            for pool in {request.pool for request in requests}
+        }
+        placed = []
+        for request in requests:
+            drawn, free[request.pool] = free[request.pool][: request.gpus], free[request.pool][request.gpus :]
+            placed.append(np.sort(drawn))
+        return placed

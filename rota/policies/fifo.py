@@ -1,0 +1,23 @@
+"""First in, first out. Strict by default: nobody overtakes the head of the queue."""
+
+from dataclasses import dataclass
+
+from rota.model.allocation import Ranking
+from rota.model.view import View
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """Earliest submission first; a running job is never suspended for another."""
+
+    backfill: bool = False
+    """Let others overtake the head while it waits, if they do not delay it. Needs run times to be known."""
+
+    def allocate(self, view: View) -> Ranking:
+        return Ranking.by(
+            view.jobs.submitted_s,
+            blocking=not self.backfill,
+            reserve=self.backfill,
+            preempt=False,
+            key="submission",
+        )

@@ -1,0 +1,49 @@
+"""2D-Gittins (Tiresias, NSDI'19, section 3.3): the queues of Tiresias, each ranked by the Gittins index of past service."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.allocation import Ranking
+from rota.model.units import FOREVER, Floats
+from rota.model.view import View
+from rota.policies.queues import Standing, queue_up
+
+
+@dataclass(frozen=True)
+class Gittins:
+    """Favours jobs likely to end soon, going by how much service finished jobs took. Knows nothing of the job itself."""
+
+    thresholds: tuple[float, ...] = (3250.0, 7200.0)
+    """Service, in GPU-seconds, at which a job sinks to the next queue."""
+    delta: float = 0.0
+    """How far ahead the index looks, in GPU-seconds; 0: to the upper limit of the job's queue."""
+    promote: float = 0.0
+    """A job that has waited this many times as long as it ran goes back to the first queue; 0: never."""
+    history: tuple[float, ...] = ()
+    """Service of past jobs, from a file with one column `duration`; empty: learned from the jobs that finish."""
+
+    def allocate(self, view: View) -> Ranking:
+        queues = queue_up(view, self.thresholds, self.promote, "gpu-seconds")
+        past = np.sort(np.array(self.history) if self.history else view.history_gpu_seconds)
+        limits = np.array((*self.thresholds, FOREVER))
+        delta = np.full(len(view.jobs), self.delta) if self.delta else limits[queues.level]
+        index = gittins_index(past, queues.service, delta)
+        return Ranking(
+            order=np.lexsort((-index, queues.level)),
+            run_seconds=queues.run_seconds,
+            wait_seconds=queues.wait_seconds,
+            memory=Standing(view.jobs.ids, queues.level, queues.place, queues.base),
+            key="queue, then Gittins index",
+        )
+
+
+def gittins_index(past: Floats, age: Floats, delta: Floats) -> Floats:
+    """P(S - a <= D | S > a) / E[min(S - a, D) | S > a] over the sorted sample `past`; 0 where nothing outlived `age`."""
+    total = np.concatenate(([0.0], np.cumsum(past)))
+    low = np.searchsorted(past, age, side="right")
+    high = np.searchsorted(past, age + delta, side="right")
+    ending = high - low
+    beyond = len(past) - high
+    spent = total[high] - total[low] - age * ending + np.where(beyond > 0, delta, 0.0) * beyond
+    return np.divide(ending, spent, out=np.zeros(len(age)), where=spent > 0)

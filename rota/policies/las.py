@@ -1,0 +1,25 @@
+"""Least attained service first. Knows nothing about a job but what it has received."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rota.model.allocation import Ranking
+from rota.model.units import FOREVER
+from rota.model.view import View
+
+
+@dataclass(frozen=True)
+class Las:
+    """Smallest attained service first. The order changes while jobs run, so an answer holds for `quantum_seconds` at most."""
+
+    service: Literal["gpu-seconds", "seconds"] = "gpu-seconds"
+    """What counts as service: GPUs times run time, or run time alone."""
+    quantum_seconds: float = 360.0
+    """How long an order may stand while anybody waits."""
+
+    def allocate(self, view: View) -> Ranking:
+        jobs = view.jobs
+        attained = jobs.run_seconds if self.service == "seconds" else jobs.attained_gpu_seconds
+        crowded = int(jobs.gpus.sum()) > int(view.capacity.sum())
+        until_s = view.now_s + self.quantum_seconds if crowded else FOREVER
+        return Ranking.by(attained, until_s=until_s, key="attained service")

@@ -1,0 +1,14 @@
+"""Shortest job first, without preemption. Needs run times to be known."""
+
+from dataclasses import dataclass
+
+from rota.model.allocation import Ranking
+from rota.model.view import View
+
+
+@dataclass(frozen=True)
+class Sjf:
+    """Smallest total run time first; a running job is never suspended for another."""
+
+    def allocate(self, view: View) -> Ranking:
+        return Ranking.by(view.jobs.seconds_total, preempt=False, key="run time")

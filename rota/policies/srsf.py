@@ -1,0 +1,14 @@
+"""Shortest remaining service first: GPUs times remaining time. The clairvoyant reference of Tiresias."""
+
+from dataclasses import dataclass
+
+from rota.model.allocation import Ranking
+from rota.model.view import View
+
+
+@dataclass(frozen=True)
+class Srsf:
+    """Smallest remaining GPU-seconds first, with preemption. Needs run times to be known."""
+
+    def allocate(self, view: View) -> Ranking:
+        return Ranking.by(view.jobs.gpus * view.jobs.seconds_left, key="remaining service")

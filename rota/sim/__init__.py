@@ -1,0 +1,1 @@
+"""Driver one: virtual time. The same core as everywhere else, against machines that are modelled."""

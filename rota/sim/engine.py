@@ -1,0 +1,321 @@
+"""The engine: jumps from one instant to the next, carries the core's commands out, and answers with events."""
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rota.core.scheduler import Scheduler
+from rota.errors import PolicyBroken, RotaError, Stalled
+from rota.model.allocation import Allocation
+from rota.model.commands import Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.events import (
+    Allocated,
+    Exited,
+    External,
+    NodeLost,
+    NodeReported,
+    Outcome,
+    Progressed,
+    Started,
+    Submitted,
+    Suspended,
+    Woke,
+)
+from rota.model.job import JobSpec
+from rota.model.policy import Policy
+from rota.model.units import FOREVER
+from rota.model.view import keyed_rng
+from rota.sim.physics import Physics
+from rota.sim.record import Record
+
+
+class Arrival(NamedTuple):
+    """One job of a workload."""
+
+    submitted_s: float
+    spec: JobSpec
+
+
+@dataclass(slots=True)
+class _Run:
+    """The truth about one incarnation."""
+
+    incarnation: int
+    gpus: Any
+    nodes: tuple[int, ...]
+    rate: float
+    from_step: float
+    since_s: float
+    """It makes progress from here on; FOREVER: it does not yet, or no more."""
+    total: float
+    held_s: float
+    """Its GPUs are taken since."""
+    stopping: bool = False
+
+    def steps(self, now_s: float) -> float:
+        if self.since_s >= now_s:
+            return self.from_step
+        return min(self.from_step + self.rate * (now_s - self.since_s), self.total)
+
+
+Progress = Callable[[int, int, float], None]
+"""Called now and then with jobs finished, jobs in all, and simulated seconds."""
+
+_EXIT, _ANSWER, _FAIL, _REPAIR = range(4)
+
+
+class Engine:
+    """Runs one workload through one scheduler, one policy and one physics. Deterministic for a seed."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        policy: Policy,
+        physics: Physics,
+        arrivals: Sequence[Arrival],
+        *,
+        seed: int = 0,
+        report_seconds: float = FOREVER,
+        progress: Progress | None = None,
+        journal: list[tuple[float, list[External]]] | None = None,
+    ) -> None:
+        self.scheduler, self.policy, self.physics = scheduler, policy, physics
+        self.arrivals = arrivals
+        self.cluster = scheduler.state.cluster
+        self.record = Record.empty(arrivals, self.cluster)
+        self.now_s = arrivals[0].submitted_s if arrivals else 0.0
+        self._seed = seed
+        self._report_seconds = report_seconds
+        self._next_report_s = report_seconds
+        self._progress = progress
+        self._journal = journal
+        self._heap: list[tuple[float, int, int, Any]] = []
+        self._tiebreak = itertools.count()
+        self._wake_s = FOREVER
+        self._runs: dict[int, _Run] = {}
+        self._next_arrival = 0
+        self._down: set[int] = set()
+        self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
+        self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
+            Launch: self._launch,
+            Suspend: self._suspend,
+            Resume: self._resume,
+            Kill: self._kill,
+            Solve: self._solve,
+            WakeAt: self._wake_at,
+            Renew: self._renew,
+        }
+
+    def run(self) -> Record:
+        """To the end of the last job."""
+        if self.physics.fails:
+            for node in range(len(self.cluster.nodes)):
+                self._schedule_failure(node)
+        total, steps = len(self.arrivals), 0
+        while self.record.ended < total:
+            events = self._next_events()
+            while events:
+                commands = self.scheduler.step(self.now_s, events)
+                if self._journal is not None:
+                    self._journal.append((self.now_s, events))
+                events = []
+                for command in commands:
+                    self._carry_out[type(command)](command, events)
+            steps += 1
+            if self._progress is not None and steps % 512 == 0:
+                self._progress(self.record.ended, total, self.now_s)
+        if self._progress is not None:
+            self._progress(total, total, self.now_s)
+        self.record.decisions = self.scheduler.state.decision
+        self.record.instants = steps
+        return self.record
+
+    # Time --------------------------------------------------------------------------------------------------------
+
+    def _next_events(self) -> list[External]:
+        """Everything that happens at the next instant: ends and answers, then arrivals, then the wake-up."""
+        arrivals, heap = self.arrivals, self._heap
+        submit_s = arrivals[self._next_arrival].submitted_s if self._next_arrival < len(arrivals) else FOREVER
+        now = min(submit_s, heap[0][0] if heap else FOREVER, self._wake_s)
+        if self._report_seconds < FOREVER and self._runs:
+            now = min(now, self._next_report_s)
+        if now == FOREVER:
+            raise self._stalled()
+        self.now_s = max(now, self.now_s)
+        events: list[External] = []
+        while heap and heap[0][0] <= now:
+            _, what, _, item = heapq.heappop(heap)
+            self._due(what, item, events)
+        if now >= self._next_report_s:
+            self._report(events)
+        while self._next_arrival < len(arrivals) and arrivals[self._next_arrival].submitted_s <= now:
+            job = self._next_arrival
+            events.append(Submitted(job, arrivals[job].spec, arrivals[job].submitted_s))
+            self._next_arrival += 1
+        if self._wake_s <= now or not events:
+            self._wake_s = FOREVER
+            events.append(Woke(self.now_s))
+        return events
+
+    def _due(self, what: int, item: Any, events: list[External]) -> None:
+        if what == _EXIT:
+            job, incarnation = item
+            run = self._runs.get(job)
+            if run is None or run.incarnation != incarnation or run.stopping or run.since_s == FOREVER:
+                return  # it was stopped before it got there
+            self._stop(job, run)
+            self.record.finish(job, self.now_s)
+            events.append(Exited(job, incarnation, self.now_s, Outcome.FINISHED, run.total))
+        elif what == _ANSWER:
+            job, incarnation, act = item
+            run = self._runs.get(job)
+            if run is not None and run.incarnation == incarnation:
+                act(events)
+        elif what == _FAIL:
+            self._fail(item, events)
+        else:
+            self._down.discard(item)
+            events.append(NodeReported(item, int(self._failures[item]), self.now_s))
+            self._schedule_failure(item)
+
+    def _push(self, at_s: float, what: int, item: Any) -> None:
+        heapq.heappush(self._heap, (at_s, what, next(self._tiebreak), item))
+
+    def _report(self, events: list[External]) -> None:
+        """Where the running jobs are: one batch."""
+        now = self.now_s
+        self._next_report_s = (now // self._report_seconds + 1) * self._report_seconds
+        live = [(job, run) for job, run in sorted(self._runs.items()) if run.since_s < FOREVER]
+        if live:
+            events.append(
+                Progressed(
+                    np.array([job for job, _ in live], dtype=np.int64),
+                    np.array([run.incarnation for _, run in live], dtype=np.int64),
+                    np.array([run.steps(now) for _, run in live]),
+                    np.array([self._saved(run, now) for _, run in live]),
+                    now,
+                )
+            )
+
+    def _stalled(self) -> RotaError:
+        waiting = len(self.arrivals) - self.record.ended
+        return Stalled(
+            f"Nothing more can happen at {self.now_s:.0f} s though {waiting} jobs are unfinished.",
+            hint="check that the policy ranks every job and that every job fits the cluster",
+        )
+
+    # Commands ----------------------------------------------------------------------------------------------------
+
+    def _launch(self, command: Launch, events: list[External]) -> None:
+        job, physics = command.job, self.physics
+        spec = self.arrivals[job].spec
+        rate = physics.rate(spec, self.cluster, command.gpus, len(command.nodes))
+        run = _Run(
+            command.incarnation, command.gpus, command.nodes, rate, command.from_step, FOREVER, spec.steps, self.now_s
+        )
+        self._runs[job] = run
+        self.record.launch(job, command)
+        delay = physics.launch_seconds + (physics.restore_seconds if command.from_step > 0 else 0.0)
+        self._after(delay, job, run, lambda later: self._up(command, run, later), events)
+
+    def _resume(self, command: Resume, events: list[External]) -> None:
+        run = self._runs[command.job]
+        run.held_s = self.now_s
+        self._after(0.0, command.job, run, lambda later: self._up(command, run, later), events)
+
+    def _up(self, command: Launch | Resume, run: _Run, events: list[External]) -> None:
+        run.since_s = self.now_s
+        self.record.start(command.job, self.now_s)
+        events.append(Started(command.job, command.incarnation, command.sequence, self.now_s))
+        if run.total < FOREVER:
+            left = max(run.total - run.from_step, 0.0)
+            self._push(self.now_s + left / run.rate, _EXIT, (command.job, command.incarnation))
+
+    def _suspend(self, command: Suspend, events: list[External]) -> None:
+        job, run = command.job, self._runs[command.job]
+        steps = run.steps(self.now_s)
+        run.from_step, run.since_s, run.stopping = steps, FOREVER, True
+        cost = self.physics.checkpoint_seconds if command.kind is SuspendKind.CHECKPOINT else 0.0
+
+        def stopped(later: list[External]) -> None:
+            run.stopping = False
+            if command.kind is SuspendKind.CHECKPOINT:
+                self._stop(job, run)
+            else:
+                self.record.release(job, run.gpus, self.now_s - run.held_s)
+                run.held_s = FOREVER
+            self.record.suspensions[job] += 1
+            later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps))
+
+        self._after(cost, job, run, stopped, events)
+
+    def _kill(self, command: Kill, events: list[External]) -> None:
+        run = self._runs.get(command.job)
+        if run is None or run.incarnation != command.incarnation:
+            events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, 0.0))
+            return
+        saved = self._saved(run, self.now_s)
+        self._lose(command.job, run, saved)
+        events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, saved))
+
+    def _solve(self, command: Solve, events: list[External]) -> None:
+        answer = self.policy.allocate(command.view)
+        if not isinstance(answer, Allocation):
+            raise PolicyBroken(
+                f"{type(self.policy).__name__}.allocate answered with {type(answer).__name__}.",
+                hint="return a rota.Ranking, rota.Shares or rota.Assignment",
+            )
+        events.append(Allocated(command.ticket, answer, self.now_s))
+
+    def _wake_at(self, command: WakeAt, events: list[External]) -> None:
+        self._wake_s = command.at_s
+
+    def _renew(self, command: Renew, events: list[External]) -> None:
+        """Virtual machines never lose a renewal."""
+
+    # Consequences ------------------------------------------------------------------------------------------------
+
+    def _after(
+        self, seconds: float, job: int, run: _Run, act: Callable[[list[External]], None], events: list[External]
+    ) -> None:
+        if seconds > 0:
+            self._push(self.now_s + seconds, _ANSWER, (job, run.incarnation, act))
+        else:
+            act(events)
+
+    def _stop(self, job: int, run: _Run) -> None:
+        del self._runs[job]
+        if run.held_s < FOREVER:
+            self.record.release(job, run.gpus, self.now_s - run.held_s)
+
+    def _saved(self, run: _Run, now_s: float) -> float:
+        """Steps on storage: those it started with, and what it saved since."""
+        every = self.physics.checkpoint_every_seconds
+        if every == FOREVER or run.since_s >= now_s:
+            return run.from_step
+        return min(run.from_step + run.rate * every * ((now_s - run.since_s) // every), run.total)
+
+    def _lose(self, job: int, run: _Run, saved: float) -> None:
+        self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.rate
+        self._stop(job, run)
+
+    def _schedule_failure(self, node: int) -> None:
+        rng = keyed_rng(self._seed, node * 1_000_000 + int(self._failures[node]), 3)
+        self._push(self.now_s + float(rng.exponential(self.physics.node_mtbf_seconds)), _FAIL, node)
+
+    def _fail(self, node: int, events: list[External]) -> None:
+        """A node dies, and every gang that had a part on it. The driver vouches for that."""
+        self._failures[node] += 1
+        self._down.add(node)
+        for job, run in sorted(self._runs.items()):
+            if node in run.nodes:
+                self._lose(job, run, self._saved(run, self.now_s))
+                others = [n for n in run.nodes if n != node]
+                saved = self._saved(run, self.now_s)
+                events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
+        events.append(NodeLost(node, self.now_s))
+        self._push(self.now_s + self.physics.node_repair_seconds, _REPAIR, node)
