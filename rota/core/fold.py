@@ -31,7 +31,6 @@ from rota.model.events import (
     Woke,
 )
 from rota.model.job import Phase
-from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 
 _VERDICT = {
@@ -157,7 +156,6 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
     if row is None or event.held == (event.job in state.held):
         return
     (state.held.add if event.held else state.held.discard)(event.job)
-    state.jobs.reason[row] = Reason.HELD if event.held else Reason.AWAITING_DECISION
     if event.held:
         state.want(event.job, row, -1, None)
         state.unsettled.add(event.job)
@@ -204,9 +202,9 @@ def _end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: V
         return
     if verdict is Verdict.FAILED and _asked_to_stop(state, job):
         verdict = Verdict.LOST
-    if node is None or life.parts == (node,):
-        gone, left = life.gpus, ()
-    else:
+    left: tuple[int, ...] = ()
+    gone = life.gpus
+    if node is not None and life.parts != (node,):
         gone, left = state.part_gpus(life, node), tuple(n for n in life.parts if n != node)
     if life.parked:
         state.host_gib[list(life.parts) if node is None else [node]] += state.specs[job].parked_gib / len(life.parts)
@@ -223,7 +221,7 @@ def _end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: V
             state.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
         _settle(state, job, at_s)
         # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
-        if worst >= Verdict.LOST or not _asked_to_stop(state, job) and worst is not Verdict.FINISHED:
+        if worst >= Verdict.LOST or (worst is not Verdict.FINISHED and not _asked_to_stop(state, job)):
             _doom(state, job)
     else:
         _end_life(state, job, at_s, worst, fewest)
@@ -284,7 +282,6 @@ def _end_life(state: Ledger, job: int, at_s: float, verdict: Verdict, steps: flo
 
 def _finish(state: Ledger, job: int, row: int, phase: Phase, at_s: float) -> None:
     state.set_phase(row, phase, at_s)
-    state.jobs.reason[row] = Reason.NONE
     if job in state.barred:
         state.barred.discard(job)
         state._usable = None
@@ -333,9 +330,7 @@ def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part
     elif part.state is PartState.RUNNING:
         _started(state, settings, Started(part.job, part.incarnation, part.sequence, event.at_s, event.node))
     else:
-        answer = Suspended(
-            part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node
-        )
+        answer = Suspended(part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
         _suspended(state, settings, answer)
 
 
@@ -359,7 +354,6 @@ def _lose_sight(state: Ledger, node: int) -> None:
         if node in life.parts:
             row = state.row[job]
             state.set_phase(row, Phase.UNREACHABLE, state.now_s)
-            state.jobs.reason[row] = Reason.NODE_DOWN
             _refresh_schedulable(state, job, row)
 
 
@@ -384,7 +378,6 @@ def _regain(state: Ledger, job: int, life: Life) -> None:
     elif flight is not None:
         phase = Phase.SUSPENDING if isinstance(flight.command, Suspend) else Phase.STARTING
     state.set_phase(row, phase, state.now_s)
-    state.jobs.reason[row] = Reason.NONE
     if phase is Phase.RUNNING and not state.jobs.using[row]:
         _begin(state, job, state.now_s)
     _refresh_schedulable(state, job, row)
@@ -400,7 +393,7 @@ def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
     _accrue(state)
-    state.answer = Answer(event.allocation, state.asked)
+    state.answer = Answer(event.allocation, state.asked, state.asked_version)
     state.memory = event.allocation.memory
     state.asked = None
     state.fresh = True
@@ -438,9 +431,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
             if row is not None:
                 state.want(change.job, row, change.option, change.gpus)
                 state.unsettled.add(change.job)
-        if len(event.plan.reason_jobs):
-            rows = [state.row[job] for job in event.plan.reason_jobs.tolist()]
-            state.jobs.reason[rows] = event.plan.reason_codes
+        state.left = event.plan.left
         state.until_s = event.plan.until_s
         state.fresh = False
         if settings.round_seconds:
@@ -448,6 +439,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.ticket:
         state.decision = event.ticket
         state.asked = state.jobs.id[state.rows]
+        state.asked_version = state.version
         state.asked_s = state.now_s
         state.dirty = False
     for command in event.commands:

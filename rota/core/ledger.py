@@ -5,13 +5,13 @@ Dict values are never changed in place, so a copy of the ledger is a copy of its
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from rota.beliefs.costs import MoveCosts
-from rota.beliefs.options import make_options, why_never
+from rota.beliefs.options import make_options
 from rota.beliefs.rates import Rates
 from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.allocation import Allocation
@@ -19,12 +19,15 @@ from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind, Options
-from rota.model.reasons import Reason
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 NOBODY = -1
 HISTORY = 4096
 """How many finished jobs' service is remembered."""
+
+
+def same_gpus(a: Ints, b: Ints) -> bool:
+    return a is b or (len(a) == len(b) and bool((a == b).all()))
 
 
 class Verdict(IntEnum):
@@ -67,12 +70,14 @@ class Answer:
 
     allocation: Allocation
     ids: Ints
+    version: int
+    """The ledger's version when the question was asked: while it stands, positions are rows."""
 
 
 class JobTable:
     """Columns of the jobs that have not ended (and, until the next compaction, of some that have)."""
 
-    COLUMNS: dict[str, tuple[npt.DTypeLike, Any]] = {
+    COLUMNS: ClassVar[dict[str, tuple[npt.DTypeLike, Any]]] = {
         "id": (np.int64, NOBODY),
         "phase": (np.int8, Phase.QUEUED),
         "kind": (np.int64, 0),
@@ -98,7 +103,6 @@ class JobTable:
         "lease_s": (np.float64, FOREVER),
         "suspensions": (np.int64, 0),
         "failures": (np.int64, 0),
-        "reason": (np.int8, Reason.AWAITING_DECISION),
         "schedulable": (np.bool_, False),
     }
     id: Ints
@@ -126,7 +130,6 @@ class JobTable:
     lease_s: Floats
     suspensions: Ints
     failures: Ints
-    reason: npt.NDArray[np.int8]
     schedulable: Bools
     credit: Floats
     """Seconds of each pool a job was promised by shares: shape (rows, pools)."""
@@ -212,8 +215,11 @@ class Ledger:
     kind_of: dict[Kind, int] = field(default_factory=dict)
     options: Options = field(default_factory=lambda: Options.of([], 0))
 
+    version: int = 0
+    """Changes with the set of jobs that may be scheduled."""
     asked: Ints | None = None
     """Jobs the policy is being asked about; None: no question is open."""
+    asked_version: int = 0
     decision: int = 0
     """Questions to the policy so far; also the open ticket."""
     asked_s: float = -FOREVER
@@ -228,6 +234,8 @@ class Ledger:
     round: int = 0
     """Number of the next round."""
     until_s: float = FOREVER
+    left: Ints | None = None
+    """Milli-GPUs each pool had left over after the last plan; None: nothing was planned yet."""
     accrued_s: float = 0.0
     """Shares have been credited up to here."""
     wake_s: float = FOREVER
@@ -257,7 +265,7 @@ class Ledger:
     def rows(self) -> Ints:
         """Rows of the jobs that may be scheduled now, earliest submission first."""
         if self._rows is None:
-            self._rows = np.flatnonzero(self.jobs.schedulable[: self.jobs.size])
+            self._rows = self.jobs.schedulable[: self.jobs.size].nonzero()[0]
         return self._rows
 
     def usable(self) -> tuple[Bools, Ints]:
@@ -272,10 +280,12 @@ class Ledger:
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
         gpus = self.lives[job].gpus
-        return gpus[self.gpu_job[gpus] == job]
+        held: Ints = gpus[self.gpu_job[gpus] == job]
+        return held
 
     def part_gpus(self, life: Life, node: int) -> Ints:
-        return life.gpus[self.cluster.gpu_node[life.gpus] == node]
+        here: Ints = life.gpus[self.cluster.gpu_node[life.gpus] == node]
+        return here
 
     def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
         """Nodes of some sorted GPUs."""
@@ -294,12 +304,12 @@ class Ledger:
         life, want = self.lives.get(job), self.desired.get(job)
         if life is None or life.parked:
             return want is None
-        return want is not None and (want is life.gpus or np.array_equal(want, life.gpus))
+        return want is not None and same_gpus(want, life.gpus)
 
     # Writing: only `fold` calls these ------------------------------------------------------------------------------
 
     def add_job(self, job: int, spec: JobSpec, at_s: float) -> None:
-        kind, known = self._kind(spec)
+        kind = self._kind(spec)
         row = self.jobs.add()
         jobs = self.jobs
         jobs.id[row] = job
@@ -313,22 +323,20 @@ class Ledger:
         if best >= 0:
             jobs.best_rate[row] = self.options.rate[best]
             jobs.schedulable[row] = True
-            self._rows = None
-        else:
-            jobs.reason[row] = why_never(known, self.cluster)
+            self._new_rows()
         self.row[job] = row
         self.specs[job] = spec
         self.last_job = job
 
-    def _kind(self, spec: JobSpec) -> tuple[int, Kind]:
+    def _kind(self, spec: JobSpec) -> int:
         kind = Kind(spec.profile, spec.gpus, spec.accelerators)
         number = self.kind_of.get(kind)
         if number is None:
             number = self.kind_of[kind] = len(self.kind_of)
-            self._remake_options()
-        return number, kind
+            self.remake_options()
+        return number
 
-    def _remake_options(self) -> None:
+    def remake_options(self) -> None:
         """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true."""
         self.options = make_options(list(self.kind_of), self.cluster, self.rates)
 
@@ -343,7 +351,7 @@ class Ledger:
     def set_schedulable(self, job: int, row: int, yes: bool) -> None:
         if bool(self.jobs.schedulable[row]) != yes:
             self.jobs.schedulable[row] = yes
-            self._rows = None
+            self._new_rows()
         barred = not yes and job in self.lives
         if barred != (job in self.barred):
             (self.barred.add if barred else self.barred.discard)(job)
@@ -370,7 +378,7 @@ class Ledger:
         self.want(job, row, -1, None)
         if self.jobs.schedulable[row]:
             self.jobs.schedulable[row] = False
-            self._rows = None
+            self._new_rows()
         for group in (self.unsettled, self.doomed, self.cancelling, self.held):
             group.discard(job)
         del self.row[job], self.specs[job]
@@ -382,7 +390,11 @@ class Ledger:
         rows = np.array(sorted(self.row.values()), dtype=np.int64)
         self.jobs.keep(rows, max(256, 2 * len(rows)))
         self.row = {int(job): i for i, job in enumerate(self.jobs.id[: len(rows)])}
+        self._new_rows()
+
+    def _new_rows(self) -> None:
         self._rows = None
+        self.version += 1
 
     def copy(self) -> "Ledger":
         """An independent twin. Values in dicts are frozen, so only the containers are copied."""

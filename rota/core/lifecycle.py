@@ -6,7 +6,15 @@ from rota.model.job import Phase
 LEGAL: dict[Phase, frozenset[Phase]] = {
     Phase.QUEUED: frozenset({Phase.STARTING, Phase.CANCELLED}),
     Phase.STARTING: frozenset(
-        {Phase.RUNNING, Phase.QUEUED, Phase.CHECKPOINTED, Phase.STOPPING, Phase.UNREACHABLE, Phase.FINISHED, Phase.FAILED}
+        {
+            Phase.RUNNING,
+            Phase.QUEUED,
+            Phase.CHECKPOINTED,
+            Phase.STOPPING,
+            Phase.UNREACHABLE,
+            Phase.FINISHED,
+            Phase.FAILED,
+        }
     ),
     Phase.RUNNING: frozenset(
         {

@@ -1,12 +1,12 @@
 """The mechanism: from an allocation to who runs now. No GPU twice, gangs whole, nothing idle that the allocation permits."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from rota.core.ledger import Ledger
 from rota.model.allocation import Candidates
+from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 
@@ -19,11 +19,11 @@ class Table:
         self.rows = rows
         self.horizon_seconds = horizon_seconds
 
-    @cached_property
+    @lazy
     def kind(self) -> Ints:
         return self._state.jobs.kind[self.rows]
 
-    @cached_property
+    @lazy
     def granted_option(self) -> Ints:
         return self._state.jobs.option[self.rows]
 
@@ -31,28 +31,28 @@ class Table:
     def options(self) -> Options:
         return self._state.options
 
-    @cached_property
+    @lazy
     def move_seconds(self) -> Floats:
         return self._state.jobs.move_seconds[self.rows]
 
-    @cached_property
+    @lazy
     def steps_left(self) -> Floats:
         jobs, rows = self._state.jobs, self.rows
         done = jobs.steps_done[rows] + jobs.rate[rows] * self._since
         return np.maximum(jobs.steps_total[rows] - done, 0.0)
 
-    @cached_property
+    @lazy
     def seconds_left(self) -> Floats:
         return self.steps_left / self._state.jobs.best_rate[self.rows]
 
-    @cached_property
+    @lazy
     def owed_seconds(self) -> Floats:
         jobs, rows = self._state.jobs, self.rows
         owed = jobs.credit[rows] - jobs.received[rows]
         owed[np.arange(len(rows)), jobs.pool[rows]] -= self._since
         return owed
 
-    @cached_property
+    @lazy
     def _since(self) -> Floats:
         jobs, rows = self._state.jobs, self.rows
         return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
@@ -92,17 +92,15 @@ def _fill_one_pool(need: Ints, left: Ints, blocking: bool) -> Ints:
     free = int(left[0])
     taken: list[Ints] = []
     alive: Ints | None = None
-    while free > 0 and len(need):
-        # Nobody needs less than the smallest need, so only so many can fit.
-        window = need[: free // int(need.min()) + 1]
-        total = np.cumsum(window)
-        count = int(np.searchsorted(total, free, side="right"))
+    while free >= MILLI and len(need):
+        total = need[: free // MILLI + 1].cumsum()  # no more than that many can fit
+        count = int(total.searchsorted(free, side="right"))
         if count:
             free -= int(total[count - 1])
             taken.append(alive[:count] if alive is not None else np.arange(count))
         if blocking or count == len(need):
             break
-        rest = np.flatnonzero(need[count:] <= free) + count
+        rest = (need[count:] <= free).nonzero()[0] + count
         alive, need = alive[rest] if alive is not None else rest, need[rest]
     left[0] = free
     if not taken:

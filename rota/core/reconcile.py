@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from rota.core.ledger import InFlight, Ledger, Life
+from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.plan import Plan
@@ -49,15 +47,13 @@ def _next_command(state: Ledger, settings: Settings, job: int, option: int, want
         return None
     if life.parked:
         return _for_parked(state, settings, job, life, sequence, want)
-    if want is not None and (want is life.gpus or np.array_equal(want, life.gpus)):
+    if want is not None and same_gpus(want, life.gpus):
         return None
     kind = SuspendKind.PARK if want is None and _can_park(state, job, life) else SuspendKind.CHECKPOINT
     return Suspend(job, life.incarnation, sequence, life.parts, kind)
 
 
-def _launch(
-    state: Ledger, settings: Settings, job: int, row: int, sequence: int, option: int, want: Ints
-) -> Launch | None:
+def _launch(state: Ledger, settings: Settings, job: int, row: int, sequence: int, option: int, want: Ints) -> Launch | None:
     if not _free(state, want):
         return None
     nodes = state.nodes_of(want)
@@ -81,13 +77,11 @@ def _free(state: Ledger, gpus: Ints) -> bool:
     return bool((state.gpu_job[gpus] < 0).all() and state.node_up[state.cluster.gpu_node[gpus]].all())
 
 
-def _for_parked(
-    state: Ledger, settings: Settings, job: int, life: Life, sequence: int, want: Ints | None
-) -> JobCommand | None:
+def _for_parked(state: Ledger, settings: Settings, job: int, life: Life, sequence: int, want: Ints | None) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     if want is None:
         return None
-    if not np.array_equal(want, life.gpus):
+    if not same_gpus(want, life.gpus):
         return Suspend(job, life.incarnation, sequence, life.parts, SuspendKind.CHECKPOINT)
     if not _free(state, want):
         return None
@@ -129,7 +123,7 @@ def renewals(state: Ledger, settings: Settings) -> list[Renew]:
     if not settings.leased or not state.lives:
         return []
     jobs = state.jobs
-    rows = np.flatnonzero(jobs.lease_s[: jobs.size] - state.now_s <= settings.lease_seconds / 2)
+    rows = (jobs.lease_s[: jobs.size] - state.now_s <= settings.lease_seconds / 2).nonzero()[0]
     found = []
     for row in rows.tolist():
         job = int(jobs.id[row])

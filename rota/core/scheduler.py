@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
+from rota.core import snapshot
 from rota.core.fold import advance, apply
 from rota.core.ledger import Ledger
 from rota.core.planning import make_plan
 from rota.core.reconcile import reconcile, renewals
 from rota.core.settings import Settings
 from rota.model.cluster import Cluster
+from rota.model.codec import Codec, Plain
 from rota.model.commands import Command, Solve, WakeAt
 from rota.model.events import Decided, External
 from rota.model.floor import Placer
@@ -41,10 +43,9 @@ class Scheduler:
         self.state = Ledger.empty(cluster, rates, costs or MoveCosts())
 
     def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
-        """Fold what happened by now, decide, and say what to do."""
+        """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""
         self.fold(now_s, events)
-        decided = self.decide()
-        return self.commit(decided)
+        return self.commit(self.decide())
 
     def fold(self, now_s: float, events: Sequence[External]) -> None:
         """Learn what happened. Time never runs backwards here, whatever the events say."""
@@ -57,30 +58,35 @@ class Scheduler:
             apply(state, settings, event)
         advance(state, settings)
 
-    def decide(self) -> Decided:
-        """What to do next. Reads the state, changes nothing."""
+    def decide(self) -> Decided | None:
+        """What to do next; None: nothing. Reads the state, changes nothing."""
         state, settings = self.state, self.settings
+        due = state.fresh or self._due()
+        if not (due or state.unsettled or state.orphans or self._has_timers()):
+            return None  # most often: an answer came that was expected
         plan, ticket = None, 0
-        if state.fresh:
-            plan = make_plan(state, settings, self.placer)
-        elif self._due():
-            if state.answer is None or state.now_s - state.asked_s >= settings.solve_every_seconds:
-                ticket = state.decision + 1
-            else:
+        if due:
+            if state.fresh or (state.answer is not None and state.now_s - state.asked_s < settings.solve_every_seconds):
                 plan = make_plan(state, settings, self.placer)
+            else:
+                ticket = state.decision + 1
         commands = reconcile(state, settings, plan)
-        return Decided(state.now_s, plan, tuple(commands), tuple(renewals(state, settings)), ticket)
+        renewed = renewals(state, settings)
+        if plan is None and not (ticket or commands or renewed):
+            return None
+        return Decided(state.now_s, plan, tuple(commands), tuple(renewed), ticket)
 
-    def commit(self, decided: Decided) -> list[Command]:
+    def commit(self, decided: Decided | None) -> list[Command]:
         """Book a decision, made now or recorded earlier, and give out its commands."""
-        state, settings = self.state, self.settings
-        apply(state, settings, decided)
-        commands: list[Command] = [*decided.commands, *decided.renewals]
-        if decided.ticket:
-            commands.append(Solve(decided.ticket, self.view()))
+        commands: list[Command] = []
+        if decided is not None:
+            apply(self.state, self.settings, decided)
+            commands = [*decided.commands, *decided.renewals]
+            if decided.ticket:
+                commands.append(Solve(decided.ticket, self.view()))
         wake_s = self._next_wake_s()
-        if wake_s != state.wake_s:
-            state.wake_s = wake_s
+        if wake_s != self.state.wake_s:
+            self.state.wake_s = wake_s
             commands.append(WakeAt(wake_s))
         return commands
 
@@ -104,6 +110,18 @@ class Scheduler:
         twin = Scheduler.__new__(Scheduler)
         twin.settings, twin.placer, twin.state = self.settings, self.placer, self.state.copy()
         return twin
+
+    def snapshot(self, words: Codec) -> Plain:
+        """The whole state as plain data."""
+        return snapshot.take(self.state, words)
+
+    def restore(self, plain: Plain, words: Codec) -> None:
+        """Become the scheduler a snapshot was taken of."""
+        self.state = snapshot.restore(plain, words)
+
+    def _has_timers(self) -> bool:
+        """Leases to renew, or commands that may have to be sent again."""
+        return self.settings.leased or (self.settings.retry_seconds < FOREVER and bool(self.state.in_flight))
 
     def _due(self) -> bool:
         state, settings = self.state, self.settings

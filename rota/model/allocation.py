@@ -1,7 +1,7 @@
 """A policy's answer: who deserves what. Positions count jobs in the order of the view that was asked about."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,6 @@ class Candidates:
     """Others may overtake the first that fits nowhere only if they do not delay it."""
 
 
-@runtime_checkable
 class Allocation(Protocol):
     """What `Policy.allocate` returns: a Ranking, Shares or an Assignment."""
 
@@ -122,7 +121,7 @@ class Ranking:
         if self.option is not None:
             option = self.option[order]
         elif by_kind.shape[1] == 1:
-            option = by_kind[table.kind[order], 0]
+            option = table.options.best[table.kind[order]]
         else:
             order, option = _best_options_first(order, table, self.preempt)
         return Candidates(order, option, self.blocking, self.reserve)
@@ -130,9 +129,9 @@ class Ranking:
     def holds_seconds(self, granted: Bools) -> float:
         held = FOREVER
         if self.run_seconds is not None:
-            held = float(np.min(self.run_seconds, where=granted, initial=held))
+            held = float(self.run_seconds[granted].min(initial=held))
         if self.wait_seconds is not None:
-            held = float(np.min(self.wait_seconds, where=~granted, initial=held))
+            held = float(self.wait_seconds[~granted].min(initial=held))
         return held
 
     def share_by_option(self, options: int) -> Floats | None:

@@ -13,7 +13,9 @@ from rota.model.units import Ints, frozen_ints
 EXAMPLE = '"8xV100 + 2x(4xA100)" is eight pooled V100s and two nodes of four A100s'
 MOST_GPUS = 1_000_000
 
-_TERM = re.compile(r"(?:(?P<nodes>\d+)\s*x\s*)?\(\s*(?P<per>\d+)\s*x\s*(?P<type>[\w.-]+)\s*\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)")
+_TERM = re.compile(
+    r"(?:(?P<nodes>\d+)\s*x\s*)?\(\s*(?P<per>\d+)\s*x\s*(?P<type>[\w.-]+)\s*\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,11 @@ class Codec:
             number = float(value)
             return number if math.isfinite(number) else {"float": repr(number)}
         if isinstance(value, np.ndarray):
-            return {"array": value.dtype.str, "shape": list(value.shape), "data": [self.encode(x) for x in value.ravel().tolist()]}
+            return {
+                "array": value.dtype.str,
+                "shape": list(value.shape),
+                "data": [self.encode(x) for x in value.ravel().tolist()],
+            }
         if isinstance(value, list | tuple):
             return {"tuple" if isinstance(value, tuple) else "list": [self.encode(item) for item in value]}
         if isinstance(value, dict):

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Phase(IntEnum):
@@ -59,3 +60,10 @@ class JobSpec:
     """Its processes can sleep on the host and give their GPUs back."""
     parked_gib: float = 0.0
     """Host memory it takes while parked, over all its nodes."""
+
+
+class Arrival(NamedTuple):
+    """One job of a workload: when it is submitted, and what it asks for."""
+
+    submitted_s: float
+    spec: JobSpec

@@ -6,6 +6,8 @@ import numpy as np
 
 from rota.model.units import Floats, Ints
 
+NEVER_FITS = 1 << 60
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -29,6 +31,12 @@ class Options:
     """Believed relative spread of that rate."""
     by_kind: Ints
     """Row numbers of each kind's options, best first, padded with -1: shape (kinds, most options of a kind)."""
+    best: Ints
+    """The first of them."""
+    kind_need: Ints
+    """Milli-GPUs of those options, in the same shape; where there is none, more than any pool has."""
+    kind_pool: Ints
+    """Pools of those options, in the same shape."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -48,12 +56,17 @@ class Options:
         by_kind = np.full((kinds, max(width, 1)), -1, dtype=np.int64)
         for k, found in enumerate(lists):
             by_kind[k, : len(found)] = found
-        columns = list(zip(*ordered, strict=True)) if ordered else [[]] * 5
+        whole = np.array([row[:3] for row in ordered], dtype=np.int64).reshape(-1, 3)
+        real = np.array([row[3:] for row in ordered], dtype=np.float64).reshape(-1, 2)
+        exists = by_kind >= 0
         return cls(
-            kind=np.array(columns[0], dtype=np.int64),
-            pool=np.array(columns[1], dtype=np.int64),
-            milligpus=np.array(columns[2], dtype=np.int64),
-            rate=np.array(columns[3], dtype=np.float64),
-            spread=np.array(columns[4], dtype=np.float64),
+            kind=whole[:, 0].copy(),
+            pool=whole[:, 1].copy(),
+            milligpus=whole[:, 2].copy(),
+            rate=real[:, 0].copy(),
+            spread=real[:, 1].copy(),
             by_kind=by_kind,
+            best=by_kind[:, 0].copy(),
+            kind_need=np.where(exists, whole[by_kind, 2] if len(ordered) else 0, NEVER_FITS),
+            kind_pool=np.where(exists, whole[by_kind, 1] if len(ordered) else 0, 0),
         )

@@ -1,4 +1,4 @@
-"""A plan: who runs until the next decision, by which option, on which GPUs, and why the others do not."""
+"""A plan: who runs until the next decision, by which option, on which GPUs, and what is left over."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,7 @@ class Plan:
     """Only what differs from the plan before it."""
 
     changes: tuple[Change, ...]
-    reason_jobs: Ints
-    """Jobs whose reason changed."""
-    reason_codes: Ints
+    left: Ints
+    """Milli-GPUs each pool has left over: with it, everybody's reason follows."""
     until_s: float = FOREVER
     """The plan holds until this instant if nothing happens."""
-    granted: int = 0
-    waiting: int = 0

@@ -1,12 +1,12 @@
 """The view: what a policy may see. Read-only columns, gathered from the job table when first asked for."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from rota.model.cluster import Cluster
+from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import Bools, Floats, Ints
 
@@ -43,96 +43,96 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @cached_property
+    @lazy
     def ids(self) -> Ints:
         """Job numbers."""
         return self._table.id[self._rows]
 
-    @cached_property
+    @lazy
     def kind(self) -> Ints:
         """Row of `view.options.by_kind`: jobs of one kind have the same options."""
         return self._table.kind[self._rows]
 
-    @cached_property
+    @lazy
     def gpus(self) -> Ints:
         """GPUs asked for."""
         return self._table.gpus[self._rows]
 
-    @cached_property
+    @lazy
     def weight(self) -> Floats:
         return self._table.weight[self._rows]
 
-    @cached_property
+    @lazy
     def submitted_s(self) -> Floats:
         return self._table.submitted_s[self._rows]
 
-    @cached_property
+    @lazy
     def granted(self) -> Bools:
         """The plan in force lets it run."""
-        return self._table.option[self._rows] >= 0
+        return self.option >= 0
 
-    @cached_property
+    @lazy
     def option(self) -> Ints:
         """The option the plan in force grants, -1: none."""
         return self._table.option[self._rows]
 
-    @cached_property
+    @lazy
     def running(self) -> Bools:
         """Its processes are known to run."""
         return self._using > 0
 
-    @cached_property
+    @lazy
     def run_seconds(self) -> Floats:
         """Time it has run so far."""
         return self._table.run_seconds[self._rows] + self._since
 
-    @cached_property
+    @lazy
     def attained_gpu_seconds(self) -> Floats:
         """Service received so far."""
         return self._table.attained[self._rows] + self._using * self._since
 
-    @cached_property
+    @lazy
     def waited_seconds(self) -> Floats:
         """Time it has not run since its first run; 0 before that."""
         first = self._table.first_run_s[self._rows]
         return np.where(np.isnan(first), 0.0, self._now_s - first - self.run_seconds)
 
-    @cached_property
+    @lazy
     def steps_total(self) -> Floats:
         """Steps until it is done; infinite when nobody said."""
         return self._table.steps_total[self._rows]
 
-    @cached_property
+    @lazy
     def steps_done(self) -> Floats:
         """Believed steps so far."""
         return self._table.steps_done[self._rows] + self._table.rate[self._rows] * self._since
 
-    @cached_property
+    @lazy
     def steps_left(self) -> Floats:
         return np.maximum(self.steps_total - self.steps_done, 0.0)
 
-    @cached_property
+    @lazy
     def seconds_left(self) -> Floats:
         """Believed remaining run time by its best option; infinite when nobody said how many steps it has."""
         return self.steps_left / self._table.best_rate[self._rows]
 
-    @cached_property
+    @lazy
     def seconds_total(self) -> Floats:
         """Believed run time from start to end by its best option."""
         return self.steps_total / self._table.best_rate[self._rows]
 
-    @cached_property
+    @lazy
     def move_seconds(self) -> Floats:
         """The price of moving: believed cost of stopping here and starting elsewhere."""
         return self._table.move_seconds[self._rows]
 
-    @cached_property
+    @lazy
     def _using(self) -> Ints:
         return self._table.using[self._rows]
 
-    @cached_property
+    @lazy
     def _since(self) -> Floats:
-        return np.where(self._using > 0, self._now_s - self._table.as_of_s[self._rows], 0.0)
+        return (self._now_s - self._table.as_of_s[self._rows]) * (self._using > 0)
 
 
 @dataclass(frozen=True)

@@ -22,18 +22,19 @@ class ByNode:
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
+        if len(requests) == 1 and not requests[0].hint:
+            self._place_batch(floor, node_free(floor), requests, [0], placed)
+            return [placed[0]]
         rest = [i for i, request in enumerate(requests) if not _granted_hint(floor, request, i, placed)]
         free = node_free(floor)
         for batch in _batches(requests, rest):
             self._place_batch(floor, free, requests, batch, placed)
         return [placed[i] for i in range(len(requests))]
 
-    def _place_batch(
-        self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]
-    ) -> None:
+    def _place_batch(self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]) -> None:
         gpus, pool = requests[batch[0]].gpus, requests[batch[0]].pool
         while batch:
-            nodes = np.flatnonzero((free >= gpus) & (floor.cluster.node_pool == pool))
+            nodes = ((free >= gpus) & (floor.cluster.node_pool == pool)).nonzero()[0]
             if not len(nodes):
                 break
             order, room = self.nodes_for(floor, free, nodes, gpus)
@@ -79,7 +80,7 @@ def node_free(floor: Floor) -> Ints:
 def take_in_node(floor: Floor, node: int, gpus: int) -> Ints:
     """That many available GPUs of a node, idle ones first, lowest numbers first inside both."""
     first, end = floor.cluster.node_first[node], floor.cluster.node_first[node + 1]
-    found = np.flatnonzero(floor.available[first:end]) + first
+    found: Ints = floor.available[first:end].nonzero()[0] + first
     if len(found) > gpus:
         busy = ~floor.idle[found]
         if busy.any():

@@ -46,4 +46,5 @@ def gittins_index(past: Floats, age: Floats, delta: Floats) -> Floats:
     ending = high - low
     beyond = len(past) - high
     spent = total[high] - total[low] - age * ending + np.where(beyond > 0, delta, 0.0) * beyond
-    return np.divide(ending, spent, out=np.zeros(len(age)), where=spent > 0)
+    index: Floats = np.divide(ending, spent, out=np.zeros(len(age)), where=spent > 0)
+    return index

@@ -5,13 +5,14 @@ from typing import Literal
 
 import numpy as np
 
-from rota.model.units import FOREVER, Floats, Ints
+from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.model.view import View
 
 SLACK = 1e-6
 """GPU-seconds by which a timer may fall short of its threshold through rounding."""
 
-NEW, SUNK_OR_RAISED = 1, 2
+NEW, SUNK_OR_RAISED = 2, 3
+"""Both stand behind those that run (0) and those that wait (1); who just came before who just changed queues."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,8 +22,8 @@ class Standing:
     ids: Ints
     level: Ints
     place: Ints
-    base: Floats
-    """At its last promotion: service, run seconds and waited seconds; shape (3, jobs)."""
+    base: Floats | None
+    """At its last promotion: service, run seconds and waited seconds; shape (3, jobs). None: promotion is off."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,33 +31,37 @@ class Queues:
     level: Ints
     """The queue each job is in, 0 the best."""
     place: Ints
-    """Where it stood at the last answer; newcomers by submission."""
+    """Where it stood at the last answer; newcomers behind everybody, by submission."""
     moved: Ints
     """0: as before; else NEW or SUNK_OR_RAISED."""
     service: Floats
     """Service since the last promotion."""
-    base: Floats
+    base: Floats | None
     run_seconds: Floats
     """Running this long makes it sink."""
     wait_seconds: Floats | None
     """Waiting this long raises it."""
 
 
-def queue_up(
-    view: View, thresholds: tuple[float, ...], promote: float, service: Literal["gpu-seconds", "seconds"]
-) -> Queues:
+def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service: Literal["gpu-seconds", "seconds"]) -> Queues:
     """Put every job in its queue, from what it has received since its last promotion."""
     jobs = view.jobs
-    count = len(jobs)
-    pace = np.ones(count, dtype=np.int64) if service == "seconds" else jobs.gpus
     attained = jobs.run_seconds if service == "seconds" else jobs.attained_gpu_seconds
-    before, place, base, known = _recall(view.memory, jobs.ids)
-    received = attained - base[0]
     limits = np.array((*thresholds, FOREVER))
-    level = np.searchsorted(limits[:-1], received + SLACK, side="right")
-    moved = np.where(known, np.where(level != before, SUNK_OR_RAISED, 0), NEW)
-    wait_seconds = None
+    at, known = _recall(view.memory, jobs.ids)
+    place = _remembered(view.memory and view.memory.place, at, known, fresh=len(jobs))
+    before = _remembered(view.memory and view.memory.level, at, known, fresh=-1)
+    base, received = None, attained
     if promote:
+        base = np.zeros((3, len(jobs)))
+        if view.memory is not None:
+            base[:, known] = view.memory.base[:, at[known]]
+        received = attained - base[0]
+    level = limits[:-1].searchsorted(received + SLACK, side="right")
+    moved = (level != before) * SUNK_OR_RAISED
+    moved[before < 0] = NEW
+    wait_seconds = None
+    if base is not None:
         run, waited = jobs.run_seconds - base[1], jobs.waited_seconds - base[2]
         patience = np.where((level > 0) & (run > 0), promote * run - waited, FOREVER)
         rises = ~jobs.granted & (patience <= SLACK)
@@ -65,22 +70,24 @@ def queue_up(
         base = np.where(rises, np.stack((attained, jobs.run_seconds, jobs.waited_seconds)), base)
         received = np.where(rises, 0.0, received)
         wait_seconds = np.where(rises, FOREVER, patience)
-    run_seconds = (limits[level] - received) / pace
+    run_seconds = limits[level] - received
+    if service != "seconds":
+        run_seconds /= jobs.gpus
     return Queues(level, place, moved, received, base, run_seconds, wait_seconds)
 
 
-def _recall(memory: Standing | None, ids: Ints) -> tuple[Ints, Ints, Floats, np.ndarray]:
-    count = len(ids)
+def _recall(memory: Standing | None, ids: Ints) -> tuple[Ints, Bools]:
+    """Where each job is in the memory, and whether it is there at all."""
     if memory is None or not len(memory.ids):
-        return np.zeros(count, np.int64), np.arange(count), np.zeros((3, count)), np.zeros(count, bool)
-    at = np.minimum(np.searchsorted(memory.ids, ids), len(memory.ids) - 1)
-    known = memory.ids[at] == ids
-    if known.all():
-        return memory.level[at], memory.place[at], memory.base[:, at], known
-    fresh = len(memory.ids) + np.arange(count)
-    return (
-        np.where(known, memory.level[at], 0),
-        np.where(known, memory.place[at], fresh),
-        np.where(known, memory.base[:, at], 0.0),
-        known,
-    )
+        return np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=bool)
+    at = memory.ids.searchsorted(ids)
+    found = memory.ids.take(at, mode="clip")
+    return at, found == ids
+
+
+def _remembered(column: Ints | None, at: Ints, known: Bools, fresh: int) -> Ints:
+    if column is None or not len(column):
+        return np.full(len(at), fresh, dtype=np.int64)
+    values: Ints = column.take(at, mode="clip")
+    values[~known] = fresh
+    return values

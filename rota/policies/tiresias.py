@@ -6,7 +6,6 @@ from typing import Literal
 import numpy as np
 
 from rota.model.allocation import Ranking
-from rota.model.units import Ints
 from rota.model.view import View
 from rota.policies.queues import Standing, queue_up
 
@@ -24,7 +23,10 @@ class Tiresias:
 
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, self.service)
-        order = self._line_up(view, queues.level, queues.place, queues.moved)
+        # In each queue: those that run, then those that wait, both as they stood; newcomers and the demoted behind them.
+        standing = queues.level * 4 + queues.moved
+        standing += (standing & 3 == 0) & ~view.jobs.granted
+        order = (standing * (len(view.jobs) + 1) + queues.place).argsort(kind="stable")
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         return Ranking(
@@ -34,9 +36,3 @@ class Tiresias:
             memory=Standing(view.jobs.ids, queues.level, place, queues.base),
             key="queue, then arrival in it",
         )
-
-    @staticmethod
-    def _line_up(view: View, level: Ints, place: Ints, moved: Ints) -> Ints:
-        """In each queue: those that run, then those that wait, both as they stood; newcomers and the demoted behind them."""
-        group = np.where(moved > 0, 1 + moved, ~view.jobs.granted)
-        return np.argsort((level * 4 + group) * (len(place) + int(place.max(initial=0)) + 1) + place)

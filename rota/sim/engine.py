@@ -4,13 +4,12 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rota.core.scheduler import Scheduler
 from rota.errors import PolicyBroken, RotaError, Stalled
-from rota.model.allocation import Allocation
 from rota.model.commands import Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
@@ -25,19 +24,12 @@ from rota.model.events import (
     Suspended,
     Woke,
 )
-from rota.model.job import JobSpec
+from rota.model.job import Arrival
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.model.view import keyed_rng
 from rota.sim.physics import Physics
 from rota.sim.record import Record
-
-
-class Arrival(NamedTuple):
-    """One job of a workload."""
-
-    submitted_s: float
-    spec: JobSpec
 
 
 @dataclass(slots=True)
@@ -214,9 +206,7 @@ class Engine:
         job, physics = command.job, self.physics
         spec = self.arrivals[job].spec
         rate = physics.rate(spec, self.cluster, command.gpus, len(command.nodes))
-        run = _Run(
-            command.incarnation, command.gpus, command.nodes, rate, command.from_step, FOREVER, spec.steps, self.now_s
-        )
+        run = _Run(command.incarnation, command.gpus, command.nodes, rate, command.from_step, FOREVER, spec.steps, self.now_s)
         self._runs[job] = run
         self.record.launch(job, command)
         delay = physics.launch_seconds + (physics.restore_seconds if command.from_step > 0 else 0.0)
@@ -264,7 +254,7 @@ class Engine:
 
     def _solve(self, command: Solve, events: list[External]) -> None:
         answer = self.policy.allocate(command.view)
-        if not isinstance(answer, Allocation):
+        if not hasattr(answer, "candidates"):
             raise PolicyBroken(
                 f"{type(self.policy).__name__}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",
@@ -279,9 +269,7 @@ class Engine:
 
     # Consequences ------------------------------------------------------------------------------------------------
 
-    def _after(
-        self, seconds: float, job: int, run: _Run, act: Callable[[list[External]], None], events: list[External]
-    ) -> None:
+    def _after(self, seconds: float, job: int, run: _Run, act: Callable[[list[External]], None], events: list[External]) -> None:
         if seconds > 0:
             self._push(self.now_s + seconds, _ANSWER, (job, run.incarnation, act))
         else:

@@ -39,7 +39,11 @@ class Physics:
             if not getattr(self, name) > 0:
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
         if not self.spread_penalty >= 1:
-            raise OptionError("must be 1 or more: spreading never makes a job faster.", field="spread_penalty", value=self.spread_penalty)
+            raise OptionError(
+                "must be 1 or more: spreading never makes a job faster.",
+                field="spread_penalty",
+                value=self.spread_penalty,
+            )
 
     def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
         """True steps per second of a job on these GPUs."""

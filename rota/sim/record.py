@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch
+from rota.model.job import Arrival
 from rota.model.units import Floats, Ints
-
-if TYPE_CHECKING:
-    from rota.sim.engine import Arrival
 
 
 @dataclass(eq=False)
@@ -37,7 +35,7 @@ class Record:
     instants: int = 0
 
     @classmethod
-    def empty(cls, arrivals: Sequence["Arrival"], cluster: Cluster) -> Self:
+    def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster) -> Self:
         count = len(arrivals)
         record = cls(
             submitted_s=np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64),

@@ -1,0 +1,97 @@
+"""Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.rates import Rates
+from rota.core.ledger import Answer, InFlight, JobTable, Ledger, Life, Verdict
+from rota.core.settings import Settings
+from rota.errors import InputError
+from rota.model import allocation, commands, events, job, plan
+from rota.model.cluster import Cluster, Node
+from rota.model.codec import Codec, Plain
+from rota.model.options import Kind
+
+VERSION = 1
+
+EVENT_TYPES: tuple[type, ...] = (
+    events.Submitted,
+    events.Started,
+    events.Suspended,
+    events.Exited,
+    events.Progressed,
+    events.NodeReported,
+    events.NodeLost,
+    events.Part,
+    events.PartState,
+    events.Outcome,
+    events.CancelAsked,
+    events.HoldAsked,
+    events.Allocated,
+    events.PolicyFailed,
+    events.TimedOut,
+    events.Woke,
+    events.Decided,
+    job.JobSpec,
+    plan.Plan,
+    plan.Change,
+    allocation.Ranking,
+    allocation.Shares,
+    allocation.Assignment,
+    commands.Launch,
+    commands.Suspend,
+    commands.Resume,
+    commands.Renew,
+    commands.Kill,
+    commands.SuspendKind,
+)
+"""Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
+
+_STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, MoveCosts, Settings)
+_DERIVED = {"jobs", "options", "_rows", "_usable", "kind_of"}
+
+
+def codec(*memory_types: type) -> Codec:
+    """What journals and snapshots are written with."""
+    return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types)
+
+
+def take(state: Ledger, words: Codec) -> Plain:
+    """The ledger as plain data."""
+    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name not in _DERIVED}
+    columns = {name: getattr(state.jobs, name)[: state.jobs.size] for name in (*JobTable.COLUMNS, "credit", "received")}
+    return {
+        "version": VERSION,
+        "fields": {name: words.encode(sorted(v) if isinstance(v, set) else v) for name, v in fields.items()},
+        "kinds": words.encode(list(state.kind_of)),
+        "columns": {name: words.encode(column) for name, column in columns.items()},
+        "dead": state.jobs.dead,
+    }
+
+
+def restore(plain: Plain, words: Codec) -> Ledger:
+    """A ledger like the one that was taken."""
+    if plain.get("version") != VERSION:
+        raise InputError(
+            f"this snapshot has version {plain.get('version')}, this Rota reads {VERSION}.",
+            hint="use the Rota that wrote it",
+        )
+    values: dict[str, Any] = {name: words.decode(item) for name, item in plain["fields"].items()}
+    for field in dataclasses.fields(Ledger):
+        if field.name in values and str(field.type).startswith("set["):
+            values[field.name] = set(values[field.name])
+    columns = {name: words.decode(column) for name, column in plain["columns"].items()}
+    table = JobTable(len(values["cluster"].pools), max(256, 2 * len(columns["id"])))
+    table.size, table.dead = len(columns["id"]), plain["dead"]
+    for name, column in columns.items():
+        getattr(table, name)[: table.size] = column
+    state = Ledger(jobs=table, **values)
+    state.kind_of = {kind: number for number, kind in enumerate(words.decode(plain["kinds"]))}
+    state.remake_options()
+    for name, value in values.items():
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            setattr(state, name, value.copy())
+    return state
