@@ -50,7 +50,7 @@ def advance(state: Ledger, settings: Settings) -> None:
     """Fold the passing of time: silent nodes become unreachable, leases end."""
     now = state.now_s
     if settings.node_timeout_seconds < FOREVER:
-        silent = state.node_up & (now - state.node_heard_s >= settings.node_timeout_seconds)
+        silent = state.node_up & (state.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
             _lose_sight(state, node)
     if settings.leased and state.lives:
@@ -82,7 +82,7 @@ def _begin(state: Ledger, job: int, at_s: float) -> None:
     if jobs.phase[row] == Phase.UNREACHABLE:
         return
     if life.parked:
-        _park(state, job, life, False)
+        _unpark(state, job, life)
     state.set_phase(row, Phase.RUNNING, at_s)
     jobs.as_of_s[row] = at_s
     jobs.rate[row] = state.options.rate[life.option]
@@ -105,18 +105,21 @@ def _suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
         row = state.row[event.job]
         state.jobs.steps_done[row] = event.steps_done
         state.jobs.suspensions[row] += 1
-        _park(state, event.job, life, True)
+        _park(state, event.job, life)
         state.set_phase(row, Phase.PARKED, event.at_s)
         if state.settled(event.job):
             state.unsettled.discard(event.job)
 
 
-def _park(state: Ledger, job: int, life: Life, parked: bool) -> None:
-    """Give a sleeping incarnation's GPUs back, or take them again; its memory moves the other way."""
-    state.lives[job] = replace(life, parked=parked)
-    state.gpu_job[life.gpus] = NOBODY if parked else job
-    gib = state.specs[job].parked_gib / len(life.parts)
-    state.host_gib[list(life.parts)] += -gib if parked else gib
+def _park(state: Ledger, job: int, life: Life) -> None:
+    """It sleeps: its GPUs are free, its memory was set aside when it was told."""
+    state.lives[job] = replace(life, parked=True)
+    state.gpu_job[state.gpus_of(job)] = NOBODY
+
+
+def _unpark(state: Ledger, job: int, life: Life) -> None:
+    state.host_gib[list(life.parts)] += state.gib_per_node(job, life)
+    state.lives[job] = replace(life, parked=False, reserved=False)
 
 
 def _exited(state: Ledger, settings: Settings, event: Exited) -> None:
@@ -202,14 +205,13 @@ def _end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: V
         return
     if verdict is Verdict.FAILED and _asked_to_stop(state, job):
         verdict = Verdict.LOST
-    left: tuple[int, ...] = ()
-    gone = life.gpus
-    if node is not None and life.parts != (node,):
-        gone, left = state.part_gpus(life, node), tuple(n for n in life.parts if n != node)
-    if life.parked:
-        state.host_gib[list(life.parts) if node is None else [node]] += state.specs[job].parked_gib / len(life.parts)
-        gone = gone[state.gpu_job[gone] == job]
+    left = () if node is None else tuple(n for n in life.parts if n != node)
+    gone = state.gpus_of(job)
+    if left:
+        gone = gone[state.cluster.gpu_node[gone] == node]
     state.gpu_job[gone] = NOBODY
+    if life.reserved:
+        state.host_gib[list(life.parts) if node is None else [node]] += state.gib_per_node(job, life)
     if job in state.barred:
         state._usable = None
     worst = max(life.verdict, verdict)
@@ -221,7 +223,8 @@ def _end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: V
             state.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
         _settle(state, job, at_s)
         # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
-        if worst >= Verdict.LOST or (worst is not Verdict.FINISHED and not _asked_to_stop(state, job)):
+        leaving = verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and _asked_to_stop(state, job))
+        if not leaving:
             _doom(state, job)
     else:
         _end_life(state, job, at_s, worst, fewest)
@@ -236,6 +239,7 @@ def _doom(state: Ledger, job: int) -> None:
     state.doomed.add(job)
     state.unsettled.add(job)
     row = state.row[job]
+    state.want(job, row, -1, None)
     if state.jobs.phase[row] != Phase.UNREACHABLE:
         state.set_phase(row, Phase.STOPPING, state.now_s)
     _refresh_schedulable(state, job, row)
@@ -472,13 +476,17 @@ def _sent(state: Ledger, command: JobCommand) -> None:
             state.set_phase(row, Phase.STARTING, state.now_s)
             jobs.lease_s[row] = command.lease_s
     elif life is None or life.incarnation != command.incarnation:
-        return  # an orphan's end: nothing of ours is in flight
+        return
     elif isinstance(command, Resume):
         if jobs.phase[row] == Phase.PARKED:
             state.gpu_job[life.gpus] = job
             state.set_phase(row, Phase.STARTING, state.now_s)
-    elif isinstance(command, Suspend) and jobs.phase[row] != Phase.UNREACHABLE:
-        state.set_phase(row, Phase.SUSPENDING, state.now_s)
+    elif isinstance(command, Suspend):
+        if command.kind is SuspendKind.PARK and not life.reserved:
+            state.host_gib[list(life.parts)] -= state.gib_per_node(job, life)
+            state.lives[job] = replace(life, reserved=True)
+        if not state.out_of_reach(job):
+            state.set_phase(row, Phase.SUSPENDING, state.now_s)
     state.in_flight[job] = InFlight(command, command.nodes, state.now_s)
 
 

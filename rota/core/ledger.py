@@ -22,6 +22,7 @@ from rota.model.options import Kind, Options
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 NOBODY = -1
+NO_GPUS: Ints = np.empty(0, dtype=np.int64)
 HISTORY = 4096
 """How many finished jobs' service is remembered."""
 
@@ -31,12 +32,13 @@ def same_gpus(a: Ints, b: Ints) -> bool:
 
 
 class Verdict(IntEnum):
-    """How an incarnation ends; of several parts' ends the gravest counts."""
+    """How an incarnation ends. Of several parts' ends the highest counts: a gang reaches its end together, so one part that
+    finished means that the work is done, even if another was lost on the way out."""
 
     OPEN = 0
-    FINISHED = 1
-    SUSPENDED = 2
-    LOST = 3
+    SUSPENDED = 1
+    LOST = 2
+    FINISHED = 3
     FAILED = 4
 
 
@@ -50,6 +52,8 @@ class Life:
     parts: tuple[int, ...]
     """Nodes whose processes are not known to be gone."""
     parked: bool = False
+    reserved: bool = False
+    """Host memory is set aside for it, from the command to park until it runs again or is gone."""
     verdict: Verdict = Verdict.OPEN
     steps: float = FOREVER
     """Fewest steps any part that ended had safe."""
@@ -274,6 +278,7 @@ class Ledger:
             mask = self.node_up[self.cluster.gpu_node]
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
+                mask[self.desired.get(job, NO_GPUS)] = False
             self._usable = mask, np.bincount(self.cluster.gpu_pool[mask], minlength=len(self.cluster.pools))
         return self._usable
 
@@ -283,9 +288,9 @@ class Ledger:
         held: Ints = gpus[self.gpu_job[gpus] == job]
         return held
 
-    def part_gpus(self, life: Life, node: int) -> Ints:
-        here: Ints = life.gpus[self.cluster.gpu_node[life.gpus] == node]
-        return here
+    def gib_per_node(self, job: int, life: Life) -> float:
+        """Host memory its parts take on each node while parked."""
+        return self.specs[job].parked_gib / len(self.nodes_of(life.gpus))
 
     def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
         """Nodes of some sorted GPUs."""
@@ -365,6 +370,8 @@ class Ledger:
 
     def want(self, job: int, row: int, option: int, gpus: Ints | None) -> None:
         """Set a job's desired placement."""
+        if job in self.barred:
+            self._usable = None
         old = self.desired.pop(job, None)
         if old is not None:
             self.gpu_wanted[old[self.gpu_wanted[old] == job]] = NOBODY

@@ -6,7 +6,7 @@ from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.plan import Plan
-from rota.model.units import FOREVER, Ints
+from rota.model.units import FOREVER, Floats, Ints
 
 
 def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -17,23 +17,24 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
     commands: list[JobCommand] = []
+    host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
     for job in sorted(todo):
         change = changes.get(job)
         if change is None:
             option, want = int(state.jobs.option[state.row[job]]), state.desired.get(job)
         else:
             option, want = change.option, change.gpus
-        command = _next_command(state, settings, job, option, want)
+        command = _next_command(state, settings, job, option, want, host_gib)
         if command is not None:
             commands.append(command)
-    if state.orphans:
-        commands.extend(_orphan_kills(state))
     if settings.retry_seconds < FOREVER and state.in_flight:
         commands.extend(_repeats(state, settings, {command.job for command in commands}))
     return commands
 
 
-def _next_command(state: Ledger, settings: Settings, job: int, option: int, want: Ints | None) -> JobCommand | None:
+def _next_command(
+    state: Ledger, settings: Settings, job: int, option: int, want: Ints | None, host_gib: Floats
+) -> JobCommand | None:
     life, flight = state.lives.get(job), state.in_flight.get(job)
     row = state.row[job]
     sequence = int(state.jobs.sequence[row]) + 1
@@ -49,7 +50,7 @@ def _next_command(state: Ledger, settings: Settings, job: int, option: int, want
         return _for_parked(state, settings, job, life, sequence, want)
     if want is not None and same_gpus(want, life.gpus):
         return None
-    kind = SuspendKind.PARK if want is None and _can_park(state, job, life) else SuspendKind.CHECKPOINT
+    kind = SuspendKind.PARK if want is None and _may_park(state, job, life, host_gib) else SuspendKind.CHECKPOINT
     return Suspend(job, life.incarnation, sequence, life.parts, kind)
 
 
@@ -88,13 +89,17 @@ def _for_parked(state: Ledger, settings: Settings, job: int, life: Life, sequenc
     return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds)
 
 
-def _can_park(state: Ledger, job: int, life: Life) -> bool:
-    spec = state.specs[job]
-    return spec.can_park and bool((state.host_gib[list(life.parts)] >= spec.parked_gib / len(life.parts)).all())
+def _may_park(state: Ledger, job: int, life: Life, host_gib: Floats) -> bool:
+    """It can sleep, and every node of it has the memory for that: taken off `host_gib` if so."""
+    nodes = list(life.parts)
+    if not state.specs[job].can_park or (host_gib[nodes] < state.gib_per_node(job, life)).any():
+        return False
+    host_gib[nodes] -= state.gib_per_node(job, life)
+    return True
 
 
-def _orphan_kills(state: Ledger) -> list[JobCommand]:
-    """Processes nobody wants. The sequence only has to be newer than anything that incarnation was told."""
+def stray_kills(state: Ledger) -> list[Kill]:
+    """Processes seen where nobody wants them. The sequence only has to be newer than anything that incarnation was told."""
     return [
         Kill(job, incarnation, int(state.jobs.sequence[state.row[job]]) + 1 if job in state.row else 1 << 40, (node,))
         for job, incarnation, node in sorted(state.orphans)
@@ -103,11 +108,10 @@ def _orphan_kills(state: Ledger) -> list[JobCommand]:
 
 def _repeats(state: Ledger, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
     """Commands whose answer is late, sent again to the nodes that owe it. The same key: whoever has done it says so."""
-    late = state.now_s - settings.retry_seconds
     return [
         _again(state, settings, flight)
         for job, flight in sorted(state.in_flight.items())
-        if flight.sent_s <= late and job not in spoken_to and not state.out_of_reach(job)
+        if flight.sent_s + settings.retry_seconds <= state.now_s and job not in spoken_to and not state.out_of_reach(job)
     ]
 
 
@@ -123,7 +127,7 @@ def renewals(state: Ledger, settings: Settings) -> list[Renew]:
     if not settings.leased or not state.lives:
         return []
     jobs = state.jobs
-    rows = (jobs.lease_s[: jobs.size] - state.now_s <= settings.lease_seconds / 2).nonzero()[0]
+    rows = (jobs.lease_s[: jobs.size] - settings.lease_seconds / 2 <= state.now_s).nonzero()[0]
     found = []
     for row in rows.tolist():
         job = int(jobs.id[row])

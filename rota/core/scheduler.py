@@ -15,7 +15,7 @@ from rota.core import snapshot
 from rota.core.fold import advance, apply
 from rota.core.ledger import Ledger
 from rota.core.planning import make_plan
-from rota.core.reconcile import reconcile, renewals
+from rota.core.reconcile import reconcile, renewals, stray_kills
 from rota.core.settings import Settings
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
@@ -71,17 +71,17 @@ class Scheduler:
             else:
                 ticket = state.decision + 1
         commands = reconcile(state, settings, plan)
-        renewed = renewals(state, settings)
-        if plan is None and not (ticket or commands or renewed):
+        renewed, strays = renewals(state, settings), stray_kills(state)
+        if plan is None and not (ticket or commands or renewed or strays):
             return None
-        return Decided(state.now_s, plan, tuple(commands), tuple(renewed), ticket)
+        return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)
 
     def commit(self, decided: Decided | None) -> list[Command]:
         """Book a decision, made now or recorded earlier, and give out its commands."""
         commands: list[Command] = []
         if decided is not None:
             apply(self.state, self.settings, decided)
-            commands = [*decided.commands, *decided.renewals]
+            commands = [*decided.commands, *decided.renewals, *decided.strays]
             if decided.ticket:
                 commands.append(Solve(decided.ticket, self.view()))
         wake_s = self._next_wake_s()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rota.model.allocation import Allocation
-from rota.model.commands import JobCommand, Renew, SuspendKind
+from rota.model.commands import JobCommand, Kill, Renew, SuspendKind
 from rota.model.job import JobSpec
 from rota.model.plan import Plan
 from rota.model.units import Floats, Ints
@@ -177,8 +177,10 @@ class Decided:
     plan: Plan | None
     """None: the plan in force stands."""
     commands: tuple[JobCommand, ...]
-    renewals: tuple[Renew, ...]
+    renewals: tuple[Renew, ...] = ()
     """Leases extended."""
+    strays: tuple[Kill, ...] = ()
+    """Ends of processes nobody wants: nothing of ours is in flight for them."""
     ticket: int = 0
     """The policy was asked under this ticket; 0: it was not."""
 

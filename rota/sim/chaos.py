@@ -1,0 +1,554 @@
+"""Chaos: the same core against a driver that delays, drops, repeats and reorders messages, crashes nodes, jobs, the policy and
+the core itself, cuts nodes off, and lets clocks drift. It knows the truth, and checks the core against it at every step.
+
+Time is virtual and everything follows from one seed, so a failure found here is found again.
+"""
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.core.snapshot import codec
+from rota.core.validate import validate
+from rota.errors import RotaError
+from rota.model.cluster import Cluster
+from rota.model.codec import Plain
+from rota.model.commands import Command, JobCommand, Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.events import (
+    Allocated,
+    CancelAsked,
+    Decided,
+    Exited,
+    External,
+    HoldAsked,
+    NodeReported,
+    Outcome,
+    Part,
+    PartState,
+    PolicyFailed,
+    Started,
+    Submitted,
+    Suspended,
+    TimedOut,
+    Woke,
+)
+from rota.model.floor import Placer
+from rota.model.job import JobSpec
+from rota.model.policy import Policy
+from rota.model.units import FOREVER
+
+
+class Broken(RotaError):
+    """The truth contradicts what the core must guarantee."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """How hostile the world is, until it stops. Probabilities are per message, rates per second."""
+
+    until_s: float = 600.0
+    """From here on nothing fails any more, and every job must come to its end."""
+    drop: float = 0.1
+    repeat: float = 0.1
+    delay_seconds: float = 1.0
+    """Mean delay of a message; exponential, so that messages overtake each other."""
+    node_crash: float = 1 / 400
+    job_crash: float = 1 / 100
+    core_crash: float = 1 / 120
+    partition: float = 1 / 200
+    policy_failure: float = 0.1
+    drift_seconds: float = 0.5
+    """An agent may notice the end of a lease this much late."""
+    cancel: float = 1 / 100
+    hold: float = 1 / 50
+
+
+HOSTILE_SETTINGS = Settings(
+    round_seconds=20.0,
+    lease_seconds=30.0,
+    lease_margin_seconds=1.0,
+    retry_seconds=4.0,
+    node_timeout_seconds=12.0,
+    policy_retry_seconds=2.0,
+)
+REPORT_SECONDS = 3.0
+
+
+@dataclass
+class _Part:
+    """One node's processes of one incarnation, as they really are."""
+
+    incarnation: int
+    sequence: int
+    state: PartState
+    gpus: tuple[int, ...]
+    lease_s: float
+    steps: float = 0.0
+    outcome: Outcome = Outcome.LOST
+
+    @property
+    def lives(self) -> bool:
+        return self.state is not PartState.ENDED
+
+
+@dataclass
+class _Gang:
+    """The truth about one incarnation: it makes progress only while every part runs."""
+
+    job: int
+    incarnation: int
+    nodes: tuple[int, ...]
+    steps: float
+    running: set[int] = field(default_factory=set)
+    since_s: float = FOREVER
+    suspended: set[int] = field(default_factory=set)
+
+
+class _Agent:
+    """A node: does what it is told once, and says what it has."""
+
+    def __init__(self, world: "Chaos", node: int) -> None:
+        self.world, self.node = world, node
+        self.boot = 0
+        self.up = True
+        self.parts: dict[int, _Part] = {}
+        self.highest: dict[int, tuple[int, int]] = {}
+
+    def receive(self, command: JobCommand | Renew) -> None:
+        part = self.parts.get(command.job)
+        mine = part if part is not None and part.incarnation == command.incarnation else None
+        if isinstance(command, Renew):
+            if mine is not None and mine.lives:
+                mine.lease_s = max(mine.lease_s, command.lease_s)
+            elif command.incarnation <= self.highest.get(command.job, (0, 0))[0]:
+                self._answer(command.job, command.incarnation, mine)
+            return  # of an incarnation never heard of nothing is said: its launch may still be on the way
+        key = (command.incarnation, command.sequence)
+        if key <= self.highest.get(command.job, (0, 0)):
+            self._answer(command.job, command.incarnation, mine)
+            return
+        if isinstance(command, Launch):
+            at = command.nodes.index(self.node)
+            if command.boots[at] != self.boot or command.lease_s <= self.world.now_s:
+                self._answer(command.job, command.incarnation, None)
+                return
+        self.highest[command.job] = key
+        if isinstance(command, Launch):
+            first, end = self.world.span(self.node)
+            gpus = tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
+            self.parts[command.job] = _Part(command.incarnation, command.sequence, PartState.RUNNING, gpus, command.lease_s)
+            self.world.part_started(self.node, command, gpus)
+        elif mine is not None and mine.lives:
+            mine.sequence = command.sequence
+            if isinstance(command, Kill):
+                self.end(command.job, mine, Outcome.LOST)
+            elif isinstance(command, Suspend):
+                self._suspend(command, mine)
+            else:
+                mine.state, mine.lease_s = PartState.RUNNING, max(mine.lease_s, command.lease_s)
+                self.world.part_resumed(self.node, command, mine.gpus)
+        self._answer(command.job, command.incarnation, self.parts.get(command.job))
+
+    def _suspend(self, command: Suspend, part: _Part) -> None:
+        steps = self.world.part_suspended(self.node, command.job, part, command.kind)
+        part.steps = steps
+        if command.kind is SuspendKind.PARK:
+            part.state = PartState.PARKED
+        else:
+            part.state, part.outcome = PartState.ENDED, Outcome.YIELDED
+
+    def end(self, job: int, part: _Part, outcome: Outcome) -> None:
+        part.state, part.outcome = PartState.ENDED, outcome
+        self.world.part_ended(self.node, job, part)
+        part.steps = self.world.storage.get(job, 0.0)
+
+    def _answer(self, job: int, incarnation: int, part: _Part | None) -> None:
+        """Say how things are with this incarnation here, whatever was asked."""
+        send, now = self.world.to_core, self.world.now_s
+        if part is None or part.incarnation != incarnation:
+            send(self.node, Exited(job, incarnation, now, Outcome.LOST, self.world.storage.get(job, 0.0), self.node))
+        elif part.state is PartState.RUNNING:
+            send(self.node, Started(job, incarnation, part.sequence, now, self.node))
+        elif part.state is PartState.PARKED:
+            send(self.node, Suspended(job, incarnation, part.sequence, now, SuspendKind.PARK, part.steps, self.node))
+        elif part.outcome is Outcome.YIELDED:
+            kind = SuspendKind.CHECKPOINT
+            send(self.node, Suspended(job, incarnation, part.sequence, now, kind, part.steps, self.node))
+        else:
+            send(self.node, Exited(job, incarnation, now, part.outcome, part.steps, self.node))
+
+    def report(self) -> None:
+        inventory = tuple(
+            Part(job, part.incarnation, part.sequence, part.state, part.steps, part.outcome)
+            for job, part in sorted(self.parts.items())
+        )
+        self.world.to_core(self.node, NodeReported(self.node, self.boot, self.world.now_s, inventory))
+
+
+class Chaos:
+    """One hostile world around one core."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: list[JobSpec],
+        policy: Policy,
+        placer: Placer,
+        *,
+        seed: int = 0,
+        faults: Faults | None = None,
+        settings: Settings = HOSTILE_SETTINGS,
+        memory_types: tuple[type, ...] = (),
+        check_every: int = 1,
+    ) -> None:
+        self.cluster, self.policy, self.placer = cluster, policy, placer
+        self.faults = faults or Faults()
+        self.settings = replace(settings, seed=seed)
+        self.words = codec(*memory_types)
+        self.dice = random.Random(seed)
+        self.now_s = 0.0
+        self.steps = 0
+        self.counts: dict[str, int] = {}
+        self.core = Scheduler(cluster, placer, self.settings)
+        self.snapshot: Plain = self.core.snapshot(self.words)
+        self.journal: list[tuple[float, list[External], Decided | None]] = []
+        self.agents = [_Agent(self, node) for node in range(len(cluster.nodes))]
+        self.cut_off: dict[int, float] = {}
+        self.storage: dict[int, float] = {}
+        self.gangs: dict[tuple[int, int], _Gang] = {}
+        self.gpu_owner: dict[int, tuple[int, int]] = {}
+        self.specs = jobs
+        self.finished: set[int] = set()
+        self.known: set[int] = set()
+        self.cancelled: set[int] = set()
+        self.check_every = check_every
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._wake_s = FOREVER
+
+    # Running -----------------------------------------------------------------------------------------------------
+
+    def run(self, most_steps: int = 1_000_000) -> "Chaos":
+        """Until every job has ended, or Broken."""
+        for agent in self.agents:
+            self._at(self.dice.random() * REPORT_SECONDS, lambda a=agent: self._report(a))
+        for job, spec in enumerate(self.specs):
+            self._at(self.dice.random() * self.faults.until_s / 2, lambda s=spec: self._submit(s))
+        for rate, act in (
+            (self.faults.node_crash * len(self.agents), self._crash_node),
+            (self.faults.job_crash * len(self.agents), self._crash_job),
+            (self.faults.core_crash, self._crash_core),
+            (self.faults.partition * len(self.agents), self._partition),
+            (self.faults.cancel, self._cancel),
+            (self.faults.hold, self._hold),
+        ):
+            if rate > 0:
+                self._recur(rate, act)
+        while len(self.finished | self.cancelled) < len(self.specs) or self._unsettled():
+            if self.steps >= most_steps:
+                raise Broken(f"after {self.steps} steps and {self.now_s:.0f} s, jobs {self._missing()} have not ended")
+            if not self._heap and self._wake_s == FOREVER:
+                raise Broken(f"nothing more can happen at {self.now_s:.0f} s; jobs {self._missing()} have not ended")
+            self._next()
+        return self
+
+    def _unsettled(self) -> bool:
+        """The core has not yet learned of every end."""
+        return bool(self.core.state.row)
+
+    def _missing(self) -> list[int]:
+        return sorted(set(range(len(self.specs))) - self.finished - self.cancelled)
+
+    def _next(self) -> None:
+        self.steps += 1
+        if self._heap and self._heap[0][0] <= self._wake_s:
+            self.now_s, _, act = heapq.heappop(self._heap)
+            act()
+        else:
+            self.now_s, self._wake_s = max(self._wake_s, self.now_s), FOREVER
+            self.tell([Woke(self.now_s)])
+
+    def _at(self, at_s: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (at_s, next(self._order), act))
+
+    def _recur(self, rate: float, act: Callable[[], None]) -> None:
+        def again() -> None:
+            if self.now_s < self.faults.until_s:
+                act()
+                self._recur(rate, act)
+
+        self._at(self.now_s + self.dice.expovariate(rate), again)
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # The core ----------------------------------------------------------------------------------------------------
+
+    def tell(self, events: list[External]) -> None:
+        """One step of the core, journalled before any command leaves."""
+        self.core.fold(self.now_s, events)
+        decided = self.core.decide()
+        self.journal.append((self.now_s, events, decided))
+        commands = self.core.commit(decided)
+        gone = self.known - self.core.state.row.keys()
+        if not gone <= self.finished | self.cancelled:
+            raise Broken(f"at {self.now_s:.3f} s: the core forgot jobs {sorted(gone - self.finished - self.cancelled)}")
+        self.known -= gone
+        if self.steps % self.check_every == 0:
+            self._validate()
+        for command in commands:
+            self._carry_out(command)
+
+    def _validate(self) -> None:
+        try:
+            validate(self.core.state)
+        except AssertionError as story:
+            raise Broken(f"at {self.now_s:.3f} s: {story}") from story
+
+    def _carry_out(self, command: Command) -> None:
+        if isinstance(command, WakeAt):
+            self._wake_s = command.at_s
+        elif isinstance(command, Solve):
+            self._solve(command)
+        else:
+            for node in command.nodes:
+                self._send(node, lambda c=command, n=node: self._deliver(n, c))
+
+    def _solve(self, command: Solve) -> None:
+        """The policy sees the present; its answer may come late, or not at all."""
+        answer: External = Allocated(command.ticket, self.policy.allocate(command.view), self.now_s)
+        if self._unlucky(self.faults.policy_failure):
+            self._count("policy failures")
+            late = self.dice.random() < 0.5
+            answer = TimedOut(command.ticket, self.now_s) if late else PolicyFailed(command.ticket, self.now_s, "chaos")
+        core = self.core
+
+        def arrive() -> None:
+            if self.core is core:  # the asker may have died meanwhile
+                self.tell([answer])
+
+        self._at(self.now_s + self.dice.expovariate(1 / self.faults.delay_seconds), arrive)
+
+    def _crash_core(self) -> None:
+        """kill -9 at any moment: only the snapshot and the journal are left, and perhaps the last commands never left."""
+        self._count("core crashes")
+        before = self.core
+        twin = Scheduler(self.cluster, self.placer, self.settings)
+        twin.restore(json.loads(json.dumps(self.snapshot)), self.words)
+        for now_s, events, decided in self.journal:
+            twin.fold(now_s, events)
+            twin.commit(decided)
+        if twin.snapshot(self.words) != before.snapshot(self.words):
+            raise Broken(f"at {self.now_s:.3f} s: recovery gave another state")
+        self.core = twin
+        self.snapshot, self.journal = twin.snapshot(self.words), []
+        self._wake_s = twin.state.wake_s
+        if twin.state.asked is not None:
+            self.tell([TimedOut(twin.state.decision, self.now_s)])
+
+    # The network -------------------------------------------------------------------------------------------------
+
+    def _unlucky(self, probability: float) -> bool:
+        return self.now_s < self.faults.until_s and self.dice.random() < probability
+
+    def _send(self, node: int, deliver: Callable[[], None]) -> None:
+        copies = 1
+        if self._unlucky(self.faults.drop):
+            copies = 0
+            self._count("drops")
+        elif self._unlucky(self.faults.repeat):
+            copies = 2
+            self._count("repeats")
+        for _ in range(copies):
+            delay = self.dice.expovariate(1 / self.faults.delay_seconds)
+            self._at(self.now_s + delay, lambda: self._pass(node, deliver))
+
+    def _pass(self, node: int, deliver: Callable[[], None]) -> None:
+        """A node that is cut off hears nothing and is not heard."""
+        if self.cut_off.get(node, 0.0) <= self.now_s:
+            deliver()
+
+    def _deliver(self, node: int, command: JobCommand | Renew) -> None:
+        if self.agents[node].up:
+            self.agents[node].receive(command)
+
+    def to_core(self, node: int, event: External) -> None:
+        self._send(node, lambda: self.tell([event]))
+
+    # The truth ---------------------------------------------------------------------------------------------------
+
+    def span(self, node: int) -> tuple[int, int]:
+        return int(self.cluster.node_first[node]), int(self.cluster.node_first[node + 1])
+
+    def part_started(self, node: int, command: Launch, gpus: tuple[int, ...]) -> None:
+        job = command.job
+        if len(set(command.gpus.tolist())) != self.specs[job].gpus:
+            raise Broken(f"job {job} was launched on {len(command.gpus)} GPUs and asked for {self.specs[job].gpus}")
+        if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
+            raise Broken(f"job {job} was launched on several accelerator types")
+        for other in self.agents:
+            part = other.parts.get(job)
+            if part is not None and part.lives and part.incarnation != command.incarnation:
+                raise Broken(f"job {job} lives twice: incarnation {part.incarnation} on node {other.node} and {command.incarnation}")
+        self._take(job, command.incarnation, gpus)
+        key = (job, command.incarnation)
+        gang = self.gangs.setdefault(key, _Gang(job, command.incarnation, command.nodes, self.storage.get(job, 0.0)))
+        self._part_runs(gang, node)
+        self._watch_lease(node, job, command.incarnation)
+
+    def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None:
+        self._take(command.job, command.incarnation, gpus)
+        self._part_runs(self.gangs[command.job, command.incarnation], node)
+
+    def _take(self, job: int, incarnation: int, gpus: tuple[int, ...]) -> None:
+        for gpu in gpus:
+            if gpu in self.gpu_owner:
+                raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {self.gpu_owner[gpu][0]} and given to job {job}")
+            self.gpu_owner[gpu] = (job, incarnation)
+
+    def _part_runs(self, gang: _Gang, node: int) -> None:
+        gang.running.add(node)
+        gang.suspended.discard(node)
+        if len(gang.running) == len(gang.nodes):
+            gang.since_s = self.now_s
+            left = self.specs[gang.job].steps - gang.steps
+            self._at(self.now_s + left, lambda s=self.now_s: self._complete(gang, s))
+
+    def _pause(self, gang: _Gang, node: int) -> None:
+        if gang.since_s < FOREVER:
+            gang.steps += self.now_s - gang.since_s
+            gang.since_s = FOREVER
+        gang.running.discard(node)
+
+    def _complete(self, gang: _Gang, since_s: float) -> None:
+        if gang.since_s != since_s:
+            return  # it was stopped on the way
+        self.finished.add(gang.job)
+        self._count("finished")
+        self.storage[gang.job] = self.specs[gang.job].steps
+        for node in gang.nodes:
+            agent = self.agents[node]
+            part = agent.parts[gang.job]
+            agent.end(gang.job, part, Outcome.FINISHED)
+            self.to_core(node, Exited(gang.job, gang.incarnation, self.now_s, Outcome.FINISHED, part.steps, node))
+
+    def part_suspended(self, node: int, job: int, part: _Part, kind: SuspendKind) -> float:
+        """A checkpoint counts once every part of the gang has written its share."""
+        gang = self.gangs[job, part.incarnation]
+        was_parked = part.state is PartState.PARKED
+        self._pause(gang, node)
+        if not was_parked:
+            self._free(part)
+        gang.suspended.add(node)
+        if kind is SuspendKind.CHECKPOINT and len(gang.suspended) == len(gang.nodes):
+            self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
+        return gang.steps
+
+    def part_ended(self, node: int, job: int, part: _Part) -> None:
+        self._pause(self.gangs[job, part.incarnation], node)
+        self._free(part)
+
+    def _free(self, part: _Part) -> None:
+        for gpu in part.gpus:
+            self.gpu_owner.pop(gpu, None)
+
+    def _watch_lease(self, node: int, job: int, incarnation: int) -> None:
+        """The agent ends what outlives its lease, by its own clock, which may be slow."""
+        agent, drift = self.agents[node], self.dice.random() * self.faults.drift_seconds
+
+        def check() -> None:
+            part = agent.parts.get(job)
+            if part is None or part.incarnation != incarnation or not part.lives:
+                return
+            if part.lease_s + drift > self.now_s + 1e-9:
+                self._at(part.lease_s + drift, check)
+                return
+            self._count("leases ended")
+            agent.end(job, part, Outcome.LOST)
+            self.to_core(node, Exited(job, incarnation, self.now_s, Outcome.LOST, part.steps, node))
+
+        self._at(agent.parts[job].lease_s + drift, check)
+
+    # Faults ------------------------------------------------------------------------------------------------------
+
+    def _submit(self, spec: JobSpec) -> None:
+        job = self.core.state.last_job + 1
+        self.known.add(job)
+        self.tell([Submitted(job, self.specs[job], self.now_s)])
+
+    def _report(self, agent: _Agent) -> None:
+        if agent.up:
+            agent.report()
+        self._at(self.now_s + REPORT_SECONDS, lambda: self._report(agent))
+
+    def _crash_node(self) -> None:
+        agent = self.dice.choice(self.agents)
+        if not agent.up:
+            return
+        self._count("node crashes")
+        for job, part in agent.parts.items():
+            if part.lives:
+                agent.end(job, part, Outcome.LOST)
+        agent.parts, agent.highest, agent.up = {}, {}, False
+
+        def back() -> None:
+            agent.boot += 1
+            agent.up = True
+
+        self._at(self.now_s + self.dice.uniform(1, 60), back)
+
+    def _crash_job(self) -> None:
+        agent = self.dice.choice(self.agents)
+        alive = [(job, part) for job, part in sorted(agent.parts.items()) if part.state is PartState.RUNNING]
+        if alive and agent.up:
+            self._count("job crashes")
+            job, part = self.dice.choice(alive)
+            agent.end(job, part, Outcome.FAILED)
+            self.to_core(agent.node, Exited(job, part.incarnation, self.now_s, Outcome.FAILED, part.steps, agent.node))
+
+    def _partition(self) -> None:
+        self._count("partitions")
+        node = self.dice.randrange(len(self.agents))
+        self.cut_off[node] = self.now_s + self.dice.uniform(1, 2 * self.settings.lease_seconds)
+
+    def _cancel(self) -> None:
+        known = sorted(self.core.state.row)
+        if known and self.dice.random() < 0.2:
+            self._count("cancels")
+            job = self.dice.choice(known)
+            self.cancelled.add(job)
+            self.tell([CancelAsked(job, self.now_s)])
+
+    def _hold(self) -> None:
+        known = sorted(self.core.state.row)
+        if known:
+            self._count("holds")
+            job = self.dice.choice(known)
+            self.tell([HoldAsked(job, self.now_s)])
+            self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldAsked(job, self.now_s, held=False)]))
+
+
+def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True) -> list[JobSpec]:
+    """Small jobs of several widths that nothing but chaos can keep from finishing."""
+    dice = random.Random(seed)
+    widths = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
+    jobs: list[Any] = []
+    for number in range(count):
+        park = parking and dice.random() < 0.5
+        jobs.append(
+            JobSpec(
+                name=f"job-{number}",
+                gpus=dice.choice(widths),
+                steps=float(dice.randrange(5, 90)),
+                retries=1_000_000,
+                can_park=park,
+                parked_gib=4.0 if park else 0.0,
+            )
+        )
+    return jobs

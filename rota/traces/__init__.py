@@ -1,0 +1,1 @@
+"""Workloads: jobs and when they arrive, read from files of several formats or generated from a seed."""

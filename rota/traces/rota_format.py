@@ -1,0 +1,121 @@
+"""Our own trace format: comma-separated UTF-8 text, a header, one job per line, columns in any order.
+
+| column | what it is |
+|---|---|
+| `submit_time` | seconds since the start of the trace, 0 or more; required |
+| `gpus` | GPUs, a whole number from 1; required |
+| `duration` | seconds of run time on the reference GPU: one step per second, no profile |
+| `steps` | optimiser steps, instead of `duration`; a file has one of the two |
+| `profile` | key into the table of rates; only beside `steps`; empty: nobody profiled it |
+| `job_id` | no value twice; the name of jobs that have no other |
+| `name` | what people call it; without this column `job_id`, or else `job-LINE` |
+| `accelerators` | accelerator types it accepts, separated by a bar: `A100|V100`; empty: any |
+| `weight` | more than 0; empty: 1 |
+| `tenant`, `user` | whose it is |
+| `retries` | failures of its own it may have; empty: 0 |
+
+    submit_time,gpus,duration,name
+    0,1,3600,resnet
+    60,4,7200,"bert, large"
+"""
+
+import re
+
+from rota.errors import TraceError
+from rota.model.cluster import canonical
+from rota.model.job import Arrival, JobSpec
+from rota.traces.format import Format
+from rota.traces.rows import Row, Table
+
+_TYPE = re.compile(r"[\w.-]+")
+"""The names a cluster can be described with."""
+
+
+def arrival(row: Row) -> Arrival:
+    spec = JobSpec(
+        name=_name(row),
+        gpus=row.whole("gpus", least=1),
+        steps=row.number("steps" if "steps" in row.cells else "duration"),
+        profile=row.text("profile"),
+        accelerators=_accelerators(row),
+        weight=_weight(row),
+        tenant=row.text("tenant"),
+        user=row.text("user"),
+        retries=row.whole("retries", least=0) if row.text("retries") else 0,
+    )
+    return Arrival(row.number("submit_time"), spec)
+
+
+def cells(arrival: Arrival, work: str) -> dict[str, str]:
+    """One arrival as text, column by column; `work` is the column its steps go into: `duration` or `steps`."""
+    spec = arrival.spec
+    return {
+        "submit_time": _plain(arrival.submitted_s),
+        "gpus": str(spec.gpus),
+        work: _plain(spec.steps),
+        "name": spec.name,
+        "profile": spec.profile,
+        "accelerators": "|".join(spec.accelerators),
+        "weight": "" if spec.weight == 1.0 else _plain(spec.weight),
+        "tenant": spec.tenant,
+        "user": spec.user,
+        "retries": str(spec.retries) if spec.retries else "",
+    }
+
+
+def _plain(value: float) -> str:
+    """The shortest text that reads back as the same number."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _name(row: Row) -> str:
+    if "name" in row.cells:
+        return row.text("name") or row.text("job_id")
+    return row.text("job_id") or f"job-{row.line}"
+
+
+def _weight(row: Row) -> float:
+    if not row.text("weight"):
+        return 1.0
+    weight = row.number("weight")
+    if weight == 0:
+        raise row.wrong("weight", "must be more than 0.", hint="a job with half the share of others has weight 0.5")
+    return weight
+
+
+def _accelerators(row: Row) -> tuple[str, ...]:
+    cell = row.text("accelerators")
+    if not cell:
+        return ()
+    types = [canonical(part) for part in cell.split("|")]
+    for kind in types:
+        if not _TYPE.fullmatch(kind):
+            raise row.wrong("accelerators", f"{kind!r} is no accelerator type.", hint="separate types with a bar: A100|V100")
+    return tuple(dict.fromkeys(types))
+
+
+def _check(table: Table) -> None:
+    def wrong(field: str, problem: str, hint: str) -> TraceError:
+        return TraceError(problem, where=table.where, line=table.header_line, field="column", value=field, hint=hint)
+
+    has = set(table.columns)
+    if {"duration", "steps"} <= has:
+        raise wrong(
+            "steps", "the file has duration as well; a job is measured by one of them.", "keep steps if you have a profile"
+        )
+    if not has & {"duration", "steps"}:
+        raise wrong("duration", "neither this column nor steps is there.", "add duration, in seconds of run time")
+    if "profile" in has and "steps" not in has:
+        raise wrong(
+            "profile", "a profile gives steps per second, so it needs steps.", "replace duration by steps, or drop profile"
+        )
+
+
+ROTA = Format(
+    "rota",
+    required=("submit_time", "gpus"),
+    optional=("duration", "steps", "job_id", "name", "profile", "accelerators", "weight", "tenant", "user", "retries"),
+    arrival=arrival,
+    unique="job_id",
+    check=_check,
+)

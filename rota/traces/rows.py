@@ -1,0 +1,202 @@
+"""Comma-separated text, row by row. Whatever is wrong with it becomes one TraceError that names file, line, field and value.
+
+One job is one line: a quoted cell may hold commas and quotes, but no line break, so every line number is the one an editor shows.
+"""
+
+import csv
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.errors import TraceError
+
+LONGEST_CELL = 10_000
+MOST_COUNT = 1_000_000
+MOST_NUMBER = 1e15
+"""Beyond this a float no longer tells thousandths of a second apart, and sums over a trace stop meaning anything."""
+LONGEST_SHOWN = 60
+
+
+class Row(NamedTuple):
+    """One line of a file: column -> cell, without the blanks around it."""
+
+    where: str
+    line: int
+    cells: Mapping[str, str]
+
+    def text(self, column: str) -> str:
+        """The cell; empty where the file has no such column."""
+        return self.cells.get(column, "")
+
+    def number(self, column: str) -> float:
+        """A finite number, 0 or more."""
+        cell = self.cells[column]
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        # float() also reads 1_000 and the digits of other scripts, which no other tool would.
+        if 0.0 <= value <= MOST_NUMBER and "_" not in cell and cell.isascii():
+            return value
+        if not cell:
+            raise self.wrong(column, "is empty.", hint="every job needs a number here")
+        if value < 0:
+            raise self.wrong(column, "is negative.", hint="give 0 or more")
+        if MOST_NUMBER < value < math.inf:
+            raise self.wrong(column, f"is more than {MOST_NUMBER:.0e}.", hint="check the unit: times are in seconds")
+        raise self.wrong(column, "is not a finite number.", hint="write a plain number such as 3600 or 0.5")
+
+    def whole(self, column: str, *, least: int) -> int:
+        """A whole number."""
+        value = self.number(column)
+        if not value.is_integer():
+            raise self.wrong(column, "is not a whole number.", hint="write a whole number such as 4")
+        if value < least:
+            raise self.wrong(column, f"must be at least {least}.", hint=f"give {least} or more, or take the row out")
+        if value > MOST_COUNT:
+            raise self.wrong(
+                column, f"is more than {MOST_COUNT:,}.", hint="check that the columns are in the order of the header"
+            )
+        return int(value)
+
+    def wrong(self, column: str, problem: str, *, hint: str) -> TraceError:
+        return TraceError(problem, where=self.where, line=self.line, field=column, value=shown(self.text(column)), hint=hint)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file as text with a header."""
+
+    where: str
+    lines: list[str]
+    header_line: int
+    columns: tuple[str, ...]
+
+    def rows(self) -> Iterator[Row]:
+        """Every line below the header that is not blank."""
+        columns, where = self.columns, self.where
+        for line, text in enumerate(self.lines[self.header_line :], self.header_line + 1):
+            if not text or text.isspace():
+                continue
+            cells = _cells(text, where, line)
+            if len(cells) != len(columns):
+                raise TraceError(
+                    f"the header has {len(columns)} columns.",
+                    where=where,
+                    line=line,
+                    field="cells",
+                    value=len(cells),
+                    hint="a comma inside a value needs quotes around the value",
+                )
+            if len(text) > LONGEST_CELL:
+                _check_lengths(zip(columns, cells, strict=True), where, line)
+            yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)})
+
+
+def read_table(path: Path | str) -> Table:
+    """The text of a file and its header, which is the first line that is not blank."""
+    where = str(path)
+    lines = _decoded(_bytes(path), where).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for line, text in enumerate(lines, 1):
+        if text and not text.isspace():
+            cells = _cells(text, where, line)
+            _check_lengths((("column", cell) for cell in cells), where, line)
+            columns = tuple(cell.strip() for cell in cells)
+            for i, column in enumerate(columns):
+                if column in columns[:i]:
+                    raise TraceError(
+                        "stands in the header twice.",
+                        where=where,
+                        line=line,
+                        field="column",
+                        value=column,
+                        hint="rename one of the two",
+                    )
+            return Table(where, lines, line, columns)
+    raise TraceError("the file is empty.", where=where, hint="give a file with a header and one line per job")
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """` Closest: gpus.`, or nothing when no name is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" Closest: {by_lower[near[0]]}." if near else ""
+
+
+def shown(cell: str) -> str:
+    """A value as a message shows it: no screens full of text."""
+    return cell if len(cell) <= LONGEST_SHOWN else cell[:LONGEST_SHOWN] + "…"
+
+
+def _bytes(path: Path | str) -> bytes:
+    where = str(path)
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise TraceError("there is no such file.", where=where, hint="check the path, or name a built-in trace: demo") from None
+    except IsADirectoryError:
+        raise TraceError("is a folder, not a file.", where=where, hint="name one file inside it") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise TraceError(f"cannot be read: {why}.", where=shown(where), hint="check the path and its permissions") from None
+
+
+def _decoded(data: bytes, where: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            "the file is not UTF-8 text.",
+            where=where,
+            line=_line_after(error.object[: error.start].decode()),
+            field="byte",
+            value=f"0x{error.object[error.start]:02x}",
+            hint="save it as UTF-8, for example with iconv -t UTF-8",
+        ) from None
+    if "\0" in text:
+        raise TraceError(
+            "text holds no NUL.",
+            where=where,
+            line=_line_after(text[: text.index("\0")]),
+            field="byte",
+            value="0x00",
+            hint="the file may be binary or damaged; save it as UTF-8 text",
+        )
+    return text
+
+
+def _line_after(text: str) -> int:
+    """The number of the line on which whatever follows this text stands."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+
+
+def _cells(text: str, where: str, line: int) -> list[str]:
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise TraceError(
+            f"cannot be split into cells: {error}.",
+            where=where,
+            line=line,
+            field="line",
+            value=shown(text),
+            hint="close every quote on its own line, and double a quote inside quotes",
+        ) from None
+
+
+def _check_lengths(cells: Iterable[tuple[str, str]], where: str, line: int) -> None:
+    for column, cell in cells:
+        if len(cell) > LONGEST_CELL:
+            raise TraceError(
+                f"is {len(cell):,} characters long; the limit is {LONGEST_CELL:,}.",
+                where=where,
+                line=line,
+                field=shown(column),
+                value=shown(cell),
+                hint="look for a quote that is never closed",
+            )

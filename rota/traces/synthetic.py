@@ -1,0 +1,180 @@
+"""Generated traces, and the names by which a trace can be asked for.
+
+Synthetic jobs look like those of Philly (Jeon et al., ATC'19): most want one GPU, the typical one is done in a quarter of an
+hour, and a few run for days and make up most of the work. The same numbers give the same trace, always.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.errors import TraceError
+from rota.model.job import Arrival, JobSpec
+from rota.traces.read import AUTO, check_format, read_trace
+from rota.traces.rows import MOST_COUNT, closest, shown
+from rota.traces.trace import Trace
+
+BUILT_IN: Mapping[str, str] = {
+    "demo": "synthetic:jobs=60,seed=7,load=1.1,gpus=24,largest=8",
+    "philly-like": "synthetic:jobs=480,seed=0,load=0.9,gpus=24,largest=8",
+}
+"""Names of traces that need no file, and what they are short for."""
+
+_EXAMPLE = "synthetic:jobs=500,seed=1,load=0.8"
+_SIZES = np.array([1, 2, 4, 8, 16])
+_SIZE_WEIGHTS = np.array([0.70, 0.10, 0.13, 0.05, 0.02])
+_LOG_SPREAD = 2.0
+"""Standard deviation of the logarithm of the duration: one job in a hundred takes a hundred times the median."""
+
+_NAME = re.compile(r"[A-Za-z][\w-]*(:.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What one setting of a synthetic trace takes."""
+
+    least: float
+    most: float
+    whole: bool = True
+
+    def read(self, text: str) -> float | None:
+        """The value in a text, or None if there is none. Whole numbers stay exact."""
+        if re.fullmatch(r"\d{1,18}", text, re.ASCII):
+            return int(text)
+        if not self.whole and re.fullmatch(r"\d*\.?\d*(e[+-]?\d{1,3})?", text, re.ASCII | re.IGNORECASE):
+            try:
+                return float(text)
+            except ValueError:
+                return None
+        return None
+
+    def __str__(self) -> str:
+        return f"a {'whole ' if self.whole else ''}number from {self.least:,} to {self.most:,}"
+
+
+_SETTINGS: Mapping[str, _Range] = {
+    "jobs": _Range(1, MOST_COUNT),
+    "seed": _Range(0, 10**18),
+    "load": _Range(0.001, 1000, whole=False),
+    "gpus": _Range(1, MOST_COUNT),
+    "largest": _Range(1, MOST_COUNT),
+    "median_seconds": _Range(1, 1e9, whole=False),
+    "longest_seconds": _Range(1, 1e9, whole=False),
+}
+
+
+def synthetic(
+    jobs: int = 200,
+    seed: int = 0,
+    *,
+    load: float = 0.9,
+    gpus: int = 24,
+    largest: int = 8,
+    median_seconds: float = 900.0,
+    longest_seconds: float = 4 * 86_400.0,
+) -> Trace:
+    """A Philly-like trace for a cluster of `gpus` GPUs, none of whose jobs wants more than `largest` of them.
+
+    `load` is met exactly: GPU-seconds asked for, over the GPU-seconds there are between the first submission and the last.
+    A single job has no such span and arrives at 0.
+    """
+    given = {
+        "jobs": jobs,
+        "seed": seed,
+        "load": load,
+        "gpus": gpus,
+        "largest": largest,
+        "median_seconds": median_seconds,
+        "longest_seconds": longest_seconds,
+    }
+    for key, value in given.items():
+        _check(key, value)
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    allowed = min(largest, gpus) >= _SIZES
+    sizes = draw.choice(_SIZES[allowed], size=jobs, p=_SIZE_WEIGHTS[allowed] / _SIZE_WEIGHTS[allowed].sum())
+    lengths = np.exp(np.log(median_seconds) + _LOG_SPREAD * draw.standard_normal(jobs))
+    seconds = np.clip(np.rint(lengths), 1.0, longest_seconds)
+    submitted_s = np.zeros(jobs)
+    if jobs > 1:
+        # Gaps are drawn freely and then stretched together, so that chance cannot move the load.
+        np.cumsum(draw.standard_exponential(jobs - 1), out=submitted_s[1:])
+        submitted_s *= float(sizes @ seconds) / (gpus * load) / submitted_s[-1]
+    arrivals = tuple(
+        Arrival(at_s, JobSpec(name=f"job-{i}", gpus=size, steps=length))
+        for i, (at_s, size, length) in enumerate(zip(submitted_s.tolist(), sizes.tolist(), seconds.tolist(), strict=True), 1)
+    )
+    return Trace("synthetic:" + ",".join(f"{key}={value}" for key, value in given.items()), "synthetic", arrivals)
+
+
+def named(text: str) -> Trace:
+    """The trace of a built-in name, or of `synthetic:jobs=500,seed=1,load=0.8`."""
+    if text in BUILT_IN:
+        return replace(named(BUILT_IN[text]), name=text)
+    name, colon, options = text.partition(":")
+    if name != "synthetic":
+        raise TraceError(
+            f"no trace has this name.{closest(text, [*BUILT_IN, 'synthetic'])} All: {', '.join(BUILT_IN)}, {_EXAMPLE}, or a path.",
+            field="trace",
+            value=shown(text),
+            hint="--trace demo",
+        )
+    given: dict[str, Any] = {}
+    for option in options.split(",") if colon else ():
+        key, value = _option(option, text)
+        if key in given:
+            raise TraceError("is set twice.", where=shown(text), field=key, value=shown(option), hint="keep one of the two")
+        given[key] = value
+    return replace(synthetic(**given), name=text)
+
+
+def open_trace(text: Path | str, *, format: str = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
+    """A trace by path or by name. A file that exists is meant before a name that is built in."""
+    if isinstance(text, Path) or not _NAME.fullmatch(text) or _is_path(text):
+        return read_trace(text, format=format, where=where)
+    check_format(format)
+    trace = named(text)
+    if format != AUTO:
+        raise TraceError(f"{text!r} is generated, not read.", field="format", value=format, hint="leave the format out")
+    if where:
+        raise TraceError(
+            f"{text!r} is generated and has no columns to filter by.",
+            field="where",
+            value=shown("=".join(where[0])),
+            hint="leave the filter out, or write the trace to a file first",
+        )
+    return trace
+
+
+def _option(option: str, text: str) -> tuple[str, float]:
+    key, equals, value = (part.strip() for part in option.partition("="))
+    if not equals or not key:
+        raise TraceError("is not KEY=VALUE.", where=shown(text), field="option", value=shown(option), hint=f"like {_EXAMPLE}")
+    if key not in _SETTINGS:
+        raise TraceError(
+            f"synthetic has no such setting.{closest(key, _SETTINGS)} All: {', '.join(_SETTINGS)}.",
+            where=shown(text),
+            field="option",
+            value=shown(key),
+            hint=f"like {_EXAMPLE}",
+        )
+    number = _SETTINGS[key].read(value)
+    if number is None:
+        raise TraceError(f"must be {_SETTINGS[key]}.", where=shown(text), field=key, value=shown(value), hint=f"like {_EXAMPLE}")
+    return key, number
+
+
+def _check(key: str, value: float) -> None:
+    if not _SETTINGS[key].least <= value <= _SETTINGS[key].most:
+        raise TraceError(f"must be {_SETTINGS[key]}.", where="synthetic", field=key, value=value, hint=f"like {_EXAMPLE}")
+
+
+def _is_path(text: str) -> bool:
+    """Something exists under this path; a folder that happens to be called like a built-in trace does not count."""
+    try:
+        return Path(text).exists() and not (text in BUILT_IN and Path(text).is_dir())
+    except OSError:
+        return False

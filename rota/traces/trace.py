@@ -1,0 +1,83 @@
+"""A trace: jobs in the order in which they arrive, and what was left out of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from rota.errors import TraceError
+from rota.model.job import Arrival, JobSpec
+
+
+class Skipped(NamedTuple):
+    """A row that was knowingly left out. What the reader filtered away on request is not counted here."""
+
+    line: int
+    """Its line in the file; the number of the job where there is no file."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs in trace order: by the time they are submitted, then by their line in the file."""
+
+    name: str
+    format: str
+    arrivals: tuple[Arrival, ...]
+    skipped: tuple[Skipped, ...] = ()
+    lines: tuple[int, ...] = ()
+    """The line of each arrival in its file; empty where there is no file."""
+
+    def __post_init__(self) -> None:
+        if any(early.submitted_s > late.submitted_s for early, late in pairwise(self.arrivals)):
+            raise TraceError(
+                "the arrivals are not in order of submission.", where=self.name, hint="Trace.of(...) puts them in order"
+            )
+
+    @classmethod
+    def of(
+        cls, name: str, format: str, arrivals: Iterable[Arrival], *, lines: Sequence[int] = (), skipped: Iterable[Skipped] = ()
+    ) -> "Trace":
+        """Arrivals in any order; those submitted at the same time stay as they stand."""
+        given = list(arrivals)
+        order = sorted(range(len(given)), key=[arrival.submitted_s for arrival in given].__getitem__)
+        found = tuple(given[i] for i in order)
+        return cls(name, format, found, tuple(skipped), tuple(lines[i] for i in order) if lines else ())
+
+    def __len__(self) -> int:
+        return len(self.arrivals)
+
+    def without_oversized(self, fits: Callable[[JobSpec], bool]) -> "Trace":
+        """Without the jobs that could never run; each is counted in `skipped`. Submission times stay as they are."""
+        kept: list[tuple[Arrival, int]] = []
+        dropped: list[Skipped] = []
+        for arrival, line in zip(self.arrivals, self.lines or range(1, len(self) + 1), strict=True):
+            if fits(arrival.spec):
+                kept.append((arrival, line))
+            else:
+                dropped.append(Skipped(line, f"{_called(arrival.spec)} asks for {_asked(arrival.spec)}, which can never fit."))
+        if not dropped:
+            return self
+        return replace(
+            self,
+            arrivals=tuple(arrival for arrival, _ in kept),
+            lines=tuple(line for _, line in kept),
+            skipped=self.skipped + tuple(dropped),
+        )
+
+    def first(self, n: int) -> "Trace":
+        """The first n jobs in trace order; all of them where there are fewer."""
+        if n < 1:
+            raise TraceError(
+                "must be at least 1.", where=self.name, field="first", value=n, hint="leave it out to take every job"
+            )
+        return replace(self, arrivals=self.arrivals[:n], lines=self.lines[:n])
+
+
+def _called(spec: JobSpec) -> str:
+    return repr(spec.name) if spec.name else "a job"
+
+
+def _asked(spec: JobSpec) -> str:
+    types = f" of {'|'.join(spec.accelerators)}" if spec.accelerators else ""
+    return f"{spec.gpus} GPU{'' if spec.gpus == 1 else 's'}{types}"
