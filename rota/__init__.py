@@ -1,3 +1,84 @@
-"""Rota decides who trains where, round after round, on a shared cluster of unequal GPUs."""
+"""Rota decides who trains where, round after round, on a shared cluster of unequal GPUs.
+
+    import rota
+    print(rota.simulate("demo", policy="tiresias", cluster="8xV100 + 8xP100 + 8xK80"))
+
+Names are loaded when first used, so that importing Rota costs next to nothing.
+"""
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from rota import errors, traces
+    from rota.api import compare, simulate
+    from rota.compose.catalogue import placer, policy
+    from rota.errors import RotaError
+    from rota.model.allocation import Assignment, Ranking, Shares
+    from rota.model.cluster import Cluster
+    from rota.model.job import JobSpec
+    from rota.model.view import View
+    from rota.report.result import Result
+    from rota.traces.trace import Trace
+
+_WHERE = {
+    "Assignment": "rota.model.allocation",
+    "Cluster": "rota.model.cluster",
+    "JobSpec": "rota.model.job",
+    "Ranking": "rota.model.allocation",
+    "Result": "rota.report.result",
+    "RotaError": "rota.errors",
+    "Shares": "rota.model.allocation",
+    "Trace": "rota.traces.trace",
+    "View": "rota.model.view",
+    "compare": "rota.api",
+    "errors": "rota.errors",
+    "placer": "rota.compose.catalogue",
+    "policy": "rota.compose.catalogue",
+    "simulate": "rota.api",
+    "traces": "rota.traces",
+}
+
+__all__ = [
+    "Assignment",
+    "Cluster",
+    "JobSpec",
+    "Ranking",
+    "Result",
+    "RotaError",
+    "Shares",
+    "Trace",
+    "View",
+    "__version__",
+    "compare",
+    "errors",
+    "placer",
+    "policy",
+    "simulate",
+    "traces",
+]
+
+
+def check_platform(platform: str) -> None:
+    """Rota runs on Linux, and on macOS for simulation."""
+    if platform.startswith("win") or platform == "cygwin":
+        raise ImportError("Rota does not run on Windows. Try: Linux, macOS (simulation only), or Linux under WSL 2.")
+
+
+check_platform(sys.platform)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'rota' has no attribute {name!r}")
+    module = importlib.import_module(_WHERE[name])
+    value = module if _WHERE[name].rpartition(".")[2] == name else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

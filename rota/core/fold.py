@@ -438,6 +438,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
         state.left = event.plan.left
         state.until_s = event.plan.until_s
         state.fresh = False
+        state.plans += 1
         if settings.round_seconds:
             state.round = int(state.now_s // settings.round_seconds) + 1
     if event.ticket:

@@ -226,6 +226,8 @@ class Ledger:
     asked_version: int = 0
     decision: int = 0
     """Questions to the policy so far; also the open ticket."""
+    plans: int = 0
+    """Plans made so far."""
     asked_s: float = -FOREVER
     answer: Answer | None = None
     fresh: bool = False

@@ -1,4 +1,4 @@
-"""The queues of Tiresias: who sits in which, who sinks, who is promoted, and when that changes. Shared by 2D-LAS and 2D-Gittins."""
+"""The queues of Tiresias: who sits in which, who sinks or is promoted, and when. Shared by 2D-LAS and 2D-Gittins."""
 
 from dataclasses import dataclass
 from typing import Literal

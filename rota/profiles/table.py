@@ -155,18 +155,17 @@ def _rows(where: str, text: str) -> Iterator[_Row]:
 
 
 def _check_header(columns: tuple[str, ...], where: str, line: int) -> None:
+    def wrong(column: str, problem: str, hint: str) -> ProfileError:
+        return ProfileError(problem, where=where, line=line, field="column", value=_shown(column), hint=hint)
+
     for i, column in enumerate(columns):
         if column in columns[:i]:
-            problem = "stands in the header twice."
-            raise ProfileError(
-                problem, where=where, line=line, field="column", value=_shown(column), hint="rename one of the two"
-            )
+            raise wrong(column, "stands in the header twice.", "rename one of the two")
         if column not in COLUMNS:
             near = difflib.get_close_matches(column.lower(), COLUMNS, n=1)
             closest = f" Closest: {near[0]}." if near else ""
-            problem = f"a table of rates has no such column.{closest} All: {', '.join(COLUMNS)}."
-            raise ProfileError(
-                problem, where=where, line=line, field="column", value=_shown(column), hint="rename it, or take it out"
+            raise wrong(
+                column, f"a table of rates has no such column.{closest} All: {', '.join(COLUMNS)}.", "rename it, or take it out"
             )
     for column in REQUIRED:
         if column not in columns:

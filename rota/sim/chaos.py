@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from rota.core.scheduler import Scheduler
@@ -237,9 +238,9 @@ class Chaos:
     def run(self, most_steps: int = 1_000_000) -> "Chaos":
         """Until every job has ended, or Broken."""
         for agent in self.agents:
-            self._at(self.dice.random() * REPORT_SECONDS, lambda a=agent: self._report(a))
-        for job, spec in enumerate(self.specs):
-            self._at(self.dice.random() * self.faults.until_s / 2, lambda s=spec: self._submit(s))
+            self._at(self.dice.random() * REPORT_SECONDS, partial(self._report, agent))
+        for _ in self.specs:
+            self._at(self.dice.random() * self.faults.until_s / 2, self._submit)
         for rate, act in (
             (self.faults.node_crash * len(self.agents), self._crash_node),
             (self.faults.job_crash * len(self.agents), self._crash_job),
@@ -318,7 +319,7 @@ class Chaos:
             self._solve(command)
         else:
             for node in command.nodes:
-                self._send(node, lambda c=command, n=node: self._deliver(n, c))
+                self._send(node, partial(self._deliver, node, command))
 
     def _solve(self, command: Solve) -> None:
         """The policy sees the present; its answer may come late, or not at all."""
@@ -395,7 +396,9 @@ class Chaos:
         for other in self.agents:
             part = other.parts.get(job)
             if part is not None and part.lives and part.incarnation != command.incarnation:
-                raise Broken(f"job {job} lives twice: incarnation {part.incarnation} on node {other.node} and {command.incarnation}")
+                raise Broken(
+                    f"job {job} lives twice: incarnation {part.incarnation} on node {other.node} and {command.incarnation}"
+                )
         self._take(job, command.incarnation, gpus)
         key = (job, command.incarnation)
         gang = self.gangs.setdefault(key, _Gang(job, command.incarnation, command.nodes, self.storage.get(job, 0.0)))
@@ -418,7 +421,7 @@ class Chaos:
         if len(gang.running) == len(gang.nodes):
             gang.since_s = self.now_s
             left = self.specs[gang.job].steps - gang.steps
-            self._at(self.now_s + left, lambda s=self.now_s: self._complete(gang, s))
+            self._at(self.now_s + left, partial(self._complete, gang, self.now_s))
 
     def _pause(self, gang: _Gang, node: int) -> None:
         if gang.since_s < FOREVER:
@@ -477,7 +480,7 @@ class Chaos:
 
     # Faults ------------------------------------------------------------------------------------------------------
 
-    def _submit(self, spec: JobSpec) -> None:
+    def _submit(self) -> None:
         job = self.core.state.last_job + 1
         self.known.add(job)
         self.tell([Submitted(job, self.specs[job], self.now_s)])

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from rota.core.scheduler import Scheduler
 from rota.errors import PolicyBroken, RotaError, Stalled
-from rota.model.commands import Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import Command, Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
+    Decided,
     Exited,
     External,
     NodeLost,
@@ -57,6 +59,9 @@ class _Run:
 Progress = Callable[[int, int, float], None]
 """Called now and then with jobs finished, jobs in all, and simulated seconds."""
 
+Journal = list[tuple[float, list[External], Decided | None]]
+"""What happened, when the core learned of it, and what it decided."""
+
 _EXIT, _ANSWER, _FAIL, _REPAIR = range(4)
 
 
@@ -73,7 +78,7 @@ class Engine:
         seed: int = 0,
         report_seconds: float = FOREVER,
         progress: Progress | None = None,
-        journal: list[tuple[float, list[External]]] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
@@ -111,9 +116,9 @@ class Engine:
         while self.record.ended < total:
             events = self._next_events()
             while events:
-                commands = self.scheduler.step(self.now_s, events)
-                if self._journal is not None:
-                    self._journal.append((self.now_s, events))
+                began = time.perf_counter()
+                commands = self._step(events)
+                self.record.decision_seconds += time.perf_counter() - began
                 events = []
                 for command in commands:
                     self._carry_out[type(command)](command, events)
@@ -125,6 +130,14 @@ class Engine:
         self.record.decisions = self.scheduler.state.decision
         self.record.instants = steps
         return self.record
+
+    def _step(self, events: list[External]) -> list[Command]:
+        if self._journal is None:
+            return self.scheduler.step(self.now_s, events)
+        self.scheduler.fold(self.now_s, events)
+        decided = self.scheduler.decide()
+        self._journal.append((self.now_s, events, decided))
+        return self.scheduler.commit(decided)
 
     # Time --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +266,9 @@ class Engine:
         events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, saved))
 
     def _solve(self, command: Solve, events: list[External]) -> None:
+        began = time.perf_counter()
         answer = self.policy.allocate(command.view)
+        self.record.decision_seconds += time.perf_counter() - began
         if not hasattr(answer, "candidates"):
             raise PolicyBroken(
                 f"{type(self.policy).__name__}.allocate answered with {type(answer).__name__}.",

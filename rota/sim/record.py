@@ -32,6 +32,8 @@ class Record:
     """GPU-seconds taken in each pool."""
     ended: int = 0
     decisions: int = 0
+    decision_seconds: float = 0.0
+    """Processor time the core and the policy took."""
     instants: int = 0
 
     @classmethod

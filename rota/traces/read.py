@@ -37,7 +37,7 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
     seen: dict[str, int] = {}
     # Rows are not kept: a large file is read in one pass over its lines.
     for row in table.rows():
-        if all(row.cells[column] == value for column, value in asked):
+        if not asked or all(row.cells[column] == value for column, value in asked):
             if wanted.unique:
                 _check_unique(row, wanted.unique, seen)
             arrivals.append(wanted.arrival(row))
@@ -64,7 +64,7 @@ def _named(name: str) -> Format:
             f"format {name!r} is not readable yet.",
             field="format",
             value=name,
-            hint=f"convert it to one of: {', '.join(FORMATS)}",
+            hint=f"convert it to one of {', '.join(FORMATS)}",
         )
     raise NameUnknown("trace format", shown(name), [AUTO, *FORMATS], hint="--format auto goes by the header")
 
@@ -125,9 +125,9 @@ def _nothing_left(table: Table, asked: Sequence[tuple[str, str]]) -> TraceError:
             some = ", ".join(repr(shown(each)) for each in values[:_VALUES_SHOWN])
             more = f" and {len(values) - _VALUES_SHOWN:,} more" if len(values) > _VALUES_SHOWN else ""
             return TraceError(
-                f"no row has this value.{closest(value, values[:1000])} There are {some}{more}.",
+                f"no row has this value.{closest(value, values)} There are {some}{more}.",
                 where=table.where,
-                field=column,
+                field=shown(column),
                 value=shown(value),
                 hint="take a value that exists; upper and lower case count",
             )

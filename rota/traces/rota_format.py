@@ -100,15 +100,11 @@ def _check(table: Table) -> None:
 
     has = set(table.columns)
     if {"duration", "steps"} <= has:
-        raise wrong(
-            "steps", "the file has duration as well; a job is measured by one of them.", "keep steps if you have a profile"
-        )
+        raise wrong("steps", "stands beside duration; a job is measured by one of them.", "keep steps if you have a profile")
     if not has & {"duration", "steps"}:
         raise wrong("duration", "neither this column nor steps is there.", "add duration, in seconds of run time")
     if "profile" in has and "steps" not in has:
-        raise wrong(
-            "profile", "a profile gives steps per second, so it needs steps.", "replace duration by steps, or drop profile"
-        )
+        raise wrong("profile", "a profile gives steps per second, so it needs steps.", "give steps instead of duration")
 
 
 ROTA = Format(

@@ -8,6 +8,7 @@ import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ MOST_COUNT = 1_000_000
 MOST_NUMBER = 1e15
 """Beyond this a float no longer tells thousandths of a second apart, and sums over a trace stop meaning anything."""
 LONGEST_SHOWN = 60
+MOST_COMPARED = 1000
+"""Among so many names the closest is looked for; more would take noticeable time."""
 
 
 class Row(NamedTuple):
@@ -105,23 +108,14 @@ def read_table(path: Path | str) -> Table:
             cells = _cells(text, where, line)
             _check_lengths((("column", cell) for cell in cells), where, line)
             columns = tuple(cell.strip() for cell in cells)
-            for i, column in enumerate(columns):
-                if column in columns[:i]:
-                    raise TraceError(
-                        "stands in the header twice.",
-                        where=where,
-                        line=line,
-                        field="column",
-                        value=column,
-                        hint="rename one of the two",
-                    )
+            _check_distinct(columns, where, line)
             return Table(where, lines, line, columns)
     raise TraceError("the file is empty.", where=where, hint="give a file with a header and one line per job")
 
 
 def closest(name: str, known: Iterable[str]) -> str:
     """` Closest: gpus.`, or nothing when no name is near."""
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {each.lower(): each for each in islice(known, MOST_COMPARED)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Closest: {by_lower[near[0]]}." if near else ""
 
@@ -187,6 +181,21 @@ def _cells(text: str, where: str, line: int) -> list[str]:
             value=shown(text),
             hint="close every quote on its own line, and double a quote inside quotes",
         ) from None
+
+
+def _check_distinct(columns: Iterable[str], where: str, line: int) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column in seen:
+            raise TraceError(
+                "stands in the header twice.",
+                where=where,
+                line=line,
+                field="column",
+                value=shown(column),
+                hint="rename one of the two",
+            )
+        seen.add(column)
 
 
 def _check_lengths(cells: Iterable[tuple[str, str]], where: str, line: int) -> None:

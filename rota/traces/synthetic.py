@@ -116,8 +116,9 @@ def named(text: str) -> Trace:
         return replace(named(BUILT_IN[text]), name=text)
     name, colon, options = text.partition(":")
     if name != "synthetic":
+        known = (*BUILT_IN, _EXAMPLE)
         raise TraceError(
-            f"no trace has this name.{closest(text, [*BUILT_IN, 'synthetic'])} All: {', '.join(BUILT_IN)}, {_EXAMPLE}, or a path.",
+            f"no trace has this name.{closest(name, known)} All: {', '.join(known)}, or a path.",
             field="trace",
             value=shown(text),
             hint="--trace demo",

@@ -1,0 +1,201 @@
+"""The Python face's functions: three lines to a result."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.options import make_options, why_never
+from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.presets import preset as named_preset
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.errors import OptionError, TraceError
+from rota.model.cluster import Cluster
+from rota.model.floor import Placer
+from rota.model.job import JobSpec
+from rota.model.options import Kind
+from rota.model.policy import Policy
+from rota.model.units import FOREVER
+from rota.profiles.table import read_rates
+from rota.report.metrics import summarise
+from rota.report.result import Result
+from rota.sim.conformance import Finding, check_policy
+from rota.sim.engine import Engine, Progress
+from rota.sim.physics import Physics
+from rota.traces.synthetic import open_trace
+from rota.traces.trace import Trace
+
+DECIDE = ("events", "rounds", "both")
+
+
+def simulate(
+    trace: str | Path | Trace,
+    *,
+    policy: str | Policy = "fifo",
+    cluster: str | Cluster,
+    placer: str | Placer | None = None,
+    preset: str | None = None,
+    profile: str | Path | None = None,
+    format: str = "auto",
+    where: Sequence[tuple[str, str]] = (),
+    first: int | None = None,
+    jobs: tuple[int, int] | None = None,
+    drop_oversized: bool = False,
+    decide: str | None = None,
+    round_seconds: float | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **physics: Any,
+) -> Result:
+    """Run a trace through a policy on a simulated cluster.
+
+    `trace` is a path, the name of a built-in one (`demo`), `synthetic:jobs=500,seed=1`, or a Trace. `policy` and `placer` are
+    names with options (`tiresias:thresholds=3250/7200`), `A+B` for policy A with placer B, or objects. Further keywords are
+    those of `Physics`: `launch_seconds`, `spread_penalty` and so on; they win over the preset's.
+    """
+    floor = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    chosen = named_preset(preset)
+    truth = _physics(chosen.physics, profile, physics)
+    policy_text, pair = split_pair(policy) if isinstance(policy, str) else (policy, None)
+    rule = make_policy(policy_text)
+    spots = make_placer(placer if placer is not None else pair or "packed")
+    workload = trace if isinstance(trace, Trace) else open_trace(str(trace), format=format, where=where)
+    workload = _fitting(workload, floor, truth, drop_oversized)
+    if first is not None:
+        workload = workload.first(_positive(first, "first"))
+    settings = _settings(chosen.settings, decide, round_seconds, seed)
+    costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
+    scheduler = Scheduler(floor, spots, settings, rates=truth.rates, costs=costs)
+    started = time.perf_counter()
+    engine = Engine(
+        scheduler, rule, truth, workload.arrivals, seed=seed, report_seconds=_report_seconds(truth, settings), progress=progress
+    )
+    record = engine.run()
+    summary = summarise(
+        record,
+        workload.arrivals,
+        floor,
+        truth,
+        window=_window(jobs, len(workload.arrivals)),
+        rounds=scheduler.state.plans,
+        decisions=record.decisions,
+        decision_seconds=record.decision_seconds,
+        simulated_in_seconds=time.perf_counter() - started,
+        peak_memory_mb=_peak_memory_mb(),
+    )
+    params = {
+        "trace": workload.name,
+        "format": workload.format,
+        "skipped": len(workload.skipped),
+        "policy": policy if isinstance(policy, str) else type(policy).__name__,
+        "placer": placer if isinstance(placer, str) else (pair or "packed" if placer is None else type(placer).__name__),
+        "cluster": str(floor),
+        "preset": preset or "measured",
+        "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
+        "round_seconds": settings.round_seconds or None,
+        "seed": seed,
+    }
+    return Result(summary, params, record, workload.arrivals)
+
+
+def compare(
+    policies: Sequence[str | Policy], *, trace: str | Path | Trace, on_start: Callable[[str], None] | None = None, **options: Any
+) -> list[Result]:
+    """The same trace under several policies (`A+B` for a policy with a placer); options as for `simulate`."""
+    results = []
+    for policy in policies:
+        if on_start is not None:
+            on_start(policy if isinstance(policy, str) else type(policy).__name__)
+        results.append(simulate(trace, policy=policy, **options))
+    return results
+
+
+def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:
+    """Run the property suite on a policy."""
+    if seeds < 1:
+        raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
+    return check_policy(lambda: make_policy(policy), seeds)
+
+
+def _physics(base: Any, profile: str | Path | None, given: dict[str, Any]) -> Physics:
+    known = {name: value for name, value in given.items() if value is not None}
+    unknown = known.keys() - Physics.__dataclass_fields__.keys()
+    if unknown:
+        name = min(unknown)
+        raise OptionError("simulate takes no such keyword.", field=name, value=known[name], hint="see help(rota.simulate)")
+    values = {**base, **known}
+    if profile is not None:
+        values["rates"] = read_rates(profile)
+    return Physics(**values)
+
+
+def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: int) -> Settings:
+    if decide is not None and decide not in DECIDE:
+        raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
+    if decide in ("rounds", "both") and not (round_seconds or base.get("round_seconds")):
+        raise OptionError("rounds need a length.", field="decide", value=decide, hint="--round-seconds 360")
+    if round_seconds is not None and not 0 < round_seconds < FOREVER:
+        raise OptionError("must be more than 0.", field="round_seconds", value=round_seconds, hint="--round-seconds 360")
+    values = {"at_events": True, **base}
+    if round_seconds is not None:
+        values.update(round_seconds=round_seconds, at_events=decide in ("events", "both"))
+        if decide == "events":
+            values["round_seconds"] = 0.0
+    return replace(Settings(seed=seed), **values)
+
+
+def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
+    """Jobs that could never run on this cluster are refused, or dropped and counted if asked for."""
+    verdicts: dict[Kind, bool] = {}
+
+    def fits(spec: JobSpec) -> bool:
+        kind = Kind(spec.profile, spec.gpus, spec.accelerators)
+        if kind not in verdicts:
+            verdicts[kind] = len(make_options([kind], cluster, physics.rates)) > 0
+        return verdicts[kind]
+
+    hopeless = [arrival.spec for arrival in trace.arrivals if not fits(arrival.spec)]
+    if hopeless and not drop:
+        worst = max(hopeless, key=lambda spec: spec.gpus)
+        reason = why_never(Kind(worst.profile, worst.gpus, worst.accelerators), cluster).name
+        raise TraceError(
+            f"{len(hopeless)} jobs can never run on {cluster}: {worst.name or 'one'} asks for {worst.gpus} GPUs of "
+            f"{' or '.join(worst.accelerators) or 'any type'}, the largest pool has {cluster.largest_pool} ({reason}).",
+            where=trace.name,
+            hint="--drop-oversized leaves them out and counts them, or a larger --cluster",
+        )
+    kept = trace.without_oversized(fits) if hopeless else trace
+    if not kept.arrivals:
+        raise TraceError("no job is left to simulate.", where=trace.name, hint="a larger --cluster, or another --where")
+    return kept
+
+
+def _positive(value: int, field: str) -> int:
+    if value < 1:
+        raise OptionError("must be at least 1.", field=field, value=value, hint="--first 1000")
+    return value
+
+
+def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
+    if jobs is None:
+        return None
+    low, high = jobs
+    if not 0 <= low < high <= count:
+        raise OptionError(f"not a window of the {count} jobs.", field="jobs", value=f"{low}:{high}", hint=f"--jobs 0:{count}")
+    return jobs
+
+
+def _report_seconds(physics: Physics, settings: Settings) -> float:
+    """Jobs tell where they are only where the scheduler could not know it already."""
+    surprises = physics.gpu_speed is not None or physics.spread_penalty > 1 or physics.checkpoint_every_seconds < FOREVER
+    return max(settings.round_seconds, 300.0) if surprises else FOREVER
+
+
+def _peak_memory_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,122 @@
+"""`rota policy`: what there is, what it takes, and whether your own is sound."""
+
+import dataclasses
+import inspect
+import json
+from typing import Annotated, Any
+
+import typer
+
+from rota.cli import options as flag
+
+app = typer.Typer(help="List, show and check policies and placers.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_(output: flag.Output = "table") -> None:
+    """Every policy and placer by name."""
+    shaped = flag.shape(output)
+    from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF
+
+    rows = [
+        {"kind": shelf.what, "name": name, "about": _about(shelf.find(name))}
+        for shelf in (POLICY_SHELF, PLACER_SHELF)
+        for name in shelf.names()
+    ]
+    if shaped == "json":
+        typer.echo(json.dumps(rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("NAME", "KIND", "ABOUT"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row["name"], row["kind"], row["about"])
+    Console().print(table)
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A policy or placer, or ./mine.py:Mine.")], output: flag.Output = "table"
+) -> None:
+    """What a policy or placer does and which options it takes."""
+    shaped = flag.shape(output)
+    from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF
+    from rota.compose.spell import Spelled
+
+    spelled = Spelled.parse(name, "policy").name
+    shelf = PLACER_SHELF if spelled in PLACER_SHELF.names() else POLICY_SHELF
+    kind = shelf.find(spelled)
+    options = [
+        {"option": f.name, "default": _default(f), "about": _field_about(kind, f.name)}
+        for f in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())
+        if f.init
+    ]
+    if shaped == "json":
+        typer.echo(json.dumps({"name": spelled, "kind": shelf.what, "about": _about(kind), "options": options}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"{spelled}: {_about(kind)}", highlight=False)
+    if options:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in ("OPTION", "DEFAULT", "ABOUT"):
+            table.add_column(column)
+        for row in options:
+            table.add_row(row["option"], str(row["default"]), row["about"])
+        console.print(table)
+
+
+@app.command("check")
+def check(
+    name: Annotated[str, typer.Argument(help="A policy, e.g. ./mine.py:Mine.")],
+    seeds: Annotated[int, typer.Option("--seeds", help="Random workloads to try.")] = 20,
+    output: flag.Output = "table",
+) -> None:
+    """Run the property suite on a policy: order, determinism, purity, capacity, bounds, every job ends."""
+    shaped = flag.shape(output)
+    from rota.api import check as run_checks
+
+    findings = run_checks(name, seeds=seeds)
+    failed = [finding for finding in findings if not finding.holds]
+    if shaped == "json":
+        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings]))
+    else:
+        for finding in findings:
+            typer.echo(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}{': ' + finding.story if finding.story else ''}")
+        typer.echo(f"{len(findings) - len(failed)} of {len(findings)} properties hold over {seeds} workloads.")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _about(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default is not dataclasses.MISSING:
+        return list(field.default) if isinstance(field.default, tuple) else field.default
+    return None
+
+
+def _field_about(kind: type, name: str) -> str:
+    """The docstring written under a field, which Python itself forgets."""
+    import ast
+    import itertools
+    import textwrap
+
+    for owner in kind.__mro__:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        body = next((node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)), [])
+        for node, after in itertools.pairwise(body):
+            is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
+            if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                return " ".join(str(after.value.value).split())
+    return ""

@@ -1,0 +1,1 @@
+"""Turns names, files and presets into values: the only room that knows what a policy is called."""

@@ -1,0 +1,179 @@
+"""Every policy and placer by name: built in, installed as a plug-in, declared in Python, or in a file of the user's."""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.compose.spell import Spelled, fit
+from rota.errors import NameUnknown, OptionError, RotaError
+from rota.model.floor import Placer
+from rota.model.policy import Policy
+
+POLICIES = {
+    "fifo": "rota.policies.fifo:Fifo",
+    "sjf": "rota.policies.sjf:Sjf",
+    "srtf": "rota.policies.srtf:Srtf",
+    "srsf": "rota.policies.srsf:Srsf",
+    "las": "rota.policies.las:Las",
+    "tiresias": "rota.policies.tiresias:Tiresias",
+    "gittins": "rota.policies.gittins:Gittins",
+}
+PLACERS = {
+    "packed": "rota.placers.packed:Packed",
+    "spread": "rota.placers.spread:Spread",
+    "random": "rota.placers.random:Random",
+}
+COMING = {
+    "policy": (
+        "gandiva",
+        "ones",
+        "gavel",
+        "max-min-fairness",
+        "finish-time-fairness",
+        "makespan",
+        "max-throughput",
+        "min-cost",
+        "hierarchical",
+        "allox",
+        "isolated",
+    ),
+    "placer": ("skew", "pm-first", "pal"),
+}
+"""Names of the public contract whose part has not arrived yet: refused by name."""
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One kind of thing that has a name: where to find each."""
+
+    what: str
+    method: str
+    builtin: dict[str, str]
+    declared: dict[str, type]
+
+    @property
+    def group(self) -> str:
+        return {"policy": "rota.policies", "placer": "rota.placers"}[self.what]
+
+    def names(self) -> list[str]:
+        plugins = [point.name for point in importlib.metadata.entry_points(group=self.group)]
+        return sorted({*self.builtin, *self.declared, *plugins})
+
+    def find(self, name: str) -> type:
+        """The class behind a name."""
+        if name in self.declared:
+            return self.declared[name]
+        if name in self.builtin:
+            module, _, attribute = self.builtin[name].partition(":")
+            return self._checked(getattr(importlib.import_module(module), attribute), name)
+        path, _, attribute = name.partition(":")
+        if path.endswith(".py"):
+            return self._checked(_from_file(self, Path(path), attribute), name)
+        for point in importlib.metadata.entry_points(group=self.group):
+            if point.name == name:
+                try:
+                    return self._checked(point.load(), name)
+                except (ImportError, AttributeError) as problem:
+                    hint = f"reinstall {point.dist.name if point.dist else 'the package that offers it'}"
+                    raise OptionError(
+                        f"the plug-in cannot be loaded ({problem}).", field=self.what, value=name, hint=hint
+                    ) from problem
+        if name in COMING[self.what]:
+            known = ", ".join(self.names())
+            raise OptionError("is planned and not in this version yet.", field=self.what, value=name, hint=f"one of {known}")
+        raise NameUnknown(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
+
+    def _checked(self, found: Any, name: str) -> type:
+        if not isinstance(found, type) or not callable(getattr(found, self.method, None)):
+            raise OptionError(
+                f"is not a {self.what}: it has no method {self.method}.",
+                field=self.what,
+                value=name,
+                hint=f"a class with {self.method}(...)",
+            )
+        return found
+
+    def make(self, text: str) -> Any:
+        """Construct what a text names, with its options."""
+        spelled = Spelled.parse(text, self.what)
+        return fit(self.find(spelled.name), spelled.options, spelled.name)
+
+
+POLICY_SHELF = Shelf("policy", "allocate", POLICIES, {})
+PLACER_SHELF = Shelf("placer", "place", PLACERS, {})
+
+
+def policy(name: str) -> Callable[[T], T]:
+    """Declare a policy class under a name, so that it can be used like a built-in one in this process."""
+    return _declare(POLICY_SHELF, name)
+
+
+def placer(name: str) -> Callable[[T], T]:
+    """Declare a placer class under a name."""
+    return _declare(PLACER_SHELF, name)
+
+
+def _declare(shelf: Shelf, name: str) -> Callable[[T], T]:
+    def keep(kind: T) -> T:
+        if name in shelf.builtin:
+            raise OptionError(f"a built-in {shelf.what} has this name.", field=shelf.what, value=name, hint="another name")
+        shelf.declared[name] = shelf._checked(kind, name)
+        return kind
+
+    return keep
+
+
+def make_policy(given: str | Policy) -> Policy:
+    made: Policy = POLICY_SHELF.make(given) if isinstance(given, str) else given
+    return made
+
+
+def make_placer(given: str | Placer) -> Placer:
+    made: Placer = PLACER_SHELF.make(given) if isinstance(given, str) else given
+    return made
+
+
+def split_pair(text: str) -> tuple[str, str | None]:
+    """`A+B` is policy A with placer B."""
+    policy_text, plus, placer_text = text.partition("+")
+    return policy_text, placer_text if plus else None
+
+
+def _from_file(shelf: Shelf, path: Path, attribute: str) -> Any:
+    if not path.is_file():
+        raise OptionError("no such file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
+    name = f"rota_user_{path.stem}_{zlib.crc32(str(path.resolve()).encode())}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OptionError("is not a Python file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    before = set(shelf.declared.values())
+    try:
+        spec.loader.exec_module(module)
+    except RotaError:
+        raise
+    except Exception as problem:
+        raise OptionError(
+            f"raised {type(problem).__name__}: {problem}.", field=shelf.what, value=str(path), hint=f"python {path}"
+        ) from problem
+    if attribute:
+        if not hasattr(module, attribute):
+            known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, shelf.method, None))]
+            raise NameUnknown(f"{shelf.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
+        return getattr(module, attribute)
+    here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == name]
+    found = [v for v in here if callable(getattr(v, shelf.method, None)) or v in set(shelf.declared.values()) - before]
+    if len(found) != 1:
+        raise OptionError(
+            f"has {len(found)} classes with {shelf.method}.", field=shelf.what, value=str(path), hint=f"name one: {path}:Mine"
+        )
+    return found[0]

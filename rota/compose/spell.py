@@ -1,0 +1,131 @@
+"""Reads `NAME:key=value,...` and fits the values to the constructor of what is named."""
+
+import csv
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from rota.errors import NameUnknown, OptionError
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelled:
+    """A name and its options, as text."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str, what: str) -> "Spelled":
+        """`tiresias:thresholds=3250/7200,promote=8`, or a file: `./mine.py:Mine:alpha=2`."""
+        head, options = text.strip(), ""
+        name, _, rest = text.strip().partition(":")
+        if name.endswith(".py"):
+            attribute, _, options = rest.partition(":")
+            head = f"{name}:{attribute}" if attribute else name
+        else:
+            head, options = name, rest
+        if not head:
+            raise OptionError(f"a {what} needs a name.", field=what, value=text, hint="rota policy list")
+        found: dict[str, str] = {}
+        for item in filter(None, (part.strip() for part in options.split(","))):
+            key, equals, value = item.partition("=")
+            if not equals or not key.strip():
+                raise OptionError("not key=value.", field=f"{what} {head}", value=item, hint=f"{head}:key=value,key=value")
+            if key.strip() in found:
+                raise OptionError("given twice.", field=f"{what} {head}", value=key.strip(), hint="give each option once")
+            found[key.strip()] = value.strip()
+        return cls(head, found)
+
+
+def fit(kind: type, options: Mapping[str, str], where: str) -> Any:
+    """Construct `kind` with options given as text, each turned into the type its field declares."""
+    if not dataclasses.is_dataclass(kind):
+        if options:
+            raise OptionError("takes no options.", field=where, value=next(iter(options)), hint=f"use {where} alone")
+        return kind()
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for key, text in options.items():
+        if key not in fields:
+            raise NameUnknown(f"option of {where}", key, fields, hint=f"rota policy show {where}")
+        values[key] = _value(hints[key], text, where, key)
+    try:
+        return kind(**values)
+    except OptionError:
+        raise
+    except (TypeError, ValueError) as problem:
+        raise OptionError(f"{problem}.", field=where, value=dict(options), hint=f"rota policy show {where}") from problem
+
+
+def _value(hint: Any, text: str, where: str, key: str) -> Any:
+    field = f"{where} {key}"
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        known = typing.get_args(hint)
+        if text not in known:
+            raise OptionError(f"not one of {', '.join(known)}.", field=field, value=text, hint=f"{where}:{key}={known[0]}")
+        return text
+    if origin in (Union, types.UnionType):
+        inner = [part for part in typing.get_args(hint) if part is not type(None)]
+        return None if text.lower() == "none" else _value(inner[0], text, where, key)
+    if origin is tuple:
+        return _numbers(text, field, where, key)
+    if hint is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if text.lower() not in words:
+            raise OptionError("not true or false.", field=field, value=text, hint=f"{where}:{key}=true")
+        return words[text.lower()]
+    if hint is int:
+        return int(_number(text, field, f"{where}:{key}=4", whole=True))
+    if hint is float:
+        return _number(text, field, f"{where}:{key}=1.5")
+    return text
+
+
+def _number(text: str, field: str, example: str, whole: bool = False) -> float:
+    try:
+        number = float(int(text)) if whole else float(text)
+    except ValueError as problem:
+        kind = "a whole number" if whole else "a number"
+        raise OptionError(f"not {kind}.", field=field, value=text, hint=example) from problem
+    if not math.isfinite(number) or number < 0:
+        raise OptionError("must be finite and not negative.", field=field, value=text, hint=example)
+    return number
+
+
+def _numbers(text: str, field: str, where: str, key: str) -> tuple[float, ...]:
+    """A list written with slashes, or a CSV file whose one column `duration` holds it."""
+    try:
+        return tuple(float(part) for part in text.split("/"))
+    except ValueError:
+        if text.lower().endswith(".csv"):
+            return _column(Path(text), field)
+    raise OptionError("not numbers with slashes between.", field=field, value=text, hint=f"{where}:{key}=3250/7200")
+
+
+def _column(path: Path, field: str) -> tuple[float, ...]:
+    hint = "a CSV file with one column headed duration"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise OptionError(f"cannot be read ({problem}).", field=field, value=str(path), hint=hint) from problem
+    values = []
+    for line, row in enumerate(rows, start=2):
+        cell = row.get("duration")
+        try:
+            number = float(cell or "")
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or number < 0:
+            raise OptionError("not a duration in seconds.", where=str(path), line=line, field="duration", value=cell, hint=hint)
+        values.append(number)
+    if not values:
+        raise OptionError("has no rows.", field=field, value=str(path), hint=hint)
+    return tuple(values)

@@ -1,0 +1,206 @@
+"""The property suite for policies: what any of them must keep, tried on random workloads. Behind `rota policy check`."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.core.validate import validate
+from rota.errors import RotaError
+from rota.model.allocation import Allocation, Ranking
+from rota.model.cluster import Cluster
+from rota.model.events import External
+from rota.model.job import Arrival, JobSpec
+from rota.model.policy import Policy
+from rota.model.view import View
+from rota.placers.packed import Packed
+from rota.sim.engine import Engine
+from rota.sim.physics import Physics
+
+FLOORS = ("4xV100", "2x(4xV100) + 4xK80", "3x(2xA100) + 1x(4xP100)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One property, and the story of its first violation if it does not hold."""
+
+    name: str
+    holds: bool
+    story: str = ""
+
+
+class Violation(Exception):
+    """A property does not hold."""
+
+
+def check_policy(make: Callable[[], Policy], seeds: int = 20) -> list[Finding]:
+    """Try every property on `seeds` random workloads."""
+    return [_tried(name, prop, make, seeds) for name, prop in PROPERTIES.items()]
+
+
+def _tried(name: str, prop: Callable[[Callable[[], Policy], int], None], make: Callable[[], Policy], seeds: int) -> Finding:
+    for seed in range(seeds):
+        try:
+            prop(make, seed)
+        except Violation as story:
+            return Finding(name, False, f"{story} (seed {seed})")
+        except RotaError as error:
+            return Finding(name, False, f"{error.message} (seed {seed})")
+        except Exception as error:
+            return Finding(name, False, f"raised {type(error).__name__}: {error} (seed {seed})")
+    return Finding(name, True)
+
+
+def workload(seed: int, jobs: int = 30) -> tuple[Cluster, list[Arrival]]:
+    """A small random cluster and jobs that fit it."""
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, 99], dtype=np.uint64)))
+    cluster = Cluster.parse(FLOORS[seed % len(FLOORS)])
+    gaps = rng.exponential(40.0, jobs).round(int(rng.integers(0, 3)))
+    found = []
+    for at_s in np.cumsum(gaps).tolist():
+        gpus = int(rng.choice([1, 1, 1, 2, 2, 4]))
+        found.append(
+            Arrival(at_s, JobSpec(gpus=gpus, steps=round(float(rng.lognormal(5, 1.5)), 1), weight=float(rng.choice([1, 5]))))
+        )
+    return cluster, found
+
+
+def _simulate(policy: Policy, seed: int, jobs: int = 30, after: Callable[[Scheduler], None] | None = None) -> tuple[Engine, Any]:
+    cluster, arrivals = workload(seed, jobs)
+    physics = Physics(launch_seconds=float(seed % 3), checkpoint_seconds=float(seed % 2), restore_seconds=1.0 * (seed % 2))
+    settings = Settings(round_seconds=60.0 if seed % 4 == 1 else 0.0, at_events=seed % 4 != 1, seed=seed)
+    scheduler = _Watched(cluster, Packed(), settings, after) if after else Scheduler(cluster, Packed(), settings)
+    engine = Engine(scheduler, policy, physics, arrivals, seed=seed)
+    return engine, engine.run()
+
+
+class _Watched(Scheduler):
+    """A scheduler somebody looks at after every step."""
+
+    def __init__(self, cluster: Cluster, placer: Packed, settings: Settings, after: Callable[[Scheduler], None]) -> None:
+        super().__init__(cluster, placer, settings)
+        self._after = after
+
+    def step(self, now_s: float, events: Any) -> Any:
+        commands = super().step(now_s, events)
+        self._after(self)
+        return commands
+
+
+class _Spied:
+    """A policy somebody listens to."""
+
+    def __init__(self, policy: Policy, hear: Callable[[View, Allocation], None]) -> None:
+        self._policy, self._hear = policy, hear
+
+    def allocate(self, view: View) -> Allocation:
+        answer = self._policy.allocate(view)
+        self._hear(view, answer)
+        return answer
+
+
+def _every_job_ends(make: Callable[[], Policy], seed: int) -> None:
+    _, record = _simulate(make(), seed)
+    if np.isnan(record.finished_s).any():
+        raise Violation(f"{int(np.isnan(record.finished_s).sum())} jobs never ended")
+
+
+def _answers_are_sound(make: Callable[[], Policy], seed: int) -> None:
+    def hear(view: View, answer: Allocation) -> None:
+        if isinstance(answer, Ranking):
+            order = np.asarray(answer.order)
+            if len(np.unique(order)) != len(order):
+                raise Violation("the same job stands twice in a ranking")
+            if len(order) and (order.min() < 0 or order.max() >= len(view.jobs)):
+                raise Violation("a ranking names a job that is not in the view")
+        if np.isnan(answer.until_s) or answer.until_s < view.now_s:
+            raise Violation(f"an answer of {view.now_s} s held until {answer.until_s} s")
+
+    _simulate(_Spied(make(), hear), seed)
+
+
+def _empty_view(make: Callable[[], Policy], seed: int) -> None:
+    cluster, _ = workload(seed)
+    make().allocate(Scheduler(cluster, Packed()).view())
+
+
+def _same_view_same_answer(make: Callable[[], Policy], seed: int) -> None:
+    def hear(view: View, answer: Allocation) -> None:
+        again = make().allocate(view)
+        if not _alike(answer, again):
+            raise Violation("asked twice about one view, it answered differently")
+
+    _simulate(_Spied(make(), hear), seed, jobs=15)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    slots = getattr(type(a), "__slots__", None) or getattr(a, "__dict__", None)
+    if slots is not None and type(a) is type(b) and not isinstance(a, str | int | float | tuple):
+        return all(_alike(getattr(a, name), getattr(b, name)) for name in slots)
+    return bool(a == b) or (a != a and b != b)
+
+
+def _view_untouched(make: Callable[[], Policy], seed: int) -> None:
+    policy = make()
+
+    class Guard:
+        def allocate(self, view: View) -> Allocation:
+            table = view.jobs._table
+            before = {name: getattr(table, name).copy() for name in ("id", "gpus", "attained", "steps_done", "option")}
+            memory = copy.deepcopy(view.memory)
+            answer = policy.allocate(view)
+            for name, column in before.items():
+                if not np.array_equal(column, getattr(table, name), equal_nan=column.dtype.kind == "f"):
+                    raise Violation(f"it wrote to the column {name}")
+            if not _alike(memory, view.memory):
+                raise Violation("it changed its memory in place; return a new one")
+            return answer
+
+    _simulate(Guard(), seed, jobs=15)
+
+
+def _core_stays_sound(make: Callable[[], Policy], seed: int) -> None:
+    def after(scheduler: Scheduler) -> None:
+        try:
+            validate(scheduler.state)
+        except AssertionError as story:
+            raise Violation(str(story)) from story
+
+    _simulate(make(), seed, jobs=15, after=after)
+
+
+def _replay_repeats(make: Callable[[], Policy], seed: int) -> None:
+    """Re-deciding from the journal gives the same commands."""
+    cluster, arrivals = workload(seed)
+    settings = Settings(seed=seed)
+    journal: list[tuple[float, list[External], Any]] = []
+    Engine(Scheduler(cluster, Packed(), settings), make(), Physics(), arrivals, journal=journal).run()
+    twin = Scheduler(cluster, Packed(), settings)
+    for now_s, events, decided in journal:
+        twin.fold(now_s, events)
+        if not _alike_decision(twin.decide(), decided):
+            raise Violation(f"re-deciding at {now_s} s gave other commands")
+        twin.commit(decided)
+
+
+def _alike_decision(a: Any, b: Any) -> bool:
+    if a is None or b is None:
+        return a is b
+    return len(a.commands) == len(b.commands) and all(_alike(x, y) for x, y in zip(a.commands, b.commands, strict=True))
+
+
+PROPERTIES: dict[str, Callable[[Callable[[], Policy], int], None]] = {
+    "answers an empty view": _empty_view,
+    "answers are sound": _answers_are_sound,
+    "every job ends": _every_job_ends,
+    "the same view gives the same answer": _same_view_same_answer,
+    "the view is left as it was": _view_untouched,
+    "no GPU twice, gangs whole": _core_stays_sound,
+    "a replay repeats every decision": _replay_repeats,
+}
