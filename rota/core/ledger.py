@@ -154,7 +154,9 @@ class JobTable:
 
     def add(self) -> int:
         if self.size == len(self.id):
+            dead = self.dead
             self.keep(np.arange(self.size), 2 * self.size)
+            self.dead = dead
         self.size += 1
         return self.size - 1
 
@@ -392,7 +394,7 @@ class Ledger:
             group.discard(job)
         del self.row[job], self.specs[job]
         self.jobs.dead += 1
-        if self.jobs.dead > 256 and 2 * self.jobs.dead > self.jobs.size:
+        if self.jobs.dead > 256 and 2 * self.jobs.dead >= self.jobs.size:
             self.compact()
 
     def compact(self) -> None:

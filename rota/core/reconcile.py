@@ -6,7 +6,7 @@ from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.plan import Plan
-from rota.model.units import FOREVER, Floats, Ints
+from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
 def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -17,14 +17,17 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
     commands: list[JobCommand] = []
+    if not todo and not state.in_flight:
+        return commands
     host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
+    taken = (state.gpu_job >= 0) | ~state.node_up[state.cluster.gpu_node]
     for job in sorted(todo):
         change = changes.get(job)
         if change is None:
             option, want = int(state.jobs.option[state.row[job]]), state.desired.get(job)
         else:
             option, want = change.option, change.gpus
-        command = _next_command(state, settings, job, option, want, host_gib)
+        command = _next_command(state, settings, job, option, want, host_gib, taken)
         if command is not None:
             commands.append(command)
     if settings.retry_seconds < FOREVER and state.in_flight:
@@ -33,13 +36,13 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
 
 
 def _next_command(
-    state: Ledger, settings: Settings, job: int, option: int, want: Ints | None, host_gib: Floats
+    state: Ledger, settings: Settings, job: int, option: int, want: Ints | None, host_gib: Floats, taken: Bools
 ) -> JobCommand | None:
     life, flight = state.lives.get(job), state.in_flight.get(job)
     row = state.row[job]
     sequence = int(state.jobs.sequence[row]) + 1
     if life is None:
-        return None if want is None else _launch(state, settings, job, row, sequence, option, want)
+        return None if want is None or taken[want].any() else _launch(state, settings, job, row, sequence, option, want)
     if job in state.doomed:
         if flight is not None and isinstance(flight.command, Kill):
             return None
@@ -47,16 +50,14 @@ def _next_command(
     if flight is not None or state.out_of_reach(job):
         return None
     if life.parked:
-        return _for_parked(state, settings, job, life, sequence, want)
+        return _for_parked(state, settings, job, life, sequence, want, taken)
     if want is not None and same_gpus(want, life.gpus):
         return None
     kind = SuspendKind.PARK if want is None and _may_park(state, job, life, host_gib) else SuspendKind.CHECKPOINT
     return Suspend(job, life.incarnation, sequence, life.parts, kind)
 
 
-def _launch(state: Ledger, settings: Settings, job: int, row: int, sequence: int, option: int, want: Ints) -> Launch | None:
-    if not _free(state, want):
-        return None
+def _launch(state: Ledger, settings: Settings, job: int, row: int, sequence: int, option: int, want: Ints) -> Launch:
     nodes = state.nodes_of(want)
     return Launch(
         job,
@@ -65,26 +66,21 @@ def _launch(state: Ledger, settings: Settings, job: int, row: int, sequence: int
         option,
         want,
         nodes,
-        tuple(state.node_boot[list(nodes)].tolist()),
+        tuple([int(state.node_boot[node]) for node in nodes]),
         float(state.jobs.steps_saved[row]),
         state.now_s + settings.lease_seconds,
     )
 
 
-def _free(state: Ledger, gpus: Ints) -> bool:
-    if len(gpus) == 1:
-        gpu = gpus[0]
-        return bool(state.gpu_job[gpu] < 0 and state.node_up[state.cluster.gpu_node[gpu]])
-    return bool((state.gpu_job[gpus] < 0).all() and state.node_up[state.cluster.gpu_node[gpus]].all())
-
-
-def _for_parked(state: Ledger, settings: Settings, job: int, life: Life, sequence: int, want: Ints | None) -> JobCommand | None:
+def _for_parked(
+    state: Ledger, settings: Settings, job: int, life: Life, sequence: int, want: Ints | None, taken: Bools
+) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     if want is None:
         return None
     if not same_gpus(want, life.gpus):
         return Suspend(job, life.incarnation, sequence, life.parts, SuspendKind.CHECKPOINT)
-    if not _free(state, want):
+    if taken[want].any():
         return None
     return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds)
 

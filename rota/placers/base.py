@@ -31,21 +31,24 @@ class ByNode:
             self._place_batch(floor, free, requests, batch, placed)
         return [placed[i] for i in range(len(requests))]
 
-    def _place_batch(self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]) -> None:
+    def _place_batch(
+        self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]
+    ) -> None:
         gpus, pool = requests[batch[0]].gpus, requests[batch[0]].pool
         while batch:
             nodes = ((free >= gpus) & (floor.cluster.node_pool == pool)).nonzero()[0]
             if not len(nodes):
                 break
             order, room = self.nodes_for(floor, free, nodes, gpus)
-            for node, count in zip(order.tolist(), room.tolist(), strict=True):
-                turn, batch = batch[:count], batch[count:]
-                found = take_in_node(floor, node, gpus * len(turn))
-                free[node] -= gpus * len(turn)
-                for n, i in enumerate(turn):
-                    placed[i] = found[n * gpus : (n + 1) * gpus]
-                if not batch:
-                    return
+            if room[0] >= len(batch):
+                order, room = order[:1], np.array([len(batch)])
+            else:
+                room = np.minimum(room, np.maximum(len(batch) - (room.cumsum() - room), 0))
+                order, room = order[room > 0], room[room > 0]
+            free[order] -= room * gpus
+            found = take(floor, order, room * gpus).reshape(-1, gpus)
+            turn, batch = batch[: len(found)], batch[len(found) :]
+            placed.update(zip(turn, found, strict=True))
         for i in batch:  # wider than any node has room for: the fewest nodes, the emptiest first
             placed[i] = _span(floor, free, pool, gpus)
 
@@ -77,27 +80,28 @@ def node_free(floor: Floor) -> Ints:
     return counts
 
 
-def take_in_node(floor: Floor, node: int, gpus: int) -> Ints:
-    """That many available GPUs of a node, idle ones first, lowest numbers first inside both."""
-    first, end = floor.cluster.node_first[node], floor.cluster.node_first[node + 1]
-    found: Ints = floor.available[first:end].nonzero()[0] + first
-    if len(found) > gpus:
-        busy = ~floor.idle[found]
-        if busy.any():
-            found = found[np.argsort(busy, kind="stable")]
-        found = np.sort(found[:gpus])
-    floor.available[found] = False
-    return found
+def take(floor: Floor, nodes: Ints, counts: Ints) -> Ints:
+    """So many available GPUs of each node, node by node; idle ones first, then lowest numbers, sorted inside a node."""
+    first = floor.cluster.node_first
+    parts = []
+    for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
+        start, end = first[node], first[node + 1]
+        found = floor.available[start:end].nonzero()[0] + start
+        if len(found) > count:
+            busy = ~floor.idle[found]
+            if busy.any():
+                found = found[busy.argsort(kind="stable")]
+            found = np.sort(found[:count])
+        parts.append(found)
+    taken: Ints = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    floor.available[taken] = False
+    return taken
 
 
 def _span(floor: Floor, free: Ints, pool: int, gpus: int) -> Ints:
-    nodes = np.flatnonzero((free > 0) & (floor.cluster.node_pool == pool))
-    parts, left = [], gpus
-    for node in nodes[np.argsort(-free[nodes], kind="stable")].tolist():
-        count = min(left, int(free[node]))
-        parts.append(take_in_node(floor, node, count))
-        free[node] -= count
-        left -= count
-        if not left:
-            break
-    return np.sort(np.concatenate(parts))
+    nodes = ((free > 0) & (floor.cluster.node_pool == pool)).nonzero()[0]
+    nodes = nodes[np.argsort(-free[nodes], kind="stable")]
+    counts = np.minimum(free[nodes], np.maximum(gpus - (free[nodes].cumsum() - free[nodes]), 0))
+    nodes, counts = nodes[counts > 0], counts[counts > 0]
+    free[nodes] -= counts
+    return np.sort(take(floor, nodes, counts))

@@ -135,7 +135,7 @@ def _bytes(path: Path | str) -> bytes:
         raise TraceError("is a folder, not a file.", where=where, hint="name one file inside it") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise TraceError(f"cannot be read: {why}.", where=shown(where), hint="check the path and its permissions") from None
+        raise TraceError(f"cannot be read: {why}.", where=where, hint="check the path and its permissions") from None
 
 
 def _decoded(data: bytes, where: str) -> str:

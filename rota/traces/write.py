@@ -8,7 +8,7 @@ from pathlib import Path
 from rota.errors import TraceError
 from rota.model.job import Arrival
 from rota.traces.rota_format import ROTA, arrival, cells
-from rota.traces.rows import LONGEST_CELL, Row, shown
+from rota.traces.rows import LONGEST_CELL, Row
 from rota.traces.trace import Trace
 
 _ALWAYS = ("submit_time", "gpus", "duration", "steps", "name")
@@ -34,7 +34,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
         Path(path).write_bytes(text.getvalue().encode())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise TraceError(f"cannot be written: {why}.", where=shown(where), hint="check the folder and its permissions") from None
+        raise TraceError(f"cannot be written: {why}.", where=where, hint="check the folder and its permissions") from None
 
 
 def _check(given: Arrival, row: Row) -> None:

@@ -1,0 +1,98 @@
+"""The vectorised mechanism against the plain greedy walk it stands for."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core.mechanism import grant
+from rota.model.allocation import Candidates
+from rota.model.options import Options
+from rota.model.units import MILLI
+
+
+@st.composite
+def instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.ndarray]:
+    pools = draw(st.integers(1, 3))
+    kinds = draw(st.integers(1, 5))
+    rows = []
+    for kind in range(kinds):
+        usable = draw(st.lists(st.integers(0, pools - 1), min_size=1, max_size=pools, unique=True))
+        gpus = draw(st.integers(1, 6))
+        rows += [(kind, pool, gpus * MILLI, draw(st.floats(0.1, 9)), 0.0) for pool in usable]
+    options = Options.of(rows, kinds)
+    jobs = draw(st.integers(0, 25))
+    kind = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=jobs, max_size=jobs)), dtype=np.int64)
+    steps = np.array(draw(st.lists(st.floats(1, 100), min_size=jobs, max_size=jobs)), dtype=np.float64)
+    table = SimpleNamespace(rows=np.arange(jobs), options=options, kind=kind, steps_left=steps)
+    order = np.array(draw(st.permutations(range(jobs))), dtype=np.int64)
+    pairs = [(job, option) for job in order.tolist() for option in options.by_kind[kind[job]].tolist() if option >= 0]
+    position = np.array([job for job, _ in pairs], dtype=np.int64)
+    option = np.array([option for _, option in pairs], dtype=np.int64)
+    capacity = np.array(draw(st.lists(st.integers(0, 12), min_size=pools, max_size=pools)), dtype=np.int64)
+    return options, table, Candidates(position, option, blocking=draw(st.booleans())), capacity
+
+
+def walk(options: Options, candidates: Candidates, capacity: np.ndarray) -> tuple[dict[int, int], np.ndarray]:
+    """One job after the other, first option that has room."""
+    left, granted = capacity * MILLI, {}
+    jobs = list(dict.fromkeys(candidates.position.tolist()))
+    for job in jobs:
+        for option in candidates.option[candidates.position == job].tolist():
+            if options.milligpus[option] <= left[options.pool[option]]:
+                left[options.pool[option]] -= options.milligpus[option]
+                granted[job] = option
+                break
+        else:
+            if candidates.blocking:
+                break
+    return granted, left
+
+
+@given(instances())
+@settings(max_examples=400, deadline=None, derandomize=True)
+def test_grants_equal_the_greedy_walk(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
+    options, table, candidates, capacity = instance
+    grants = grant(candidates, table, capacity)
+    expected, left = walk(options, candidates, capacity)
+    assert {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0} == expected
+    assert grants.left.tolist() == left.tolist()
+    assert sorted(grants.position.tolist()) == sorted(expected)
+
+
+@given(instances())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_backfill_never_delays_the_head(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
+    """With a reservation, the first job that does not fit can start no later than without those who overtook it."""
+    options, table, candidates, capacity = instance
+    blocked = Candidates(candidates.position, candidates.option, blocking=True)
+    strict, _ = walk(options, blocked, capacity)
+    grants = grant(Candidates(candidates.position, candidates.option, reserve=True), table, capacity)
+    loose = {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0}
+    assert strict.items() <= loose.items(), "everybody before the head runs as under strict order"
+    waiting = [job for job in dict.fromkeys(candidates.position.tolist()) if job not in strict]
+    if waiting:
+        head = waiting[0]
+        assert head not in loose
+        assert _earliest(options, table, loose, capacity, head) <= _earliest(options, table, strict, capacity, head) + 1e-9
+
+
+def _earliest(options: Options, table: Any, granted: dict[int, int], capacity: np.ndarray, head: int) -> float:
+    """When the head could start if everybody granted runs to the end."""
+    ends = {job: table.steps_left[job] / options.rate[o] for job, o in granted.items()}
+    best = np.inf
+    for mine in options.by_kind[table.kind[head]].tolist():
+        if mine < 0:
+            continue
+        pool, need = options.pool[mine], options.milligpus[mine]
+        free = capacity[pool] * MILLI - sum(options.milligpus[o] for o in granted.values() if options.pool[o] == pool)
+        if free >= need:
+            return 0.0
+        for job in sorted((j for j, o in granted.items() if options.pool[o] == pool), key=ends.__getitem__):
+            free += options.milligpus[granted[job]]
+            if free >= need:
+                best = min(best, ends[job])
+                break
+    return float(best)

@@ -1,0 +1,201 @@
+"""Nodes that crash, go silent and come back; gangs over several of them; leases, parking and strays."""
+
+import pytest
+
+from rota.model.cluster import Node
+from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind, WakeAt
+from rota.model.events import (
+    CancelAsked,
+    Exited,
+    NodeLost,
+    NodeReported,
+    Outcome,
+    Part,
+    PartState,
+    Started,
+    Suspended,
+    Woke,
+)
+from rota.model.job import Phase
+from rota.policies.fifo import Fifo
+from tests.unit.core.helpers import Bench, of_type
+
+LEASED = {"lease_seconds": 30.0, "lease_margin_seconds": 1.0, "retry_seconds": 4.0, "node_timeout_seconds": 12.0}
+
+
+def phase(bench: Bench, job: int) -> Phase:
+    return Phase(bench.state.jobs.phase[bench.state.row[job]])
+
+
+def start_gang(bench: Bench, **spec: object) -> Launch:
+    (launch,) = of_type(bench.submit(**spec), Launch)
+    for node in launch.nodes:
+        bench.tell(Started(launch.job, launch.incarnation, launch.sequence, bench.now_s, node))
+    return launch
+
+
+def test_a_gang_runs_only_once_every_node_has_answered() -> None:
+    bench = Bench("2x(2xV100)")
+    (launch,) = of_type(bench.submit(gpus=4), Launch)
+    assert launch.nodes == (0, 1) and launch.boots == (0, 0)
+    bench.tell(Started(0, 1, 1, 0.0, 0))
+    assert phase(bench, 0) is Phase.STARTING
+    bench.tell(Started(0, 1, 1, 0.0, 1))
+    assert phase(bench, 0) is Phase.RUNNING
+
+
+def test_a_lost_part_takes_the_gang_with_it_and_it_starts_again_from_storage() -> None:
+    bench = Bench("2x(2xV100)")
+    start_gang(bench, gpus=4)
+    (kill,) = of_type(bench.tell(Exited(0, 1, 5.0, Outcome.LOST, 2.0, 1), at_s=5.0), Kill)
+    assert kill.nodes == (0,) and phase(bench, 0) is Phase.STOPPING
+    assert bench.state.gpu_job.tolist() == [0, 0, -1, -1]
+    again = bench.tell(Exited(0, 1, 6.0, Outcome.LOST, 2.0, 0), at_s=6.0)
+    (launch,) = of_type(again, Launch)
+    assert (launch.incarnation, launch.from_step) == (2, 2.0)
+
+
+def test_the_last_part_frees_only_what_is_still_its_own() -> None:
+    bench = Bench("2x(2xV100)", Fifo(backfill=True))
+    start_gang(bench, gpus=4, steps=50.0)
+    bench.tell(CancelAsked(0, 1.0), at_s=1.0)
+    bench.tell(Exited(0, 1, 2.0, Outcome.LOST, 0.0, 1), at_s=2.0)
+    start_gang(bench, gpus=2)
+    assert bench.state.gpu_job.tolist() == [0, 0, 1, 1]
+    bench.tell(Exited(0, 1, 3.0, Outcome.LOST, 0.0, 0), at_s=3.0)
+    assert bench.state.gpu_job.tolist() == [-1, -1, 1, 1]
+
+
+def test_one_part_that_finished_means_the_work_is_done() -> None:
+    bench = Bench("2x(2xV100)")
+    start_gang(bench, gpus=4)
+    bench.tell(Exited(0, 1, 100.0, Outcome.FINISHED, 100.0, 0), at_s=100.0)
+    bench.tell(NodeLost(1, 101.0), at_s=101.0)
+    assert 0 not in bench.state.row
+
+
+def test_a_crashed_node_loses_its_jobs_and_is_not_used() -> None:
+    bench = Bench("2x(2xV100)")
+    start_gang(bench, gpus=2)
+    (launch,) = of_type(bench.tell(NodeLost(0, 5.0), at_s=5.0), Launch)
+    assert launch.nodes == (1,)
+    assert not of_type(bench.submit(gpus=2), Launch), "one node is left, and it is full"
+    back = bench.tell(NodeReported(0, 1, 9.0), at_s=9.0)
+    assert of_type(back, Launch)[0].boots == (1,)
+
+
+def test_an_old_boot_is_not_believed() -> None:
+    bench = Bench("2x(2xV100)")
+    bench.tell(NodeLost(0, 5.0), at_s=5.0)
+    bench.tell(NodeReported(0, 0, 4.0), at_s=6.0)
+    assert not bench.state.node_up[0]
+
+
+def test_a_silent_nodes_job_waits_for_its_lease_before_it_starts_elsewhere() -> None:
+    bench = Bench("2x(2xV100)", **LEASED)
+    start_gang(bench, gpus=2)
+    for at_s in (4.0, 8.0, 12.0):
+        bench.tell(NodeReported(1, 0, at_s), at_s=at_s)
+    assert phase(bench, 0) is Phase.UNREACHABLE
+    assert not of_type(bench.tell(NodeReported(1, 0, 20.0), at_s=20.0), Launch, Renew)
+    assert phase(bench, 0) is Phase.UNREACHABLE
+    bench.tell(NodeReported(1, 0, 30.9), at_s=30.9)
+    assert phase(bench, 0) is Phase.UNREACHABLE, "the lease is over, the margin is not"
+    (launch,) = of_type(bench.tell(NodeReported(1, 0, 31.0), at_s=31.0), Launch)
+    assert (launch.incarnation, launch.nodes) == (2, (1,))
+
+
+def test_a_node_that_comes_back_in_time_goes_on_as_if_nothing_happened() -> None:
+    bench = Bench("2x(2xV100)", **LEASED)
+    launch = start_gang(bench, gpus=2)
+    for at_s in (4.0, 8.0, 12.0):
+        bench.tell(NodeReported(1, 0, at_s), at_s=at_s)
+    part = Part(0, 1, launch.sequence, PartState.RUNNING, 13.0)
+    bench.tell(NodeReported(0, 0, 14.0, (part,)), at_s=14.0)
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.jobs.incarnation[bench.state.row[0]] == 1
+
+
+def test_leases_are_renewed_at_half_time() -> None:
+    bench = Bench("1xV100", lease_seconds=30.0)
+    commands = bench.obey(bench.submit())
+    assert of_type(commands, WakeAt)[-1].at_s == 15.0
+    (renew,) = of_type(bench.tell(Woke(15.0), at_s=15.0), Renew)
+    assert (renew.job, renew.incarnation, renew.lease_s) == (0, 1, 45.0)
+
+
+def test_an_unanswered_command_is_sent_again_with_the_same_key() -> None:
+    bench = Bench("1xV100", retry_seconds=4.0)
+    (first,) = of_type(bench.submit(), Launch)
+    assert not of_type(bench.tell(Woke(3.9), at_s=3.9), Launch)
+    (again,) = of_type(bench.tell(Woke(4.0), at_s=4.0), Launch)
+    assert (again.incarnation, again.sequence) == (first.incarnation, first.sequence)
+
+
+def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
+    bench = Bench("2x(1xV100)")
+    start_gang(bench, gpus=1)
+    stray = Part(0, 7, 3, PartState.RUNNING, 1.0)
+    (kill,) = of_type(bench.tell(NodeReported(1, 0, 5.0, (stray,)), at_s=5.0), Kill)
+    assert (kill.job, kill.incarnation, kill.nodes) == (0, 7, (1,))
+    assert not bench.state.in_flight and phase(bench, 0) is Phase.RUNNING
+
+
+def test_an_inventory_answers_for_lost_messages() -> None:
+    bench = Bench("1xV100")
+    (launch,) = of_type(bench.submit(), Launch)
+    bench.tell(NodeReported(0, 0, 2.0, (Part(0, 1, launch.sequence, PartState.RUNNING, 1.0),)), at_s=2.0)
+    assert phase(bench, 0) is Phase.RUNNING
+    bench.tell(NodeReported(0, 0, 9.0, (Part(0, 1, 1, PartState.ENDED, 100.0, Outcome.FINISHED),)), at_s=9.0)
+    assert 0 not in bench.state.row
+
+
+@pytest.fixture
+def parking() -> Bench:
+    bench = Bench([Node("a", "V100", 1, host_gib=10.0), Node("b", "V100", 1, host_gib=10.0)])
+    start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=8.0)
+    start_gang(bench, gpus=1, steps=1001.0)
+    return bench
+
+
+def park(bench: Bench) -> None:
+    """A short job comes for the second GPU's job... the longest one, which cannot park, goes; then one for the other."""
+    bench.obey(bench.submit(at_s=5.0, steps=1.0))
+    (suspend,) = of_type(bench.submit(at_s=6.0, steps=2.0), Suspend)
+    assert (suspend.job, suspend.kind) == (0, SuspendKind.PARK)
+    assert bench.state.host_gib.tolist() == [2.0, 10.0], "set aside as soon as it is told"
+    bench.obey([suspend])
+
+
+def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) -> None:
+    park(parking)
+    assert phase(parking, 0) is Phase.PARKED and parking.state.gpu_job.tolist() == [3, 2]
+    ended = parking.tell(Exited(3, 1, 9.0, Outcome.FINISHED, 2.0), at_s=9.0)
+    (resume,) = of_type(ended, Resume)
+    assert (resume.job, resume.incarnation) == (0, 1)
+    parking.tell(Started(0, 1, resume.sequence, 9.5), at_s=9.5)
+    assert phase(parking, 0) is Phase.RUNNING and parking.state.host_gib.tolist() == [10.0, 10.0]
+
+
+def test_a_parked_job_dies_with_its_node(parking: Bench) -> None:
+    park(parking)
+    parking.tell(NodeLost(0, 8.0), at_s=8.0)
+    assert phase(parking, 0) is Phase.QUEUED, "it was never saved to storage"
+    assert parking.state.host_gib.tolist() == [10.0, 10.0]
+
+
+def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> None:
+    park(parking)
+    moved = parking.tell(Exited(2, 1, 9.0, Outcome.FINISHED, 1.0), at_s=9.0)
+    (suspend,) = of_type(moved, Suspend)
+    assert (suspend.job, suspend.kind) == (0, SuspendKind.CHECKPOINT)
+    (launch,) = of_type(
+        parking.tell(Suspended(0, 1, suspend.sequence, 10.0, SuspendKind.CHECKPOINT, 6.0), at_s=10.0), Launch
+    )
+    assert (launch.job, launch.incarnation, launch.from_step) == (0, 2, 6.0)
+
+
+def test_no_parking_without_memory() -> None:
+    bench = Bench([Node("a", "V100", 1, host_gib=4.0)])
+    start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=8.0)
+    (suspend,) = of_type(bench.submit(at_s=5.0, steps=1.0), Suspend)
+    assert suspend.kind is SuspendKind.CHECKPOINT
