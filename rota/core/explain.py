@@ -11,37 +11,41 @@ from rota.model.units import MILLI, Ints
 
 
 def reasons(state: Ledger) -> Ints:
-    """The headline reason of every job in the table, row by row (ended ones: NONE). Found per kind, so it costs little."""
-    jobs = state.jobs
-    size = jobs.size
-    codes = np.full(size, int(Reason.AWAITING_DECISION), dtype=np.int64)
-    if state.left is not None and state.answer is not None:
-        considered = np.isin(jobs.id[:size], state.answer.ids)
-        by_kind = _capacity_codes(state)
-        codes[considered] = by_kind[jobs.kind[:size][considered]]
-    never = state.options.best[jobs.kind[:size]] < 0 if size else np.zeros(0, dtype=bool)
+    """The headline reason of every row of the job table (ended ones: NONE). Found per kind from the floor as it is now."""
+    jobs, size = state.jobs, state.jobs.size
+    kind, phase = jobs.kind[:size], jobs.phase[:size]
+    codes = _capacity_codes(state)[kind]
+    considered = np.isin(jobs.id[:size], state.answer.ids) if state.answer is not None else np.zeros(size, dtype=bool)
+    pending = state.dirty or state.fresh or state.asked is not None
+    codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
     kinds = list(state.kind_of)
-    for row in never.nonzero()[0].tolist():
-        codes[row] = why_never(kinds[jobs.kind[row]], state.cluster)
-    codes[jobs.phase[:size] == Phase.UNREACHABLE] = Reason.NODE_DOWN
+    for row in (state.options.best[kind] < 0).nonzero()[0].tolist():
+        codes[row] = why_never(kinds[kind[row]], state.cluster)
     codes[jobs.option[:size] >= 0] = Reason.WAITING_FOR_SUSPEND
-    codes[np.isin(jobs.phase[:size], (Phase.STARTING,))] = Reason.STARTING
-    codes[np.isin(jobs.phase[:size], (Phase.RUNNING, Phase.SUSPENDING, Phase.RESIZING, Phase.STOPPING))] = Reason.NONE
-    codes[jobs.phase[:size] >= Phase.FINISHED] = Reason.NONE
+    codes[phase == Phase.UNREACHABLE] = Reason.NODE_DOWN
+    codes[phase == Phase.STARTING] = Reason.STARTING
     for job in state.held:
-        if jobs.phase[state.row[job]] not in (Phase.RUNNING, Phase.SUSPENDING):
-            codes[state.row[job]] = Reason.HELD
+        codes[state.row[job]] = Reason.HELD
+    codes[np.isin(phase, _NOT_WAITING) | (jobs.id[:size] < 0)] = Reason.NONE
     return codes
 
 
+_NOT_WAITING = [int(p) for p in Phase if p.ended or p in (Phase.RUNNING, Phase.SUSPENDING, Phase.RESIZING, Phase.STOPPING)]
+
+
 def _capacity_codes(state: Ledger) -> Ints:
-    """Per kind: what kept a job of it from running when the last plan was made."""
-    assert state.left is not None
+    """Per kind: what keeps a job of it that is not granted from running, as far as GPUs go."""
     need, pool = state.options.kind_need, state.options.kind_pool
     _, capacity = state.usable()
-    fits = (need <= state.left[pool]).any(axis=1)
+    fits = (need <= (_left(state) * MILLI)[pool]).any(axis=1)
     possible = (need <= (capacity * MILLI)[pool]).any(axis=1)
     return np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
+
+
+def _left(state: Ledger) -> Ints:
+    """GPUs of each pool that are promised to nobody."""
+    usable, _ = state.usable()
+    return np.bincount(state.cluster.gpu_pool[usable & (state.gpu_wanted < 0)], minlength=len(state.cluster.pools))
 
 
 def explain(state: Ledger, job: int) -> list[Explanation]:
@@ -91,7 +95,7 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
         flight = state.in_flight.get(job)
         since = flight.sent_s if flight is not None and isinstance(flight.command, Launch | Resume) else None
         return Explanation(code, "It is starting.", {"since_s": since})
-    return Explanation(code, "It came after the last decision.", {"submitted_s": float(jobs.submitted_s[row])})
+    return Explanation(code, "GPUs are free; the next decision is due.", {"submitted_s": float(jobs.submitted_s[row])})
 
 
 def _outranked(state: Ledger, row: int, ahead: list[int]) -> Explanation:
@@ -103,12 +107,10 @@ def _outranked(state: Ledger, row: int, ahead: list[int]) -> Explanation:
 
 
 def _free(state: Ledger, row: int) -> int:
-    """GPUs left over after the last plan in the pools this job could use: the most any one of them has."""
-    if state.left is None:
-        return 0
+    """GPUs promised to nobody in the pools this job could use: the most any one of them has."""
     options = state.options.by_kind[state.jobs.kind[row]]
     pools = state.options.pool[options[options >= 0]]
-    return int(state.left[pools].max(initial=0)) // MILLI
+    return int(_left(state)[pools].max(initial=0))
 
 
 def _ahead(state: Ledger, job: int, row: int) -> list[int]:

@@ -435,7 +435,6 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
             if row is not None:
                 state.want(change.job, row, change.option, change.gpus)
                 state.unsettled.add(change.job)
-        state.left = event.plan.left
         state.until_s = event.plan.until_s
         state.fresh = False
         state.plans += 1

@@ -242,8 +242,6 @@ class Ledger:
     round: int = 0
     """Number of the next round."""
     until_s: float = FOREVER
-    left: Ints | None = None
-    """Milli-GPUs each pool had left over after the last plan; None: nothing was planned yet."""
     accrued_s: float = 0.0
     """Shares have been credited up to here."""
     wake_s: float = FOREVER

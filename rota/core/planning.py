@@ -29,7 +29,7 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
     holds = allocation.holds_seconds(grants.option >= 0)
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
-    return Plan(changes, grants.left, until)
+    return Plan(changes, until)
 
 
 def _rows_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:

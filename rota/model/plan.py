@@ -1,4 +1,4 @@
-"""A plan: who runs until the next decision, by which option, on which GPUs, and what is left over."""
+"""A plan: who runs until the next decision, by which option, and on which GPUs."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,5 @@ class Plan:
     """Only what differs from the plan before it."""
 
     changes: tuple[Change, ...]
-    left: Ints
-    """Milli-GPUs each pool has left over: with it, everybody's reason follows."""
     until_s: float = FOREVER
     """The plan holds until this instant if nothing happens."""

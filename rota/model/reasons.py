@@ -31,7 +31,7 @@ class Reason(IntEnum):
     """Its GPUs are granted; the job that held them is still giving them up."""
     STARTING = 13
     AWAITING_DECISION = 14
-    """It arrived, or came back, after the last decision."""
+    """GPUs it could use are free, and the next decision has not been made yet."""
 
 
 @dataclass(frozen=True, slots=True)

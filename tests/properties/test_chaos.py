@@ -1,0 +1,132 @@
+"""The core against a world that does its worst, over a million driver steps; and proof that the checker would notice."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rota.core import fold, reconcile
+from rota.model.cluster import Cluster, Node
+from rota.model.floor import Placer
+from rota.model.policy import Policy
+from rota.placers.packed import Packed
+from rota.placers.random import Random
+from rota.placers.spread import Spread
+from rota.policies.fifo import Fifo
+from rota.policies.gittins import Gittins
+from rota.policies.las import Las
+from rota.policies.queues import Standing
+from rota.policies.srsf import Srsf
+from rota.policies.tiresias import Tiresias
+from rota.sim.chaos import Broken, Chaos, Faults, mixed_jobs
+
+FLOOR = Cluster.of(
+    [
+        Node("a", "V100", 4, host_gib=16.0),
+        Node("b", "V100", 4, host_gib=4.0),
+        Node("c", "V100", 2),
+        Node("d", "K80", 4, host_gib=64.0),
+    ]
+)
+POLICIES: list[Policy] = [
+    Tiresias(thresholds=(40.0, 100.0)),
+    Fifo(),
+    Las(quantum_seconds=15.0),
+    Srsf(),
+    Tiresias(thresholds=(30.0,), promote=2.0),
+    Fifo(backfill=True),
+    Gittins(thresholds=(40.0,)),
+]
+PLACERS: list[Placer] = [Packed(), Random(), Packed(sticky=False), Spread()]
+
+BATCHES, SEEDS_PER_BATCH, STEPS_PER_BATCH = 20, 13, 50_000
+"""20 batches of 13 seeds or more, each at least 50,000 steps: a million."""
+
+
+def world(seed: int, **options: Any) -> Chaos:
+    return Chaos(
+        FLOOR,
+        mixed_jobs(25, seed, 8),
+        POLICIES[seed % len(POLICIES)],
+        PLACERS[seed // len(POLICIES) % len(PLACERS)],
+        seed=seed,
+        memory_types=(Standing,),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_nothing_is_lost_and_nothing_runs_twice(batch: int) -> None:
+    steps, counts, seed = 0, Counter[str](), 1000 * batch
+    while steps < STEPS_PER_BATCH or seed < 1000 * batch + SEEDS_PER_BATCH:
+        chaos = world(seed, check_every=5).run(200_000)
+        assert not chaos.core.state.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        steps += chaos.steps
+        counts.update(chaos.counts)
+        seed += 1
+    for cut in ("drops", "repeats", "node crashes", "job crashes", "core crashes", "partitions", "policy failures", "leases ended"):
+        assert counts[cut] > 0, f"no {cut} in {steps} steps"
+    assert counts["holds"] + counts["cancels"] > 0
+
+
+def test_same_seed_same_story() -> None:
+    first, second = world(5).run(), world(5).run()
+    assert (first.steps, first.now_s, first.counts) == (second.steps, second.now_s, second.counts)
+
+
+def test_a_calm_world_needs_no_luck() -> None:
+    calm = Faults(
+        until_s=0.0, drop=0, repeat=0, node_crash=0, job_crash=0, core_crash=0, partition=0, policy_failure=0, cancel=0, hold=0
+    )
+    assert world(3, faults=calm).run().counts["finished"] == 25
+
+
+def never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch on GPUs that somebody still holds."""
+    original = reconcile._next_command
+
+    def careless(state: Any, settings: Any, job: int, option: int, want: Any, host_gib: Any, taken: Any) -> Any:
+        return original(state, settings, job, option, want, host_gib, taken & False)
+
+    monkeypatch.setattr(reconcile, "_next_command", careless)
+
+
+def bury_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a silent node for a dead one, without waiting for its leases."""
+    original = fold._lose_sight
+
+    def hasty(state: Any, node: int) -> None:
+        original(state, node)
+        fold._bury(state, node, state.now_s)
+
+    monkeypatch.setattr(fold, "_lose_sight", hasty)
+
+
+def never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send every command once and hope."""
+    monkeypatch.setattr(reconcile, "_repeats", lambda *_: [])
+    monkeypatch.setattr(fold, "_see_part", lambda *_: None)
+
+
+def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take any exit for the present incarnation's."""
+
+    def credulous(state: Any, settings: Any, event: Any) -> None:
+        if event.job in state.lives:
+            fold._end_part(state, event.job, event.node, event.at_s, fold._VERDICT[event.outcome], event.steps_saved)
+
+    monkeypatch.setitem(fold._HANDLERS, fold.Exited, credulous)
+
+
+def part_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the rest of a gang running when one part of it is gone."""
+    monkeypatch.setattr(fold, "_doom", lambda *_: None)
+
+
+@pytest.mark.parametrize("mutate", [never_wait, bury_the_silent, never_repeat, believe_the_dead, part_gangs])
+def test_the_checker_notices_a_broken_core(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    with pytest.raises((Broken, AssertionError, KeyError)):
+        for seed in range(12):
+            world(seed).run(30_000)

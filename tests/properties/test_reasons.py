@@ -1,0 +1,130 @@
+"""Every job that waits has a reason, and an independent look at the facts confirms it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core.explain import explain, reasons
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.model.cluster import Cluster
+from rota.model.job import Arrival, JobSpec, Phase
+from rota.model.reasons import Reason
+from rota.placers.packed import Packed
+from rota.policies.fifo import Fifo
+from rota.policies.las import Las
+from rota.policies.srsf import Srsf
+from rota.policies.tiresias import Tiresias
+from rota.sim.chaos import Chaos, mixed_jobs
+from rota.sim.engine import Engine
+from rota.sim.physics import Physics
+
+
+def confirm(core: Scheduler) -> int:
+    """Check the headline of every job against the floor itself, not against what the core derived."""
+    state = core.state
+    codes = reasons(state)
+    waiting = 0
+    for job, row in state.row.items():
+        code, phase, spec = Reason(int(codes[row])), Phase(state.jobs.phase[row]), state.specs[job]
+        accepted = [p for p, name in enumerate(state.cluster.pools) if not spec.accelerators or name in spec.accelerators]
+        if phase in (Phase.RUNNING, Phase.SUSPENDING, Phase.STOPPING):
+            assert code is Reason.NONE
+            continue
+        waiting += 1
+        assert code is not Reason.NONE, f"job {job} waits for no reason"
+        assert explain(state, job)[0].code is code and explain(state, job)[0].sentence
+        promised = np.bincount(state.cluster.gpu_pool[state.gpu_wanted >= 0], minlength=len(state.cluster.pools))
+        up = np.bincount(state.cluster.gpu_pool[state.node_up[state.cluster.gpu_node]], minlength=len(state.cluster.pools))
+        if code is Reason.HELD:
+            assert job in state.held
+        elif code is Reason.NO_SUCH_ACCELERATOR:
+            assert not accepted
+        elif code is Reason.UNSATISFIABLE:
+            assert all(spec.gpus > state.cluster.pool_gpus[p] for p in accepted)
+        elif code is Reason.NODE_DOWN:
+            assert phase is Phase.UNREACHABLE or not state.node_up.all() or state.barred
+        elif code is Reason.STARTING:
+            assert phase is Phase.STARTING and job in state.in_flight
+        elif code is Reason.WAITING_FOR_SUSPEND:
+            assert job in state.desired
+        elif code is Reason.AWAITING_DECISION:
+            pending = state.dirty or state.fresh or state.asked is not None
+            assert pending or state.answer is None or job not in state.answer.ids.tolist()
+            assert state.barred or any(spec.gpus <= up[p] - promised[p] for p in accepted)
+        elif code is Reason.NO_FREE_GPUS and not state.barred:
+            assert all(spec.gpus > up[p] - promised[p] for p in accepted), f"job {job} would fit"
+        elif code is Reason.OUTRANKED:
+            assert len(explain(state, job)[0].facts["ahead"]) >= 0  # type: ignore[arg-type]
+            if not state.barred:
+                assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} is not merely outranked"
+    return waiting
+
+
+class Watched(Scheduler):
+    seen = 0
+
+    def step(self, now_s: float, events: Any) -> Any:
+        commands = super().step(now_s, events)
+        Watched.seen += confirm(self)
+        return commands
+
+
+@given(st.integers(0, 10**6), st.sampled_from([Fifo(), Fifo(backfill=True), Las(), Srsf(), Tiresias(thresholds=(60.0,))]))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
+    rng = np.random.default_rng(seed)
+    cluster = Cluster.parse(["3xV100", "2x(2xV100) + 1x(4xK80)"][seed % 2])
+    rounds = {"round_seconds": 40.0, "at_events": False} if seed % 3 == 0 else {}
+    arrivals = [
+        Arrival(
+            float(t),
+            JobSpec(
+                gpus=int(rng.choice([1, 1, 2, 3])), steps=float(rng.integers(1, 200)), accelerators=("V100",) * int(rng.random() < 0.3)
+            ),
+        )
+        for t in np.cumsum(rng.exponential(15, 30))
+    ]
+    core = Watched(cluster, Packed(), Settings(**rounds))  # type: ignore[arg-type]
+    Watched.seen = 0
+    physics = Physics(launch_seconds=2.0, checkpoint_seconds=1.0, node_mtbf_seconds=300.0, node_repair_seconds=30.0)
+    usable = [a for a in arrivals if a.spec.gpus <= 2 or "V100" not in a.spec.accelerators or seed % 2 == 0]
+    Engine(core, policy, physics, usable, seed=seed).run()
+    assert Watched.seen > 0
+
+
+def test_reasons_are_true_in_chaos_too() -> None:
+    for seed in range(6):
+        chaos = Chaos(Cluster.parse("2x(3xV100) + 1x(2xK80)"), mixed_jobs(15, seed, 4), Srsf(), Packed(), seed=seed)
+        original = chaos.tell
+
+        def tell(events: Any, chaos: Chaos = chaos, original: Any = original) -> None:
+            original(events)
+            confirm(chaos.core)
+
+        chaos.tell = tell  # type: ignore[method-assign]
+        chaos.run()
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "words"),
+    [
+        ({"gpus": 9}, Reason.UNSATISFIABLE, "asks for 9 GPUs; the largest pool has 4"),
+        ({"accelerators": ("B200",)}, Reason.NO_SUCH_ACCELERATOR, "accepts B200"),
+        ({"gpus": 3}, Reason.NO_FREE_GPUS, "needs 3 GPUs of any type; 2 are free"),
+        ({"gpus": 1}, Reason.OUTRANKED, "ahead of it by submission"),
+    ],
+)
+def test_sentences(spec: dict[str, Any], code: Reason, words: str) -> None:
+    from tests.unit.core.helpers import Bench
+
+    bench = Bench("4xV100", Fifo())
+    bench.obey(bench.submit(gpus=2))
+    if code is Reason.OUTRANKED:
+        bench.submit(gpus=4)
+    bench.submit(**spec)
+    explanation = explain(bench.state, bench.jobs - 1)[0]
+    assert explanation.code is code and words in explanation.sentence
