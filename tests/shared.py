@@ -6,4 +6,6 @@ import pytest
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
-needs_shared = pytest.mark.skipif(not (SHARED / "expected").is_dir(), reason="the reference data folder is not beside the checkout")
+needs_shared = pytest.mark.skipif(
+    not (SHARED / "expected").is_dir(), reason="the reference data folder is not beside the checkout"
+)

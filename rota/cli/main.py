@@ -49,7 +49,7 @@ app.add_typer(policy.app, name="policy")
 def main() -> None:
     """Exit codes: 0 ok, 1 it failed, 2 you mistyped."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
         _fail(error.message, error.hint or "rota --help", 2)

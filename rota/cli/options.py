@@ -13,6 +13,20 @@ if TYPE_CHECKING:
 
 CLUSTER = "8xV100 + 8xP100 + 8xK80"
 
+
+def number(flag: str, whole: bool = False) -> Any:
+    """A parser that names flag and value when it is given something else."""
+
+    def parse(text: Any) -> float:
+        try:
+            return int(text) if whole else float(text)
+        except ValueError as problem:
+            kind, example = ("a whole number", "3") if whole else ("a number", "360")
+            raise OptionError(f"not {kind}.", field=flag, value=text, hint=f"{flag} {example}") from problem
+
+    return parse
+
+
 Trace = Annotated[str, typer.Option("--trace", help="A file, demo, philly-like, or synthetic:jobs=500,seed=1.")]
 Format = Annotated[str, typer.Option("--format", help="auto, rota, philly or tiresias.")]
 Cluster = Annotated[str, typer.Option("--cluster", help='"36xV100 + 36xP100", or nodes: "9x(4xV100)".')]
@@ -20,20 +34,66 @@ Placer = Annotated[str | None, typer.Option("--placer", help="packed, spread or 
 Preset = Annotated[str | None, typer.Option("--preset", help="ideal: no overheads, equal GPUs. Default: measured overheads.")]
 Profile = Annotated[str | None, typer.Option("--profile", help="A table of rates: profile,accelerator,gpus,steps_per_second.")]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Only rows with COLUMN=VALUE; may be given several times.")]
-First = Annotated[int | None, typer.Option("--first", help="Only the first N jobs by arrival.")]
+First = Annotated[
+    int | None,
+    typer.Option("--first", parser=number("--first", whole=True), metavar="N", help="Only the first N jobs by arrival."),
+]
 Window = Annotated[str | None, typer.Option("--jobs", help="FIRST:LAST, the jobs that count for averages.")]
 Drop = Annotated[bool, typer.Option("--drop-oversized", help="Leave out jobs that can never fit, and count them.")]
 Decide = Annotated[str | None, typer.Option("--decide", help="events, rounds or both.")]
-Round = Annotated[float | None, typer.Option("--round-seconds", help="Decide at every multiple of this.")]
-Seed = Annotated[int, typer.Option("--seed", help="Same seed, same result.")]
+Round = Annotated[
+    float | None,
+    typer.Option("--round-seconds", parser=number("--round-seconds"), metavar="NUMBER", help="Decide at every multiple of this."),
+]
+Seed = Annotated[int, typer.Option("--seed", parser=number("--seed", whole=True), metavar="N", help="Same seed, same result.")]
 Output = Annotated[str, typer.Option("-o", "--output", help="table or json.")]
-Launch = Annotated[float | None, typer.Option("--launch-seconds", help="What starting a job costs.")]
-Checkpoint = Annotated[float | None, typer.Option("--checkpoint-seconds", help="What saving its state costs.")]
-Restore = Annotated[float | None, typer.Option("--restore-seconds", help="What loading its state costs.")]
-Spread = Annotated[float | None, typer.Option("--spread-penalty", help="How many times longer a step takes across nodes.")]
-Mtbf = Annotated[float | None, typer.Option("--node-mtbf-seconds", help="Mean time between failures of a node.")]
-Repair = Annotated[float | None, typer.Option("--node-repair-seconds", help="How long a failed node is away.")]
-Every = Annotated[float | None, typer.Option("--checkpoint-every-seconds", help="How often a running job saves its state.")]
+Launch = Annotated[
+    float | None,
+    typer.Option("--launch-seconds", parser=number("--launch-seconds"), metavar="NUMBER", help="What starting a job costs."),
+]
+Checkpoint = Annotated[
+    float | None,
+    typer.Option(
+        "--checkpoint-seconds", parser=number("--checkpoint-seconds"), metavar="NUMBER", help="What saving its state costs."
+    ),
+]
+Restore = Annotated[
+    float | None,
+    typer.Option("--restore-seconds", parser=number("--restore-seconds"), metavar="NUMBER", help="What loading its state costs."),
+]
+Spread = Annotated[
+    float | None,
+    typer.Option(
+        "--spread-penalty",
+        parser=number("--spread-penalty"),
+        metavar="NUMBER",
+        help="How many times longer a step takes across nodes.",
+    ),
+]
+Mtbf = Annotated[
+    float | None,
+    typer.Option(
+        "--node-mtbf-seconds",
+        parser=number("--node-mtbf-seconds"),
+        metavar="NUMBER",
+        help="Mean time between failures of a node.",
+    ),
+]
+Repair = Annotated[
+    float | None,
+    typer.Option(
+        "--node-repair-seconds", parser=number("--node-repair-seconds"), metavar="NUMBER", help="How long a failed node is away."
+    ),
+]
+Every = Annotated[
+    float | None,
+    typer.Option(
+        "--checkpoint-every-seconds",
+        parser=number("--checkpoint-every-seconds"),
+        metavar="NUMBER",
+        help="How often a running job saves its state.",
+    ),
+]
 
 
 def shape(output: str) -> str:

@@ -74,7 +74,9 @@ def show(
 @app.command("check")
 def check(
     name: Annotated[str, typer.Argument(help="A policy, e.g. ./mine.py:Mine.")],
-    seeds: Annotated[int, typer.Option("--seeds", help="Random workloads to try.")] = 20,
+    seeds: Annotated[
+        int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Random workloads to try.")
+    ] = 20,
     output: flag.Output = "table",
 ) -> None:
     """Run the property suite on a policy: order, determinism, purity, capacity, bounds, every job ends."""

@@ -31,9 +31,7 @@ class ByNode:
             self._place_batch(floor, free, requests, batch, placed)
         return [placed[i] for i in range(len(requests))]
 
-    def _place_batch(
-        self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]
-    ) -> None:
+    def _place_batch(self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]) -> None:
         gpus, pool = requests[batch[0]].gpus, requests[batch[0]].pool
         while batch:
             nodes = ((free >= gpus) & (floor.cluster.node_pool == pool)).nonzero()[0]

@@ -206,11 +206,7 @@ def python_files(*folders: str) -> list[Path]:
 def test_every_module_keeps_the_rules() -> None:
     files = python_files("rota", "tests", "benchmarks", "docs", "examples")
     assert ROOT / "rota" / "__init__.py" in files
-    found = [
-        line
-        for file in files
-        for line in violations(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))
-    ]
+    found = [line for file in files for line in violations(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))]
     assert not found, "\n" + "\n".join(found)
 
 

@@ -109,9 +109,7 @@ def why_broken(target: str, file: Path, root: Path) -> str:
 def broken(file: Path, root: Path) -> list[str]:
     text = file.read_text(encoding="utf-8")
     name = file.relative_to(root).as_posix()
-    found = [
-        (line, f"link {target!r}: {why}") for line, target in links(text) if (why := why_broken(target, file, root))
-    ]
+    found = [(line, f"link {target!r}: {why}") for line, target in links(text) if (why := why_broken(target, file, root))]
     for line, path in quoted_paths(text):
         if not (any(root.glob(path)) if "*" in path else (root / path).exists()):
             found.append((line, f"path {path!r}: no such file"))
@@ -131,8 +129,7 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "rota").mkdir()
     (tmp_path / "rota" / "errors.py").write_text("", encoding="utf-8")
     (tmp_path / "docs" / "other.md").write_text(
-        "# Other page\n\n## Jobs & `kinds`, *again*\n\n## Twice\n\n## Twice\n\n"
-        "(by-name)=\n\n```\n# Not a heading\n```\n",
+        "# Other page\n\n## Jobs & `kinds`, *again*\n\n## Twice\n\n## Twice\n\n(by-name)=\n\n```\n# Not a heading\n```\n",
         encoding="utf-8",
     )
     return tmp_path

@@ -21,9 +21,7 @@ def simulate(row: dict[str, object], policy: str) -> rota.Result:
         if words[1] != "all":
             where, first = (("cluster", words[1]),), int(words[3])
     cluster = f"{row['gpus']}xV100"
-    return rota.simulate(
-        path, policy=policy, cluster=cluster, preset="ideal", where=where, first=first, drop_oversized=True
-    )
+    return rota.simulate(path, policy=policy, cluster=cluster, preset="ideal", where=where, first=first, drop_oversized=True)
 
 
 @needs_shared

@@ -35,7 +35,11 @@ def test_two_das(row: dict[str, object]) -> None:
 @needs_shared
 @pytest.mark.parametrize("row", rows("tiresias.json"), ids=lambda row: row["schedule"])
 def test_the_authors_simulator(row: dict[str, object]) -> None:
-    policy = {"dlas-gpu": "tiresias:thresholds=3250/7200", "dlas": "tiresias:thresholds=3250/7200,service=seconds", "fifo": "fifo"}
+    policy = {
+        "dlas-gpu": "tiresias:thresholds=3250/7200",
+        "dlas": "tiresias:thresholds=3250/7200,service=seconds",
+        "fifo": "fifo",
+    }
     result = rota.simulate(
         SHARED / "data/tiresias/60_job.csv", policy=policy[str(row["schedule"])], cluster="4x(4xV100)", preset="ideal"
     ).summary

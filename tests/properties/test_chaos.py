@@ -65,7 +65,16 @@ def test_nothing_is_lost_and_nothing_runs_twice(batch: int) -> None:
         steps += chaos.steps
         counts.update(chaos.counts)
         seed += 1
-    for cut in ("drops", "repeats", "node crashes", "job crashes", "core crashes", "partitions", "policy failures", "leases ended"):
+    for cut in (
+        "drops",
+        "repeats",
+        "node crashes",
+        "job crashes",
+        "core crashes",
+        "partitions",
+        "policy failures",
+        "leases ended",
+    ):
         assert counts[cut] > 0, f"no {cut} in {steps} steps"
     assert counts["holds"] + counts["cancels"] > 0
 

@@ -39,7 +39,9 @@ def runs(draw: st.DrawFn) -> tuple[Any, Journal]:
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     times = np.cumsum(rng.exponential(30, 25)).round(1).tolist()
     arrivals = [
-        Arrival(t, JobSpec(gpus=int(rng.choice([1, 1, 2, 3])), steps=float(rng.integers(1, 300)), can_park=bool(rng.random() < 0.3)))
+        Arrival(
+            t, JobSpec(gpus=int(rng.choice([1, 1, 2, 3])), steps=float(rng.integers(1, 300)), can_park=bool(rng.random() < 0.3))
+        )
         for t in times
     ]
     policy = draw(

@@ -83,7 +83,9 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
         Arrival(
             float(t),
             JobSpec(
-                gpus=int(rng.choice([1, 1, 2, 3])), steps=float(rng.integers(1, 200)), accelerators=("V100",) * int(rng.random() < 0.3)
+                gpus=int(rng.choice([1, 1, 2, 3])),
+                steps=float(rng.integers(1, 200)),
+                accelerators=("V100",) * int(rng.random() < 0.3),
             ),
         )
         for t in np.cumsum(rng.exponential(15, 30))

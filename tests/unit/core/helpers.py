@@ -19,7 +19,13 @@ class Bench:
     """Feeds one core by hand; `obey` plays the honest driver that answers everything at once."""
 
     def __init__(self, cluster: str | Cluster | Sequence[Node] = "4xV100", policy: Policy | None = None, **settings: Any) -> None:
-        floor = Cluster.parse(cluster) if isinstance(cluster, str) else cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
+        floor = (
+            Cluster.parse(cluster)
+            if isinstance(cluster, str)
+            else cluster
+            if isinstance(cluster, Cluster)
+            else Cluster.of(cluster)
+        )
         self.core = Scheduler(floor, Packed(), Settings(**settings))
         self.policy = policy or Srsf()
         self.now_s = 0.0
@@ -61,9 +67,7 @@ class Bench:
                 if isinstance(command, Launch):
                     answers.append(Started(command.job, command.incarnation, command.sequence, self.now_s))
                 elif isinstance(command, Suspend):
-                    answers.append(
-                        Suspended(command.job, command.incarnation, command.sequence, self.now_s, command.kind, steps)
-                    )
+                    answers.append(Suspended(command.job, command.incarnation, command.sequence, self.now_s, command.kind, steps))
             waiting = self.tell(*answers) if answers else []
             seen += waiting
         return seen

@@ -188,9 +188,7 @@ def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> No
     moved = parking.tell(Exited(2, 1, 9.0, Outcome.FINISHED, 1.0), at_s=9.0)
     (suspend,) = of_type(moved, Suspend)
     assert (suspend.job, suspend.kind) == (0, SuspendKind.CHECKPOINT)
-    (launch,) = of_type(
-        parking.tell(Suspended(0, 1, suspend.sequence, 10.0, SuspendKind.CHECKPOINT, 6.0), at_s=10.0), Launch
-    )
+    (launch,) = of_type(parking.tell(Suspended(0, 1, suspend.sequence, 10.0, SuspendKind.CHECKPOINT, 6.0), at_s=10.0), Launch)
     assert (launch.job, launch.incarnation, launch.from_step) == (0, 2, 6.0)
 
 

@@ -1,0 +1,149 @@
+"""Bad input on the command line: one clear line, then `Try:`, exit code 2, no traceback, nothing on standard output."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.cli.main import main
+
+GOOD = "submit_time,gpus,duration\n0,1,10\n5,2,20\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text(GOOD)
+    (tmp_path / "wide.csv").write_text("submit_time,gpus,duration\n0,99,10\n")
+    (tmp_path / "text.csv").write_text("submit_time,gpus,duration\n0,1,10\n5,two,20\n")
+    (tmp_path / "negative.csv").write_text("submit_time,gpus,duration\n0,1,-10\n")
+    (tmp_path / "short.csv").write_text("submit_time,gpus,duration\n0,1\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("submit_time,gpus,duration\n")
+    (tmp_path / "column.csv").write_text("submit_time,gpu,duration\n0,1,10\n")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
+    (tmp_path / "philly.csv").write_text("timestamp,duration,num_gpus,gpu_time,cluster\nyesterday,1,1,1,a\n")
+    (tmp_path / "rates.csv").write_text("profile,accelerator,gpus,steps_per_second\nx,V100,1,fast\n")
+    (tmp_path / "broken.py").write_text("def oops(:\n")
+    (tmp_path / "raises.py").write_text("raise RuntimeError('no')\n")
+    (tmp_path / "nothing.py").write_text("x = 1\n")
+    (tmp_path / "two.py").write_text("class A:\n    def allocate(self, v): ...\nclass B:\n    def allocate(self, v): ...\n")
+    (tmp_path / "wrong.py").write_text("class Wrong:\n    def allocate(self, view): return [1, 2]\n")
+    (tmp_path / "history.csv").write_text("duration\n10\nlong\n")
+    return tmp_path
+
+
+def rota(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["rota", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+SIM = ("sim", "--trace", "good.csv")
+
+CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
+    # Traces
+    (("sim", "--trace", "absent.csv"), ("absent.csv",)),
+    (("sim", "--trace", "."), (".",)),
+    (("sim", "--trace", "empty.csv"), ("empty.csv",)),
+    (("sim", "--trace", "header.csv"), ("header.csv",)),
+    (("sim", "--trace", "binary.csv"), ("binary.csv",)),
+    (("sim", "--trace", "text.csv"), ("text.csv:3", "gpus", "'two'")),
+    (("sim", "--trace", "negative.csv"), ("negative.csv:2", "duration", "-10")),
+    (("sim", "--trace", "short.csv"), ("short.csv:2",)),
+    (("sim", "--trace", "column.csv"), ("column.csv", "gpu")),
+    (("sim", "--trace", "philly.csv"), ("philly.csv:2", "timestamp", "yesterday")),
+    (("sim", "--trace", "wide.csv", "--cluster", "4xV100"), ("wide.csv", "99", "largest pool has 4")),
+    (("sim", "--trace", "demmo"), ("demmo", "demo")),
+    (("sim", "--trace", "synthetic:jobs=none"), ("jobs", "none")),
+    (("sim", "--trace", "synthetic:job=5"), ("job", "jobs")),
+    ((*SIM, "--format", "gavel"), ("gavel", "not readable yet")),
+    ((*SIM, "--format", "phily"), ("phily", "philly")),
+    ((*SIM, "--where", "tenant=a"), ("tenant",)),
+    ((*SIM, "--where", "gpus"), ("--where", "'gpus'")),
+    ((*SIM, "--where", "gpus=77"), ("gpus", "77")),
+    ((*SIM, "--first", "0"), ("first", "0")),
+    ((*SIM, "--jobs", "5"), ("--jobs", "'5'")),
+    ((*SIM, "--jobs", "1:9"), ("1:9", "2 jobs")),
+    ((*SIM, "--profile", "absent.csv"), ("absent.csv",)),
+    ((*SIM, "--profile", "rates.csv"), ("rates.csv:2", "steps_per_second", "fast")),
+    # Clusters
+    ((*SIM, "--cluster", ""), ("cluster",)),
+    ((*SIM, "--cluster", "V100"), ("cluster", "V100")),
+    ((*SIM, "--cluster", "0xV100"), ("0xV100", "at least 1")),
+    ((*SIM, "--cluster", "4xV100 +"), ("cluster",)),
+    ((*SIM, "--cluster", "4xV100 5xK80"), ("4xV100 5xK80",)),
+    ((*SIM, "--cluster", "-4xV100"), ("-4xV100",)),
+    ((*SIM, "--cluster", "9999999xV100"), ("1,000,000",)),
+    ((*SIM, "--cluster", "2x(4xV100"), ("2x(4xV100",)),
+    # Policies, placers, presets
+    ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
+    ((*SIM, "--policy", "gavel"), ("gavel", "not in this version yet")),
+    ((*SIM, "--policy", "gandiva"), ("gandiva", "not in this version yet")),
+    ((*SIM, "--policy", ""), ("policy",)),
+    ((*SIM, "--policy", "tiresias:threshold=5"), ("threshold", "Closest: thresholds")),
+    ((*SIM, "--policy", "tiresias:thresholds=a/b"), ("thresholds", "a/b")),
+    ((*SIM, "--policy", "tiresias:promote"), ("promote", "key=value")),
+    ((*SIM, "--policy", "tiresias:promote=-1"), ("promote", "-1")),
+    ((*SIM, "--policy", "tiresias:promote=1,promote=2"), ("promote", "twice")),
+    ((*SIM, "--policy", "las:service=hours"), ("service", "hours", "gpu-seconds")),
+    ((*SIM, "--policy", "fifo:backfill=maybe"), ("backfill", "maybe")),
+    ((*SIM, "--policy", "gittins:history=absent.csv"), ("history", "absent.csv")),
+    ((*SIM, "--policy", "gittins:history=history.csv"), ("history.csv:3", "duration", "long")),
+    ((*SIM, "--policy", "./absent.py:Mine"), ("absent.py",)),
+    ((*SIM, "--policy", "./broken.py:Mine"), ("broken.py", "SyntaxError")),
+    ((*SIM, "--policy", "./raises.py"), ("raises.py", "RuntimeError")),
+    ((*SIM, "--policy", "./nothing.py"), ("nothing.py", "0 classes")),
+    ((*SIM, "--policy", "./two.py"), ("two.py", "2 classes")),
+    ((*SIM, "--policy", "./two.py:C"), ("'C'", "A, B")),
+    ((*SIM, "--policy", "fifo+pakced"), ("pakced", "Closest: packed")),
+    ((*SIM, "--placer", "pal"), ("pal", "not in this version yet")),
+    ((*SIM, "--placer", "packed:sticky=2"), ("sticky", "'2'")),
+    ((*SIM, "--preset", "idael"), ("idael", "Closest: ideal")),
+    ((*SIM, "--preset", "blox"), ("blox", "not in this version yet")),
+    # Flags
+    ((*SIM, "--variability", "x.csv"), ("--variability", "not in this version yet")),
+    ((*SIM, "--round-seconds", "0"), ("round_seconds",)),
+    ((*SIM, "--round-seconds", "soon"), ("soon",)),
+    ((*SIM, "--decide", "never"), ("never", "events, rounds, both")),
+    ((*SIM, "--decide", "rounds"), ("rounds", "length")),
+    ((*SIM, "--spread-penalty", "0.5"), ("spread_penalty", "0.5")),
+    ((*SIM, "--launch-seconds", "-1"), ("launch_seconds", "-1")),
+    ((*SIM, "--node-mtbf-seconds", "0"), ("node_mtbf_seconds",)),
+    ((*SIM, "--seed", "x"), ("--seed", "'x'")),
+    ((*SIM, "-o", "yaml"), ("-o", "yaml")),
+    ((*SIM, "-o", "csv"), ("csv", "not in this version yet")),
+    ((*SIM, "--polcy", "fifo"), ("--polcy",)),
+    (("sim",), ("--trace",)),
+    (("simm",), ("simm",)),
+    (("policy", "show", "fifa"), ("fifa", "Closest: fifo")),
+    (("policy", "check", "fifo", "--seeds", "0"), ("seeds",)),
+    (("compare",), ("policies",)),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), CASES, ids=[" ".join(words) for words, _ in CASES])
+def test_one_clear_line_and_a_next_step(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    expected: tuple[str, ...],
+) -> None:
+    code, out, err = rota(capsys, monkeypatch, *words)
+    assert code == 2, err
+    assert out == ""
+    problem, try_line = err.rstrip("\n").split("\n")
+    assert try_line.startswith("Try: ") and len(try_line) > len("Try: ")
+    for part in expected:
+        assert part in problem, err
+
+
+def test_a_policy_that_answers_nonsense_is_a_failure_not_a_typo(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = rota(capsys, monkeypatch, *SIM, "--policy", "./wrong.py:Wrong")
+    assert code == 1
+    assert "Wrong.allocate answered with list" in err and "Try: return a rota.Ranking" in err
