@@ -72,6 +72,11 @@ def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
 
 def _started(state: Ledger, settings: Settings, event: Started) -> None:
     if _answered(state, event, Launch | Resume):
+        if event.from_step is not None:
+            row = state.row[event.job]
+            state.jobs.steps_done[row] = event.from_step
+            if not state.lives[event.job].parked:
+                state.jobs.steps_saved[row] = event.from_step
         _begin(state, event.job, event.at_s)
 
 

@@ -51,6 +51,8 @@ class Started:
     sequence: int
     at_s: float
     node: int | None = None
+    from_step: float | None = None
+    """Where it goes on from, which may be further than the core knew: storage has the last word."""
 
 
 @dataclass(frozen=True, slots=True)

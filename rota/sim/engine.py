@@ -47,8 +47,7 @@ class _Run:
     """It makes progress from here on; FOREVER: it does not yet, or no more."""
     total: float
     held_s: float
-    """Its GPUs are taken since."""
-    stopping: bool = False
+    """Its GPUs are taken since; FOREVER: they are not."""
 
     def steps(self, now_s: float) -> float:
         if self.since_s >= now_s:
@@ -95,6 +94,7 @@ class Engine:
         self._wake_s = FOREVER
         self._runs: dict[int, _Run] = {}
         self._next_arrival = 0
+        self._storage: dict[int, float] = {}
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
@@ -168,11 +168,12 @@ class Engine:
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
         if what == _EXIT:
-            job, incarnation = item
+            job, incarnation, since_s = item
             run = self._runs.get(job)
-            if run is None or run.incarnation != incarnation or run.stopping or run.since_s == FOREVER:
+            if run is None or run.incarnation != incarnation or run.since_s != since_s:
                 return  # it was stopped before it got there
             self._stop(job, run)
+            self._storage.pop(job, None)
             self.record.finish(job, self.now_s)
             events.append(Exited(job, incarnation, self.now_s, Outcome.FINISHED, run.total))
         elif what == _ANSWER:
@@ -201,7 +202,7 @@ class Engine:
                     np.array([job for job, _ in live], dtype=np.int64),
                     np.array([run.incarnation for _, run in live], dtype=np.int64),
                     np.array([run.steps(now) for _, run in live]),
-                    np.array([self._saved(run, now) for _, run in live]),
+                    np.array([self._saved(job, run, now) for job, run in live]),
                     now,
                 )
             )
@@ -219,10 +220,11 @@ class Engine:
         job, physics = command.job, self.physics
         spec = self.arrivals[job].spec
         rate = physics.rate(spec, self.cluster, command.gpus, len(command.nodes))
-        run = _Run(command.incarnation, command.gpus, command.nodes, rate, command.from_step, FOREVER, spec.steps, self.now_s)
+        saved = self._storage.get(job, 0.0)
+        run = _Run(command.incarnation, command.gpus, command.nodes, rate, saved, FOREVER, spec.steps, self.now_s)
         self._runs[job] = run
         self.record.launch(job, command)
-        delay = physics.launch_seconds + (physics.restore_seconds if command.from_step > 0 else 0.0)
+        delay = physics.launch_seconds + (physics.restore_seconds if saved > 0 else 0.0)
         self._after(delay, job, run, lambda later: self._up(command, run, later), events)
 
     def _resume(self, command: Resume, events: list[External]) -> None:
@@ -233,20 +235,20 @@ class Engine:
     def _up(self, command: Launch | Resume, run: _Run, events: list[External]) -> None:
         run.since_s = self.now_s
         self.record.start(command.job, self.now_s)
-        events.append(Started(command.job, command.incarnation, command.sequence, self.now_s))
+        events.append(Started(command.job, command.incarnation, command.sequence, self.now_s, from_step=run.from_step))
         if run.total < FOREVER:
             left = max(run.total - run.from_step, 0.0)
-            self._push(self.now_s + left / run.rate, _EXIT, (command.job, command.incarnation))
+            self._push(self.now_s + left / run.rate, _EXIT, (command.job, command.incarnation, run.since_s))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
         steps = run.steps(self.now_s)
-        run.from_step, run.since_s, run.stopping = steps, FOREVER, True
+        run.from_step, run.since_s = steps, FOREVER
         cost = self.physics.checkpoint_seconds if command.kind is SuspendKind.CHECKPOINT else 0.0
 
         def stopped(later: list[External]) -> None:
-            run.stopping = False
             if command.kind is SuspendKind.CHECKPOINT:
+                self._storage[job] = steps
                 self._stop(job, run)
             else:
                 self.record.release(job, run.gpus, self.now_s - run.held_s)
@@ -261,8 +263,7 @@ class Engine:
         if run is None or run.incarnation != command.incarnation:
             events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, 0.0))
             return
-        saved = self._saved(run, self.now_s)
-        self._lose(command.job, run, saved)
+        saved = self._lose(command.job, run)
         events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, saved))
 
     def _solve(self, command: Solve, events: list[External]) -> None:
@@ -295,16 +296,21 @@ class Engine:
         if run.held_s < FOREVER:
             self.record.release(job, run.gpus, self.now_s - run.held_s)
 
-    def _saved(self, run: _Run, now_s: float) -> float:
-        """Steps on storage: those it started with, and what it saved since."""
+    def _saved(self, job: int, run: _Run, now_s: float) -> float:
+        """Steps on storage: what it last wrote, and what it saved since it runs."""
         every = self.physics.checkpoint_every_seconds
-        if every == FOREVER or run.since_s >= now_s:
-            return run.from_step
-        return min(run.from_step + run.rate * every * ((now_s - run.since_s) // every), run.total)
+        saved = self._storage.get(job, 0.0)
+        if every < FOREVER and run.since_s < now_s:
+            saved = max(saved, min(run.from_step + run.rate * every * ((now_s - run.since_s) // every), run.total))
+            self._storage[job] = saved
+        return saved
 
-    def _lose(self, job: int, run: _Run, saved: float) -> None:
+    def _lose(self, job: int, run: _Run) -> float:
+        """Its processes are gone, and with them all it had not saved."""
+        saved = self._saved(job, run, self.now_s)
         self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.rate
         self._stop(job, run)
+        return saved
 
     def _schedule_failure(self, node: int) -> None:
         rng = keyed_rng(self._seed, node * 1_000_000 + int(self._failures[node]), 3)
@@ -316,9 +322,8 @@ class Engine:
         self._down.add(node)
         for job, run in sorted(self._runs.items()):
             if node in run.nodes:
-                self._lose(job, run, self._saved(run, self.now_s))
+                saved = self._lose(job, run)
                 others = [n for n in run.nodes if n != node]
-                saved = self._saved(run, self.now_s)
                 events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
         events.append(NodeLost(node, self.now_s))
         self._push(self.now_s + self.physics.node_repair_seconds, _REPAIR, node)

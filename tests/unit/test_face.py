@@ -55,7 +55,7 @@ def test_an_unknown_keyword_is_refused() -> None:
 
 @pytest.mark.parametrize("platform", ["win32", "cygwin"])
 def test_windows_is_refused_with_a_clear_line(platform: str) -> None:
-    with pytest.raises(ImportError, match="does not run on Windows. Try: Linux"):
+    with pytest.raises(ImportError, match=r"does not run on Windows\. Try: Linux"):
         rota.check_platform(platform)
 
 

@@ -10,10 +10,34 @@ import pytest
 import rota as package
 from tests.unit.cli.test_bad_input import rota
 
-SUMMARY = """jobs finished mean_jct_seconds median_jct_seconds p95_jct_seconds p99_jct_seconds geomean_jct_seconds makespan_seconds
-mean_queueing_seconds mean_first_run_seconds utilization offered_load mean_jct_bound_seconds makespan_bound_seconds
-gap_to_jct_bound finish_time_fairness_p95 suspensions migrations lost_gpu_seconds cost_dollars slo_violations rounds decisions
-decision_seconds simulated_in_seconds peak_memory_mb""".split()
+SUMMARY = [
+    "jobs",
+    "finished",
+    "mean_jct_seconds",
+    "median_jct_seconds",
+    "p95_jct_seconds",
+    "p99_jct_seconds",
+    "geomean_jct_seconds",
+    "makespan_seconds",
+    "mean_queueing_seconds",
+    "mean_first_run_seconds",
+    "utilization",
+    "offered_load",
+    "mean_jct_bound_seconds",
+    "makespan_bound_seconds",
+    "gap_to_jct_bound",
+    "finish_time_fairness_p95",
+    "suspensions",
+    "migrations",
+    "lost_gpu_seconds",
+    "cost_dollars",
+    "slo_violations",
+    "rounds",
+    "decisions",
+    "decision_seconds",
+    "simulated_in_seconds",
+    "peak_memory_mb",
+]
 
 
 def test_sim_json_is_the_contract_and_nothing_else(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
