@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.ledger import NOBODY, Answer, InFlight, Ledger, Life, Verdict
+from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
@@ -451,6 +452,9 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
         state.asked_version = state.version
         state.asked_s = state.now_s
         state.dirty = False
+    launches = [c for c in event.commands if isinstance(c, Launch) and c.job not in state.lives and c.job in state.row]
+    if launches:
+        _launched(state, launches)
     for command in event.commands:
         _sent(state, command)
     for renewal in event.renewals:
@@ -463,26 +467,34 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     state.orphans.clear()
 
 
+def _launched(state: Ledger, launches: list[Launch]) -> None:
+    """New incarnations: their GPUs are theirs from now on. Written column by column, since there may be thousands."""
+    jobs, now_s = state.jobs, state.now_s
+    rows = [state.row[launch.job] for launch in launches]
+    for row, before in zip(rows, jobs.phase[rows].tolist(), strict=True):
+        if (before, int(Phase.STARTING)) not in LEGAL_CODES:
+            raise refuse(int(jobs.id[row]), before, Phase.STARTING)
+    jobs.phase[rows] = Phase.STARTING
+    jobs.phase_s[rows] = now_s
+    jobs.incarnation[rows] = [launch.incarnation for launch in launches]
+    jobs.pool[rows] = state.options.pool[[launch.option for launch in launches]]
+    jobs.lease_s[rows] = [launch.lease_s for launch in launches]
+    owners = np.repeat([launch.job for launch in launches], [len(launch.gpus) for launch in launches])
+    state.gpu_job[np.concatenate([launch.gpus for launch in launches])] = owners
+    for launch in launches:
+        state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)
+
+
 def _sent(state: Ledger, command: JobCommand) -> None:
-    """A command left: book what it takes hold of before any answer."""
+    """A command left: book that it is in flight, and what it takes hold of before any answer."""
     job = command.job
-    row = state.row.get(job)
-    if row is None:
+    row, life = state.row.get(job), state.lives.get(job)
+    if row is None or life is None or life.incarnation != command.incarnation:
         return
     jobs = state.jobs
-    jobs.sequence[row] = max(jobs.sequence[row], command.sequence)
-    life = state.lives.get(job)
-    if isinstance(command, Launch):
-        if life is None:
-            state.lives[job] = Life(command.incarnation, command.option, command.gpus, command.nodes)
-            state.gpu_job[command.gpus] = job
-            jobs.incarnation[row] = command.incarnation
-            jobs.pool[row] = state.options.pool[command.option]
-            state.set_phase(row, Phase.STARTING, state.now_s)
-            jobs.lease_s[row] = command.lease_s
-    elif life is None or life.incarnation != command.incarnation:
-        return
-    elif isinstance(command, Resume):
+    if jobs.sequence[row] < command.sequence:
+        jobs.sequence[row] = command.sequence
+    if isinstance(command, Resume):
         if jobs.phase[row] == Phase.PARKED:
             state.gpu_job[life.gpus] = job
             state.set_phase(row, Phase.STARTING, state.now_s)

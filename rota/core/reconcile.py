@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -16,33 +18,61 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
     if plan is not None and plan.changes:
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
-    commands: list[JobCommand] = []
     if not todo and not state.in_flight:
-        return commands
-    host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
+        return []
     taken = (state.gpu_job >= 0) | ~state.node_up[state.cluster.gpu_node]
+    host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
+    commands: list[JobCommand] = []
+    starts: list[tuple[int, int, Ints]] = []
     for job in sorted(todo):
         change = changes.get(job)
-        if change is None:
-            option, want = int(state.jobs.option[state.row[job]]), state.desired.get(job)
-        else:
-            option, want = change.option, change.gpus
-        command = _next_command(state, settings, job, option, want, host_gib, taken)
-        if command is not None:
-            commands.append(command)
+        want = state.desired.get(job) if change is None else change.gpus
+        life = state.lives.get(job)
+        if life is not None:
+            command = _next_command(state, settings, job, life, want, host_gib, taken)
+            if command is not None:
+                commands.append(command)
+        elif want is not None:
+            option = int(state.jobs.option[state.row[job]]) if change is None else change.option
+            starts.append((job, option, want))
+    if starts:
+        commands.extend(_launches(state, settings, starts, taken))
     if settings.retry_seconds < FOREVER and state.in_flight:
         commands.extend(_repeats(state, settings, {command.job for command in commands}))
     return commands
 
 
+def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints]], taken: Bools) -> list[Launch]:
+    """Launches of all whose GPUs are free, gathered column by column: a full cluster may start thousands at once."""
+    wants = [want for _, _, want in starts]
+    gpus = wants[0] if len(wants) == 1 else np.concatenate(wants)
+    ends = np.cumsum([len(want) for want in wants])
+    firsts = np.concatenate(([0], ends[:-1]))
+    waits = np.add.reduceat(taken[gpus], firsts, dtype=np.int64).tolist()
+    nodes = state.cluster.gpu_node[gpus]
+    first_node, last_node = nodes[firsts].tolist(), nodes[ends - 1].tolist()
+    boots = state.node_boot
+    rows = [state.row[job] for job, _, _ in starts]
+    incarnations = (state.jobs.incarnation[rows] + 1).tolist()
+    sequences = (state.jobs.sequence[rows] + 1).tolist()
+    saved = state.jobs.steps_saved[rows].tolist()
+    lease_s = state.now_s + settings.lease_seconds
+    found = []
+    for i, (job, option, want) in enumerate(starts):
+        if waits[i]:
+            continue
+        where = (first_node[i],) if first_node[i] == last_node[i] else state.nodes_of(want)
+        at_boots = tuple([int(boots[node]) for node in where])
+        found.append(Launch(job, incarnations[i], sequences[i], option, want, where, at_boots, saved[i], lease_s))
+    return found
+
+
 def _next_command(
-    state: Ledger, settings: Settings, job: int, option: int, want: Ints | None, host_gib: Floats, taken: Bools
+    state: Ledger, settings: Settings, job: int, life: Life, want: Ints | None, host_gib: Floats, taken: Bools
 ) -> JobCommand | None:
-    life, flight = state.lives.get(job), state.in_flight.get(job)
-    row = state.row[job]
-    sequence = int(state.jobs.sequence[row]) + 1
-    if life is None:
-        return None if want is None or taken[want].any() else _launch(state, settings, job, row, sequence, option, want)
+    """What an incarnation that exists should be told, if anything."""
+    flight = state.in_flight.get(job)
+    sequence = int(state.jobs.sequence[state.row[job]]) + 1
     if job in state.doomed:
         if flight is not None and isinstance(flight.command, Kill):
             return None
@@ -55,21 +85,6 @@ def _next_command(
         return None
     kind = SuspendKind.PARK if want is None and _may_park(state, job, life, host_gib) else SuspendKind.CHECKPOINT
     return Suspend(job, life.incarnation, sequence, life.parts, kind)
-
-
-def _launch(state: Ledger, settings: Settings, job: int, row: int, sequence: int, option: int, want: Ints) -> Launch:
-    nodes = state.nodes_of(want)
-    return Launch(
-        job,
-        int(state.jobs.incarnation[row]) + 1,
-        sequence,
-        option,
-        want,
-        nodes,
-        tuple([int(state.node_boot[node]) for node in nodes]),
-        float(state.jobs.steps_saved[row]),
-        state.now_s + settings.lease_seconds,
-    )
 
 
 def _for_parked(

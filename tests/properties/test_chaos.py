@@ -93,12 +93,10 @@ def test_a_calm_world_needs_no_luck() -> None:
 
 def never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch on GPUs that somebody still holds."""
-    original = reconcile._next_command
-
-    def careless(state: Any, settings: Any, job: int, option: int, want: Any, host_gib: Any, taken: Any) -> Any:
-        return original(state, settings, job, option, want, host_gib, taken & False)
-
-    monkeypatch.setattr(reconcile, "_next_command", careless)
+    original = reconcile._launches
+    monkeypatch.setattr(
+        reconcile, "_launches", lambda state, settings, starts, taken: original(state, settings, starts, taken & False)
+    )
 
 
 def bury_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:

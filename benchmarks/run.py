@@ -1,0 +1,166 @@
+"""Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
+
+    make bench                          everything but the million-job trace
+    make bench ARGS="philly"            one of: decision, fork, philly, million
+    make bench ARGS="--json"
+
+Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rota
+from rota.beliefs.rates import Rates
+from rota.core.mechanism import Table, grant
+from rota.core.scheduler import Scheduler
+from rota.model.cluster import Cluster
+from rota.model.commands import Launch, Solve
+from rota.model.events import Allocated, Started, Submitted
+from rota.model.job import JobSpec
+from rota.model.units import MILLI
+from rota.placers.packed import Packed
+from rota.policies.srsf import Srsf
+from rota.policies.tiresias import Tiresias
+from rota.traces.synthetic import synthetic
+
+PHILLY = Path(__file__).resolve().parents[1].parent / "shared/data/philly/philly_82k_jobs.csv"
+FLOORS = {"one type": "1250x(8xV100)", "three types": "500x(8xV100) + 500x(8xP100) + 250x(8xK80)"}
+
+
+def cpu_seconds(act: Callable[[], Any], repeat: int = 1) -> tuple[float, Any]:
+    best, value = float("inf"), None
+    for _ in range(repeat):
+        gc.collect()
+        began = time.process_time()
+        value = act()
+        best = min(best, time.process_time() - began)
+    return best, value
+
+
+def crowd(cluster: str, jobs: int = 10_000) -> Scheduler:
+    """A core with that many jobs submitted and none running."""
+    rng = np.random.default_rng(0)
+    core = Scheduler(Cluster.parse(cluster), Packed(), rates=Rates())
+    widths = rng.choice([1, 1, 1, 2, 4, 8], jobs).tolist()
+    lengths = rng.lognormal(8, 1, jobs).tolist()
+    core.fold(0.0, [Submitted(i, JobSpec(gpus=g, steps=s), 0.0) for i, (g, s) in enumerate(zip(widths, lengths, strict=True))])
+    return core
+
+
+def decide_once(core: Scheduler, policy: Any, now_s: float, *events: Any) -> list[Any]:
+    """From an event to commands: ask, answer, plan, place, reconcile, book."""
+    commands = core.step(now_s, list(events))
+    (solve,) = [c for c in commands if isinstance(c, Solve)]
+    return core.step(now_s, [Allocated(solve.ticket, policy.allocate(solve.view), now_s)])
+
+
+def decision() -> list[dict[str, Any]]:
+    rows = []
+    for floor, cluster in FLOORS.items():
+        for policy in (Tiresias(), Srsf()):
+            empty = crowd(cluster)
+            first, commands = cpu_seconds(lambda e=empty, p=policy: decide_once(e.fork(), p, 0.0), 7)
+            launched = [c for c in commands if isinstance(c, Launch)]
+            full = empty.fork()
+            decide_once(full, policy, 0.0)
+            full.step(1.0, [Started(c.job, c.incarnation, c.sequence, 1.0) for c in launched])
+            newcomer = Submitted(20_000, JobSpec(gpus=1, steps=5.0), 2.0)
+            next_one, _ = cpu_seconds(lambda f=full, p=policy, n=newcomer: decide_once(f.fork(), p, 2.0, n), 15)
+            fork, _ = cpu_seconds(full.fork, 30)
+            name = f"10,000 jobs, 10,000 GPUs, {floor}, {type(policy).__name__.lower()}"
+            rows.append({"what": f"{name}: fill the empty cluster ({len(launched):,} launches)", "ms": (first - fork) * 1e3})
+            rows.append({"what": f"{name}: one more job arrives on the full cluster", "ms": (next_one - fork) * 1e3})
+    rows.append(_against_the_plain_walk())
+    return rows
+
+
+def _against_the_plain_walk() -> dict[str, Any]:
+    core = crowd(FLOORS["three types"])
+    core.step(0.0, [])
+    view = core.view()
+    table = Table(core.state, core.state.rows, 3600.0)
+    candidates = Srsf().allocate(view).candidates(table)
+    fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
+
+    def walk() -> set[int]:
+        options, left, granted = view.options, (view.capacity * MILLI).tolist(), set[int]()
+        pools, needs = options.pool.tolist(), options.milligpus.tolist()
+        for job, option in zip(candidates.position.tolist(), candidates.option.tolist(), strict=True):
+            if job not in granted and needs[option] <= left[pools[option]]:
+                left[pools[option]] -= needs[option]
+                granted.add(job)
+        return granted
+
+    slow, _ = cpu_seconds(walk, 7)
+    return {"what": "granting 10,000 jobs: array passes against a plain loop", "ms": fast * 1e3, "ratio": slow / fast}
+
+
+def fork() -> list[dict[str, Any]]:
+    core = crowd(FLOORS["one type"])
+    decide_once(core, Srsf(), 0.0)
+    seconds, _ = cpu_seconds(core.fork, 50)
+    return [{"what": "fork() with 10,000 jobs, 10,000 GPUs in use", "ms": seconds * 1e3}]
+
+
+def philly() -> list[dict[str, Any]]:
+    trace: Any = PHILLY if PHILLY.is_file() else synthetic(82_247, 0, load=0.73, gpus=512)
+    name = "82,247 Philly jobs" if PHILLY.is_file() else "82,247 synthetic jobs"
+    rows = []
+    for policy in ("tiresias", "srsf", "fifo"):
+        cost, result = cpu_seconds(
+            lambda p=policy: rota.simulate(trace, policy=p, cluster="512xV100", preset="ideal", drop_oversized=True)
+        )
+        s = result.summary
+        rows.append(
+            {
+                "what": f"{name}, 512 GPUs, {policy}, reading and bounds included",
+                "seconds": cost,
+                "decisions": s.decisions,
+                "decisions_per_second": s.decisions / cost,
+                "mean_jct_seconds": s.mean_jct_seconds,
+                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+        )
+    return rows
+
+
+def million() -> list[dict[str, Any]]:
+    trace = synthetic(1_000_000, 0, load=0.7, gpus=512)
+    cost, result = cpu_seconds(lambda: rota.simulate(trace, policy="srsf", cluster="512xV100", preset="ideal"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    decisions = result.summary.decisions
+    return [{"what": "a million synthetic jobs, 512 GPUs, srsf", "seconds": cost, "decisions": decisions, "peak_mb": peak}]
+
+
+PARTS = {"decision": decision, "fork": fork, "philly": philly, "million": million}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Rota's benchmarks: CPU time on one core.")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which parts; default: all but million")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    rows = []
+    for part in asked.parts or [name for name in PARTS if name != "million"]:
+        for row in PARTS[part]():
+            rows.append(row)
+            if not asked.json:
+                figures = "  ".join(
+                    f"{k} {v:,.2f}" if isinstance(v, float) else f"{k} {v:,}" for k, v in row.items() if k != "what"
+                )
+                print(f"{row['what']:<100} {figures}", flush=True)
+    if asked.json:
+        print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
