@@ -479,9 +479,8 @@ def _launched(state: Ledger, launches: list[Launch]) -> None:
     jobs.incarnation[rows] = [launch.incarnation for launch in launches]
     jobs.pool[rows] = state.options.pool[[launch.option for launch in launches]]
     jobs.lease_s[rows] = [launch.lease_s for launch in launches]
-    owners = np.repeat([launch.job for launch in launches], [len(launch.gpus) for launch in launches])
-    state.gpu_job[np.concatenate([launch.gpus for launch in launches])] = owners
     for launch in launches:
+        state.gpu_job[launch.gpus] = launch.job
         state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)
 
 

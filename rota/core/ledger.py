@@ -297,7 +297,8 @@ class Ledger:
     def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
         """Nodes of some sorted GPUs."""
         nodes = self.cluster.gpu_node
-        first, last = int(nodes[gpus[0]]), int(nodes[gpus[-1]])
+        first = int(nodes[gpus[0]])
+        last = int(nodes[gpus[-1]]) if len(gpus) > 1 else first
         return (first,) if first == last else tuple(dict.fromkeys(nodes[gpus].tolist()))
 
     def out_of_reach(self, job: int) -> bool:

@@ -58,7 +58,7 @@ class Table:
         return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Grants:
     """Who runs by which option."""
 
@@ -76,10 +76,14 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
     left = capacity * MILLI
     options = table.options
     position, wanted = candidates.position, candidates.option
+    if wanted is None and len(left) == 1 and not candidates.reserve:
+        granted = _fill_one_pool(position, table, left, candidates.blocking)
+        option[granted] = options.best[table.kind[granted]]
+        return Grants(granted, option, left)
+    if wanted is None:
+        wanted = options.best[table.kind[position]]
     if candidates.reserve:
         taken = _fill_with_reservation(position, wanted, table, left)
-    elif options.by_kind.shape[1] == 1 and len(left) == 1:
-        taken = _fill_one_pool(options.milligpus[wanted], left, candidates.blocking)
     else:
         taken = _fill(position, options.pool[wanted], options.milligpus[wanted], left, candidates.blocking)
     granted = position[taken]
@@ -87,21 +91,28 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
     return Grants(granted, option, left)
 
 
-def _fill_one_pool(need: Ints, left: Ints, blocking: bool) -> Ints:
-    """Greedy in order, one pool and one option per job. Each pass takes the longest run that fits, then drops what cannot."""
-    free = int(left[0])
-    taken: list[Ints] = []
-    alive: Ints | None = None
-    while free >= MILLI and len(need):
-        total = need[: free // MILLI + 1].cumsum()  # no more than that many can fit
-        count = int(total.searchsorted(free, side="right"))
-        if count:
-            free -= int(total[count - 1])
-            taken.append(alive[:count] if alive is not None else np.arange(count))
-        if blocking or count == len(need):
-            break
-        rest = (need[count:] <= free).nonzero()[0] + count
-        alive, need = alive[rest] if alive is not None else rest, need[rest]
+def _fill_one_pool(position: Ints, table: Table, left: Ints, blocking: bool) -> Ints:
+    """Greedy in order, one pool and one option per job. Looks only as far as GPUs are left: a full cluster is full soon,
+    however long the queue."""
+    kind_need = table.options.kind_need[:, 0]
+    free, start, taken = int(left[0]), 0, []
+    while free >= MILLI and start < len(position):
+        window = position[start : start + max(free // MILLI, 64)]
+        need = kind_need[table.kind[window]]
+        start += len(window)
+        while len(need):
+            total = need.cumsum()
+            count = int(total.searchsorted(free, side="right"))
+            if count:
+                free -= int(total[count - 1])
+                taken.append(window[:count])
+            if count == len(need):
+                break
+            if blocking:
+                start = len(position)
+                break
+            rest = (need[count:] <= free).nonzero()[0] + count
+            window, need = window[rest], need[rest]
     left[0] = free
     if not taken:
         return np.empty(0, dtype=np.int64)

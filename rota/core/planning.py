@@ -53,7 +53,8 @@ def _kept_by(state: Ledger, rows: Ints) -> Ints:
 
 def _living(candidates: Candidates, alive: Bools) -> Candidates:
     stays = alive[candidates.position]
-    return Candidates(candidates.position[stays], candidates.option[stays], candidates.blocking, candidates.reserve)
+    option = None if candidates.option is None else candidates.option[stays]
+    return Candidates(candidates.position[stays], option, candidates.blocking, candidates.reserve)
 
 
 def _changes(
@@ -71,7 +72,7 @@ def _changes(
     changed = differs.nonzero()[0]
     stops = changed[grants.option[changed] < 0]
     if not placer.sticky:
-        starts = grants.position
+        starts = grants.position[differs[grants.position] | _may_move(state, table.rows[grants.position])]
     elif len(stops) == len(changed):
         starts = stops[:0]
     else:
@@ -90,6 +91,12 @@ def _changes(
         floor = Floor(state.cluster, usable & (wanted < 0), state.gpu_job < 0, settings.seed, state.decision)
         changes += _place(state, placer, floor, allocation, table, grants, starts)
     return tuple(changes)
+
+
+def _may_move(state: Ledger, rows: Ints) -> Bools:
+    """A job is placed anew only once it has run for at least what a move costs: else moving could be all it ever does."""
+    jobs = state.jobs
+    return (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
 
 
 def _place(

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -43,27 +41,19 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
 
 
 def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints]], taken: Bools) -> list[Launch]:
-    """Launches of all whose GPUs are free, gathered column by column: a full cluster may start thousands at once."""
-    wants = [want for _, _, want in starts]
-    gpus = wants[0] if len(wants) == 1 else np.concatenate(wants)
-    ends = np.cumsum([len(want) for want in wants])
-    firsts = np.concatenate(([0], ends[:-1]))
-    waits = np.add.reduceat(taken[gpus], firsts, dtype=np.int64).tolist()
-    nodes = state.cluster.gpu_node[gpus]
-    first_node, last_node = nodes[firsts].tolist(), nodes[ends - 1].tolist()
-    boots = state.node_boot
+    """Launches of all whose GPUs are free. A full cluster may start thousands at once, so what can is gathered in columns."""
     rows = [state.row[job] for job, _, _ in starts]
-    incarnations = (state.jobs.incarnation[rows] + 1).tolist()
-    sequences = (state.jobs.sequence[rows] + 1).tolist()
+    incarnations = state.jobs.incarnation[rows].tolist()
+    sequences = state.jobs.sequence[rows].tolist()
     saved = state.jobs.steps_saved[rows].tolist()
     lease_s = state.now_s + settings.lease_seconds
+    boots = state.node_boot
     found = []
     for i, (job, option, want) in enumerate(starts):
-        if waits[i]:
-            continue
-        where = (first_node[i],) if first_node[i] == last_node[i] else state.nodes_of(want)
-        at_boots = tuple([int(boots[node]) for node in where])
-        found.append(Launch(job, incarnations[i], sequences[i], option, want, where, at_boots, saved[i], lease_s))
+        if not taken[want].any():
+            nodes = state.nodes_of(want)
+            at_boots = tuple([int(boots[node]) for node in nodes])
+            found.append(Launch(job, incarnations[i] + 1, sequences[i] + 1, option, want, nodes, at_boots, saved[i], lease_s))
     return found
 
 

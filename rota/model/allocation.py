@@ -40,12 +40,13 @@ class Candidacy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Candidates:
     """(position, option) pairs in the order they are tried; a job stands in it once per option it may run by."""
 
     position: Ints
-    option: Ints
+    option: Ints | None
+    """None: each job stands there once and wants the best option of its kind."""
     blocking: bool = False
     """Nobody may overtake the first job that fits nowhere."""
     reserve: bool = False
@@ -118,11 +119,10 @@ class Ranking:
             runs = table.granted_option[order] >= 0
             order = np.concatenate((order[runs], order[~runs]))
         by_kind = table.options.by_kind
+        option = None
         if self.option is not None:
             option = self.option[order]
-        elif by_kind.shape[1] == 1:
-            option = table.options.best[table.kind[order]]
-        else:
+        elif by_kind.shape[1] > 1:
             order, option = _best_options_first(order, table, self.preempt)
         return Candidates(order, option, self.blocking, self.reserve)
 

@@ -10,7 +10,7 @@ from rota.model.units import Bools, Ints
 from rota.model.view import keyed_rng
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Request:
     """One granted unit that needs GPUs."""
 

@@ -38,13 +38,14 @@ class ByNode:
             if not len(nodes):
                 break
             order, room = self.nodes_for(floor, free, nodes, gpus)
-            if room[0] >= len(batch):
-                order, room = order[:1], np.array([len(batch)])
-            else:
+            if room[0] < len(batch):
                 room = np.minimum(room, np.maximum(len(batch) - (room.cumsum() - room), 0))
                 order, room = order[room > 0], room[room > 0]
-            free[order] -= room * gpus
-            found = take(floor, order, room * gpus).reshape(-1, gpus)
+                counts = (room * gpus).tolist()
+            else:
+                order, counts = order[:1], [len(batch) * gpus]
+            free[order] -= counts
+            found = take(floor, order.tolist(), counts).reshape(-1, gpus)
             turn, batch = batch[: len(found)], batch[len(found) :]
             placed.update(zip(turn, found, strict=True))
         for i in batch:  # wider than any node has room for: the fewest nodes, the emptiest first
@@ -78,11 +79,11 @@ def node_free(floor: Floor) -> Ints:
     return counts
 
 
-def take(floor: Floor, nodes: Ints, counts: Ints) -> Ints:
+def take(floor: Floor, nodes: list[int], counts: list[int]) -> Ints:
     """So many available GPUs of each node, node by node; idle ones first, then lowest numbers, sorted inside a node."""
     first = floor.cluster.node_first
     parts = []
-    for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
+    for node, count in zip(nodes, counts, strict=True):
         start, end = first[node], first[node + 1]
         found = floor.available[start:end].nonzero()[0] + start
         if len(found) > count:
@@ -102,4 +103,4 @@ def _span(floor: Floor, free: Ints, pool: int, gpus: int) -> Ints:
     counts = np.minimum(free[nodes], np.maximum(gpus - (free[nodes].cumsum() - free[nodes]), 0))
     nodes, counts = nodes[counts > 0], counts[counts > 0]
     free[nodes] -= counts
-    return np.sort(take(floor, nodes, counts))
+    return np.sort(take(floor, nodes.tolist(), counts.tolist()))

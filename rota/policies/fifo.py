@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from rota.model.allocation import Ranking
 from rota.model.view import View
 
@@ -14,8 +16,8 @@ class Fifo:
     """Let others overtake the head while it waits, if they do not delay it. Needs run times to be known."""
 
     def allocate(self, view: View) -> Ranking:
-        return Ranking.by(
-            view.jobs.submitted_s,
+        return Ranking(
+            order=np.arange(len(view.jobs)),  # a view is in order of submission
             blocking=not self.backfill,
             reserve=self.backfill,
             preempt=False,

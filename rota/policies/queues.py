@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from rota.model.units import FOREVER, Bools, Floats, Ints
+from rota.model.units import FOREVER, Floats, Ints
 from rota.model.view import View
 
 SLACK = 1e-6
@@ -26,7 +26,7 @@ class Standing:
     """At its last promotion: service, run seconds and waited seconds; shape (3, jobs). None: promotion is off."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Queues:
     level: Ints
     """The queue each job is in, 0 the best."""
@@ -48,14 +48,21 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
     jobs = view.jobs
     attained = jobs.run_seconds if service == "seconds" else jobs.attained_gpu_seconds
     limits = np.array((*thresholds, FOREVER))
-    at, known = _recall(view.memory, jobs.ids)
-    place = _remembered(view.memory and view.memory.place, at, known, fresh=len(jobs))
-    before = _remembered(view.memory and view.memory.level, at, known, fresh=-1)
+    memory: Standing | None = view.memory
+    if memory is None or not len(memory.ids):
+        at, known = np.zeros(len(jobs), dtype=np.int64), np.zeros(len(jobs), dtype=bool)
+        before, place = np.full(len(jobs), -1), np.full(len(jobs), len(jobs))
+    else:
+        at = memory.ids.searchsorted(jobs.ids)
+        known = memory.ids.take(at, mode="clip") == jobs.ids
+        before, place = memory.level.take(at, mode="clip"), memory.place.take(at, mode="clip")
+        if not known.all():
+            before[~known], place[~known] = -1, len(jobs)
     base, received = None, attained
     if promote:
         base = np.zeros((3, len(jobs)))
-        if view.memory is not None:
-            base[:, known] = view.memory.base[:, at[known]]
+        if memory is not None and memory.base is not None:
+            base[:, known] = memory.base[:, at[known]]
         received = attained - base[0]
     level = limits[:-1].searchsorted(received + SLACK, side="right")
     moved = (level != before) * SUNK_OR_RAISED
@@ -74,20 +81,3 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
     if service != "seconds":
         run_seconds /= jobs.gpus
     return Queues(level, place, moved, received, base, run_seconds, wait_seconds)
-
-
-def _recall(memory: Standing | None, ids: Ints) -> tuple[Ints, Bools]:
-    """Where each job is in the memory, and whether it is there at all."""
-    if memory is None or not len(memory.ids):
-        return np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=bool)
-    at = memory.ids.searchsorted(ids)
-    found = memory.ids.take(at, mode="clip")
-    return at, found == ids
-
-
-def _remembered(column: Ints | None, at: Ints, known: Bools, fresh: int) -> Ints:
-    if column is None or not len(column):
-        return np.full(len(at), fresh, dtype=np.int64)
-    values: Ints = column.take(at, mode="clip")
-    values[~known] = fresh
-    return values

@@ -24,11 +24,11 @@ class Tiresias:
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, self.service)
         # In each queue: those that run, then those that wait, both as they stood; newcomers and the demoted behind them.
-        standing = queues.level * 4 + queues.moved
-        standing += (standing & 3 == 0) & ~view.jobs.granted
-        order = (standing * (len(view.jobs) + 1) + queues.place).argsort(kind="stable")
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
+        count = len(view.jobs)
+        group = np.maximum(queues.moved, ~view.jobs.granted)
+        order = ((queues.level * 4 + group) * (count + 1) + queues.place).argsort(kind="stable")
+        place = np.empty(count, dtype=np.int64)
+        place[order] = np.arange(count)
         return Ranking(
             order=order,
             run_seconds=queues.run_seconds,

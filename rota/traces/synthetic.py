@@ -19,7 +19,7 @@ from rota.traces.rows import MOST_COUNT, closest, shown
 from rota.traces.trace import Trace
 
 BUILT_IN: Mapping[str, str] = {
-    "demo": "synthetic:jobs=60,seed=7,load=1.1,gpus=24,largest=8",
+    "demo": "synthetic:jobs=200,seed=7,load=1.0,gpus=24,largest=8,longest_seconds=21600",
     "philly-like": "synthetic:jobs=480,seed=0,load=0.9,gpus=24,largest=8",
 }
 """Names of traces that need no file, and what they are short for."""

@@ -32,15 +32,17 @@ def instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.ndarray]:
     position = np.array([job for job, _ in pairs], dtype=np.int64)
     option = np.array([option for _, option in pairs], dtype=np.int64)
     capacity = np.array(draw(st.lists(st.integers(0, 12), min_size=pools, max_size=pools)), dtype=np.int64)
-    return options, table, Candidates(position, option, blocking=draw(st.booleans())), capacity
+    implicit = options.by_kind.shape[1] == 1 and draw(st.booleans())
+    return options, table, Candidates(position, None if implicit else option, blocking=draw(st.booleans())), capacity
 
 
-def walk(options: Options, candidates: Candidates, capacity: np.ndarray) -> tuple[dict[int, int], np.ndarray]:
+def walk(options: Options, kind: np.ndarray, candidates: Candidates, capacity: np.ndarray) -> tuple[dict[int, int], np.ndarray]:
     """One job after the other, first option that has room."""
     left, granted = capacity * MILLI, {}
+    wanted = options.best[kind[candidates.position]] if candidates.option is None else candidates.option
     jobs = list(dict.fromkeys(candidates.position.tolist()))
     for job in jobs:
-        for option in candidates.option[candidates.position == job].tolist():
+        for option in wanted[candidates.position == job].tolist():
             if options.milligpus[option] <= left[options.pool[option]]:
                 left[options.pool[option]] -= options.milligpus[option]
                 granted[job] = option
@@ -56,7 +58,7 @@ def walk(options: Options, candidates: Candidates, capacity: np.ndarray) -> tupl
 def test_grants_equal_the_greedy_walk(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
     options, table, candidates, capacity = instance
     grants = grant(candidates, table, capacity)
-    expected, left = walk(options, candidates, capacity)
+    expected, left = walk(options, table.kind, candidates, capacity)
     assert {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0} == expected
     assert grants.left.tolist() == left.tolist()
     assert sorted(grants.position.tolist()) == sorted(expected)
@@ -68,7 +70,7 @@ def test_backfill_never_delays_the_head(instance: tuple[Options, Any, Candidates
     """With a reservation, the first job that does not fit can start no later than without those who overtook it."""
     options, table, candidates, capacity = instance
     blocked = Candidates(candidates.position, candidates.option, blocking=True)
-    strict, _ = walk(options, blocked, capacity)
+    strict, _ = walk(options, table.kind, blocked, capacity)
     grants = grant(Candidates(candidates.position, candidates.option, reserve=True), table, capacity)
     loose = {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0}
     assert strict.items() <= loose.items(), "everybody before the head runs as under strict order"

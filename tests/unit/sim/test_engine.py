@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -13,6 +14,7 @@ from rota.model.allocation import Ranking
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
 from rota.placers.packed import Packed
+from rota.placers.random import Random
 from rota.policies.fifo import Fifo
 from rota.policies.srsf import Srsf
 from rota.sim.engine import Engine
@@ -107,11 +109,19 @@ def test_progress_is_told() -> None:
 
 
 def test_migrations_are_counted() -> None:
-    from rota.placers.random import Random
-
     arrivals = [Arrival(float(t), JobSpec(steps=30.0)) for t in range(12)]
     record = Engine(Scheduler(Cluster.parse("8xV100"), Random(sticky=False)), Srsf(), Physics(), arrivals).run()
     assert record.migrations.sum() > 0 and (record.migrations <= record.launches).all()
+
+
+@pytest.mark.parametrize("placer", [Random(sticky=False), Packed(sticky=False)])
+def test_a_job_that_may_move_every_round_still_gets_somewhere(placer: Any) -> None:
+    physics = Physics(launch_seconds=20.0)
+    core = Scheduler(
+        Cluster.parse("4xV100"), placer, Settings(round_seconds=20.0, at_events=False), costs=MoveCosts(launch_seconds=20.0)
+    )
+    record = Engine(core, Fifo(), physics, [Arrival(0.0, JobSpec(steps=100.0))]).run()
+    assert record.finished_s[0] <= 2 * 100.0 + 40.0
 
 
 @pytest.mark.parametrize(

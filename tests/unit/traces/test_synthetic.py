@@ -92,9 +92,9 @@ def test_named_synthetic() -> None:
 def test_the_demo_is_fixed() -> None:
     demo = named("demo")
     assert demo.name == "demo"
-    assert demo.arrivals == synthetic(60, 7, load=1.1, gpus=24).arrivals
-    assert offered_load(demo, 24) == pytest.approx(1.1, rel=1e-12)
-    assert [(arrival.spec.gpus, arrival.spec.steps) for arrival in demo.arrivals[:2]] == [(4, 506.0), (1, 2332.0)]
+    assert demo.arrivals == synthetic(200, 7, load=1.0, gpus=24, longest_seconds=21600.0).arrivals
+    assert offered_load(demo, 24) == pytest.approx(1.0, rel=1e-12)
+    assert [(arrival.spec.gpus, arrival.spec.steps) for arrival in demo.arrivals[:2]] == [(4, 90.0), (1, 963.0)]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -136,9 +136,9 @@ def test_names_that_mean_nothing(text: str, field: str, value: object, problem: 
 
 def test_open_takes_a_path_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(open_trace("demo")) == 60
+    assert len(open_trace("demo")) == 200
     (tmp_path / "demo").mkdir()
-    assert len(open_trace("demo")) == 60, "a folder cannot be a trace"
+    assert len(open_trace("demo")) == 200, "a folder cannot be a trace"
     (tmp_path / "demo").rmdir()
     (tmp_path / "demo").write_text("submit_time,gpus,duration\n0,1,5\n0,2,5\n")
     assert len(open_trace("demo")) == 2
