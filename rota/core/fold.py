@@ -89,6 +89,8 @@ def _begin(state: Ledger, job: int, at_s: float) -> None:
         return
     if life.parked:
         _unpark(state, job, life)
+    if jobs.phase[row] == Phase.STARTING:  # what starting took is the least that moving costs
+        jobs.move_seconds[row] = max(jobs.move_seconds[row], at_s - jobs.phase_s[row])
     state.set_phase(row, Phase.RUNNING, at_s)
     jobs.as_of_s[row] = at_s
     jobs.rate[row] = state.options.rate[life.option]

@@ -102,20 +102,23 @@ def _may_move(state: Ledger, rows: Ints) -> Bools:
 def _place(
     state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: Table, grants: Grants, starts: Ints
 ) -> list[Change]:
-    options = grants.option[starts]
-    pools = state.options.pool[options].tolist()
-    counts = (state.options.milligpus[options] // MILLI).tolist()
-    rows = table.rows[starts]
-    ids = state.jobs.id[rows].tolist()
-    prices = state.jobs.move_seconds[rows].tolist()
     hints = getattr(allocation, "gpus", None) or {}
+    rows = table.rows[starts]
+    granted = grants.option[starts]
+    columns = (
+        starts.tolist(),
+        state.jobs.id[rows].tolist(),
+        state.options.pool[granted].tolist(),
+        (state.options.milligpus[granted] // MILLI).tolist(),
+        state.jobs.move_seconds[rows].tolist(),
+    )
     requests = [
         Request(job, pool, count, price, state.desired.get(job), hints.get(position, ()))
-        for job, pool, count, price, position in zip(ids, pools, counts, prices, starts.tolist(), strict=True)
+        for position, job, pool, count, price in zip(*columns, strict=True)
     ]
     placed = placer.place(floor, requests)
     changes = []
-    for request, option, gpus in zip(requests, options.tolist(), placed, strict=True):
+    for request, option, gpus in zip(requests, granted.tolist(), placed, strict=True):
         same = request.current is not None and same_gpus(request.current, gpus)
         if not same or state.jobs.option[state.row[request.job]] != option:
             changes.append(Change(request.job, option, gpus))

@@ -18,7 +18,9 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         todo = todo | changes.keys()
     if not todo and not state.in_flight:
         return []
-    taken = (state.gpu_job >= 0) | ~state.node_up[state.cluster.gpu_node]
+    taken = state.gpu_job >= 0
+    if not state.node_up.all():
+        taken |= ~state.node_up[state.cluster.gpu_node]
     host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
     starts: list[tuple[int, int, Ints]] = []

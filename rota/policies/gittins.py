@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.allocation import Ranking
-from rota.model.units import FOREVER, Floats
+from rota.model.units import Floats
 from rota.model.view import View
-from rota.policies.queues import Standing, queue_up
+from rota.policies.queues import Standing, queue_limits, queue_up
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,7 @@ class Gittins:
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, "gpu-seconds")
         past = np.sort(np.array(self.history) if self.history else view.history_gpu_seconds)
-        limits = np.array((*self.thresholds, FOREVER))
-        delta = np.full(len(view.jobs), self.delta) if self.delta else limits[queues.level]
+        delta = np.full(len(view.jobs), self.delta) if self.delta else queue_limits(self.thresholds)[queues.level]
         index = gittins_index(past, queues.service, delta)
         return Ranking(
             order=np.lexsort((-index, queues.level)),

@@ -1,6 +1,7 @@
 """The queues of Tiresias: who sits in which, who sinks or is promoted, and when. Shared by 2D-LAS and 2D-Gittins."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -47,7 +48,7 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
     """Put every job in its queue, from what it has received since its last promotion."""
     jobs = view.jobs
     attained = jobs.run_seconds if service == "seconds" else jobs.attained_gpu_seconds
-    limits = np.array((*thresholds, FOREVER))
+    limits = queue_limits(thresholds)
     memory: Standing | None = view.memory
     if memory is None or not len(memory.ids):
         at, known = np.zeros(len(jobs), dtype=np.int64), np.zeros(len(jobs), dtype=bool)
@@ -66,7 +67,8 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
         received = attained - base[0]
     level = limits[:-1].searchsorted(received + SLACK, side="right")
     moved = (level != before) * SUNK_OR_RAISED
-    moved[before < 0] = NEW
+    if not known.all():
+        moved[~known] = NEW
     wait_seconds = None
     if base is not None:
         run, waited = jobs.run_seconds - base[1], jobs.waited_seconds - base[2]

@@ -170,6 +170,8 @@ def _rho(record: Record, done: Ints, shortest_seconds: Floats, cluster_gpus: int
     """Finish-time fairness of those of these jobs that had work to do: with none, every share is fair."""
     worked = (shortest_seconds > 0) & (record.finished_s[done] > record.submitted_s[done])
     done, shortest = done[worked], shortest_seconds[worked]
+    if not len(done):
+        return np.empty(0)
     submitted, finished = record.submitted_s[done], record.finished_s[done]
     jct = finished - submitted
     crowd = np.maximum((_job_seconds(record, finished) - _job_seconds(record, submitted)) / jct, 1.0)
