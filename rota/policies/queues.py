@@ -44,6 +44,12 @@ class Queues:
     """Waiting this long raises it."""
 
 
+@lru_cache(maxsize=64)
+def queue_limits(thresholds: tuple[float, ...]) -> Floats:
+    """The upper limit of each queue; the last has none."""
+    return np.array((*thresholds, FOREVER))
+
+
 def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service: Literal["gpu-seconds", "seconds"]) -> Queues:
     """Put every job in its queue, from what it has received since its last promotion."""
     jobs = view.jobs
