@@ -1,6 +1,5 @@
 """Reads `NAME:key=value,...` and fits the values to the constructor of what is named."""
 
-import csv
 import dataclasses
 import math
 import types
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from rota.errors import NameUnknown, OptionError
+from rota.files.rows import read_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,22 +110,11 @@ def _numbers(text: str, field: str, where: str, key: str) -> tuple[float, ...]:
 
 
 def _column(path: Path, field: str) -> tuple[float, ...]:
-    hint = "a CSV file with one column headed duration"
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise OptionError(f"cannot be read ({problem}).", field=field, value=str(path), hint=hint) from problem
-    values = []
-    for line, row in enumerate(rows, start=2):
-        cell = row.get("duration")
-        try:
-            number = float(cell or "")
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number) or number < 0:
-            raise OptionError("not a duration in seconds.", where=str(path), line=line, field="duration", value=cell, hint=hint)
-        values.append(number)
+    hint = "a CSV file with a column headed duration"
+    table = read_table(path, OptionError)
+    if "duration" not in table.columns:
+        raise OptionError("has no column duration.", where=str(path), line=table.header_line, field=field, hint=hint)
+    values = tuple(row.number("duration") for row in table.rows())
     if not values:
-        raise OptionError("has no rows.", field=field, value=str(path), hint=hint)
-    return tuple(values)
+        raise OptionError("has no rows.", where=str(path), field=field, hint=hint)
+    return values

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rota.errors import TraceError
+from rota.files.rows import Row, Table, closest
 from rota.model.job import Arrival
-from rota.traces.rows import Row, Table, closest
 
 
 def _nothing_more(table: Table) -> None:

@@ -8,9 +8,9 @@ Durations come without a model, so a job has one step per second of its duration
 import re
 from datetime import datetime
 
+from rota.files.rows import Row
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
-from rota.traces.rows import Row
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _ORIGIN = datetime(2000, 1, 1)

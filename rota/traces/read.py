@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rota.errors import NameUnknown, TraceError
+from rota.files.rows import Row, Table, closest, read_table, shown
 from rota.model.job import Arrival
 from rota.traces.format import Format
 from rota.traces.philly import PHILLY
 from rota.traces.rota_format import ROTA
-from rota.traces.rows import Row, Table, closest, read_table, shown
 from rota.traces.tiresias import TIRESIAS
 from rota.traces.trace import Trace
 
@@ -27,7 +27,7 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
     by the header.
     """
     wanted = None if format == AUTO else _named(format)
-    table = read_table(path)
+    table = read_table(path, TraceError, instead="name a built-in trace: demo")
     if wanted is None:
         wanted = _detected(table)
     wanted.check_header(table)

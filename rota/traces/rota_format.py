@@ -22,10 +22,10 @@
 import re
 
 from rota.errors import TraceError
+from rota.files.rows import Row, Table
 from rota.model.cluster import canonical
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
-from rota.traces.rows import Row, Table
 
 _TYPE = re.compile(r"[\w.-]+")
 """The names a cluster can be described with."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from rota.errors import TraceError
+from rota.files.rows import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
 from rota.traces.read import AUTO, check_format, read_trace
-from rota.traces.rows import MOST_COUNT, closest, shown
 from rota.traces.trace import Trace
 
 BUILT_IN: Mapping[str, str] = {

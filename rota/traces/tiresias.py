@@ -4,9 +4,9 @@ Times are seconds. `model_name`, where it exists, becomes part of the job's name
 A job has one step per second of its duration.
 """
 
+from rota.files.rows import Row
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
-from rota.traces.rows import Row
 
 
 def arrival(row: Row) -> Arrival:

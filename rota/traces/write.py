@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from rota.errors import TraceError
+from rota.files.rows import LONGEST_CELL, Row
 from rota.model.job import Arrival
 from rota.traces.rota_format import ROTA, arrival, cells
-from rota.traces.rows import LONGEST_CELL, Row
 from rota.traces.trace import Trace
 
 _ALWAYS = ("submit_time", "gpus", "duration", "steps", "name")
@@ -28,7 +28,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for line, (each, row) in enumerate(zip(trace.arrivals, rows, strict=True), 2):
-        _check(each, Row(where, line, row))
+        _check(each, Row(where, line, row, TraceError))
         writer.writerow([row[column] for column in columns])
     try:
         Path(path).write_bytes(text.getvalue().encode())

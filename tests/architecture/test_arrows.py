@@ -18,7 +18,7 @@ VERSION = "__version__"
 
 _MATHS = {"model", "solver", "beliefs", "errors"}
 _CORE = {"core", "policies", "placers", "tactics"} | _MATHS
-_SIM = {"profiles", "traces"} | _CORE
+_SIM = {"files", "profiles", "traces"} | _CORE
 _LIVE = {"agent", "wire"} | _SIM
 _BELOW_REPORT = {"sim", "live", VERSION} | _LIVE
 _BELOW_SERVER = {"report", "compose", "api", "train"} | _BELOW_REPORT
@@ -34,8 +34,9 @@ ALLOWED: dict[str, set[str]] = {
     "placers": _MATHS,
     "tactics": _MATHS,
     "core": _CORE,
-    "profiles": {"model", "beliefs", "errors"},
-    "traces": {"model", "beliefs", "errors"},
+    "files": {"errors"},
+    "profiles": {"files", "model", "beliefs", "errors"},
+    "traces": {"files", "model", "beliefs", "errors"},
     "sim": _SIM,
     "live": _LIVE,
     "agent": {"model", "wire", "errors"},

@@ -90,7 +90,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--policy", "tiresias:promote=1,promote=2"), ("promote", "twice")),
     ((*SIM, "--policy", "las:service=hours"), ("service", "hours", "gpu-seconds")),
     ((*SIM, "--policy", "fifo:backfill=maybe"), ("backfill", "maybe")),
-    ((*SIM, "--policy", "gittins:history=absent.csv"), ("history", "absent.csv")),
+    ((*SIM, "--policy", "gittins:history=absent.csv"), ("absent.csv", "no such file")),
     ((*SIM, "--policy", "gittins:history=history.csv"), ("history.csv:3", "duration", "long")),
     ((*SIM, "--policy", "./absent.py:Mine"), ("absent.py",)),
     ((*SIM, "--policy", "./broken.py:Mine"), ("broken.py", "SyntaxError")),

@@ -1,6 +1,7 @@
-"""Comma-separated text, row by row. Whatever is wrong with it becomes one TraceError that names file, line, field and value.
+"""Comma-separated text, row by row. Whatever is wrong with it becomes one error that names file, line, field and value; callers
+say of which class.
 
-One job is one line: a quoted cell may hold commas and quotes, but no line break, so every line number is the one an editor shows.
+One row is one line: a quoted cell may hold commas and quotes, but no line break, so every line number is the one an editor shows.
 """
 
 import csv
@@ -12,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.errors import TraceError
+from rota.errors import InputError
 
 LONGEST_CELL = 10_000
 MOST_COUNT = 1_000_000
@@ -29,6 +30,7 @@ class Row(NamedTuple):
     where: str
     line: int
     cells: Mapping[str, str]
+    error: type[InputError]
 
     def text(self, column: str) -> str:
         """The cell; empty where the file has no such column."""
@@ -45,7 +47,7 @@ class Row(NamedTuple):
         if 0.0 <= value <= MOST_NUMBER and "_" not in cell and cell.isascii():
             return value
         if not cell:
-            raise self.wrong(column, "is empty.", hint="every job needs a number here")
+            raise self.wrong(column, "is empty.", hint="every row needs a number here")
         if value < 0:
             raise self.wrong(column, "is negative.", hint="give 0 or more")
         if MOST_NUMBER < value < math.inf:
@@ -65,8 +67,8 @@ class Row(NamedTuple):
             )
         return int(value)
 
-    def wrong(self, column: str, problem: str, *, hint: str) -> TraceError:
-        return TraceError(problem, where=self.where, line=self.line, field=column, value=shown(self.text(column)), hint=hint)
+    def wrong(self, column: str, problem: str, *, hint: str) -> InputError:
+        return self.error(problem, where=self.where, line=self.line, field=column, value=shown(self.text(column)), hint=hint)
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,17 @@ class Table:
     lines: list[str]
     header_line: int
     columns: tuple[str, ...]
+    error: type[InputError]
 
     def rows(self) -> Iterator[Row]:
         """Every line below the header that is not blank."""
-        columns, where = self.columns, self.where
+        columns, where, error = self.columns, self.where, self.error
         for line, text in enumerate(self.lines[self.header_line :], self.header_line + 1):
             if not text or text.isspace():
                 continue
-            cells = _cells(text, where, line)
+            cells = _cells(text, where, line, error)
             if len(cells) != len(columns):
-                raise TraceError(
+                raise error(
                     f"the header has {len(columns)} columns.",
                     where=where,
                     line=line,
@@ -95,22 +98,22 @@ class Table:
                     hint="a comma inside a value needs quotes around the value",
                 )
             if len(text) > LONGEST_CELL:
-                _check_lengths(zip(columns, cells, strict=True), where, line)
-            yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)})
+                _check_lengths(zip(columns, cells, strict=True), where, line, error)
+            yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
 
 
-def read_table(path: Path | str) -> Table:
-    """The text of a file and its header, which is the first line that is not blank."""
+def read_table(path: Path | str, error: type[InputError], *, instead: str = "") -> Table:
+    """The text of a file and its header, the first line that is not blank. `instead`: what else could have been named."""
     where = str(path)
-    lines = _decoded(_bytes(path), where).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = _decoded(_bytes(path, error, instead), where, error).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for line, text in enumerate(lines, 1):
         if text and not text.isspace():
-            cells = _cells(text, where, line)
-            _check_lengths((("column", cell) for cell in cells), where, line)
+            cells = _cells(text, where, line, error)
+            _check_lengths((("column", cell) for cell in cells), where, line, error)
             columns = tuple(cell.strip() for cell in cells)
-            _check_distinct(columns, where, line)
-            return Table(where, lines, line, columns)
-    raise TraceError("the file is empty.", where=where, hint="give a file with a header and one line per job")
+            _check_distinct(columns, where, line, error)
+            return Table(where, lines, line, columns, error)
+    raise error("the file is empty.", where=where, hint="give a file with a header and one line per row")
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -125,33 +128,33 @@ def shown(cell: str) -> str:
     return cell if len(cell) <= LONGEST_SHOWN else cell[:LONGEST_SHOWN] + "…"
 
 
-def _bytes(path: Path | str) -> bytes:
+def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
     where = str(path)
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
-        raise TraceError("there is no such file.", where=where, hint="check the path, or name a built-in trace: demo") from None
+        raise error("there is no such file.", where=where, hint=", or ".join(filter(None, ("check the path", instead)))) from None
     except IsADirectoryError:
-        raise TraceError("is a folder, not a file.", where=where, hint="name one file inside it") from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise TraceError(f"cannot be read: {why}.", where=where, hint="check the path and its permissions") from None
+        raise error("is a folder, not a file.", where=where, hint="name one file inside it") from None
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise error(f"cannot be read: {why}.", where=where, hint="check the path and its permissions") from None
 
 
-def _decoded(data: bytes, where: str) -> str:
+def _decoded(data: bytes, where: str, error: type[InputError]) -> str:
     try:
         text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TraceError(
+    except UnicodeDecodeError as problem:
+        raise error(
             "the file is not UTF-8 text.",
             where=where,
-            line=_line_after(error.object[: error.start].decode()),
+            line=_line_after(problem.object[: problem.start].decode()),
             field="byte",
-            value=f"0x{error.object[error.start]:02x}",
+            value=f"0x{problem.object[problem.start]:02x}",
             hint="save it as UTF-8, for example with iconv -t UTF-8",
         ) from None
     if "\0" in text:
-        raise TraceError(
+        raise error(
             "text holds no NUL.",
             where=where,
             line=_line_after(text[: text.index("\0")]),
@@ -167,14 +170,14 @@ def _line_after(text: str) -> int:
     return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
 
 
-def _cells(text: str, where: str, line: int) -> list[str]:
+def _cells(text: str, where: str, line: int, error: type[InputError]) -> list[str]:
     if '"' not in text:
         return text.split(",")
     try:
         return next(csv.reader([text], strict=True))
-    except csv.Error as error:
-        raise TraceError(
-            f"cannot be split into cells: {error}.",
+    except csv.Error as problem:
+        raise error(
+            f"cannot be split into cells: {problem}.",
             where=where,
             line=line,
             field="line",
@@ -183,11 +186,11 @@ def _cells(text: str, where: str, line: int) -> list[str]:
         ) from None
 
 
-def _check_distinct(columns: Iterable[str], where: str, line: int) -> None:
+def _check_distinct(columns: Iterable[str], where: str, line: int, error: type[InputError]) -> None:
     seen: set[str] = set()
     for column in columns:
         if column in seen:
-            raise TraceError(
+            raise error(
                 "stands in the header twice.",
                 where=where,
                 line=line,
@@ -198,10 +201,10 @@ def _check_distinct(columns: Iterable[str], where: str, line: int) -> None:
         seen.add(column)
 
 
-def _check_lengths(cells: Iterable[tuple[str, str]], where: str, line: int) -> None:
+def _check_lengths(cells: Iterable[tuple[str, str]], where: str, line: int, error: type[InputError]) -> None:
     for column, cell in cells:
         if len(cell) > LONGEST_CELL:
-            raise TraceError(
+            raise error(
                 f"is {len(cell):,} characters long; the limit is {LONGEST_CELL:,}.",
                 where=where,
                 line=line,
