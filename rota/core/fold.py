@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import UnionType
 from typing import Any
 
 import numpy as np
 
-from rota.core.ledger import NOBODY, Answer, InFlight, Ledger, Life, Verdict
+from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
 from rota.core.lifecycle import LEGAL_CODES, refuse
+from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
+from rota.core.nodes import lose_sight, node_lost, node_reported
 from rota.core.settings import Settings
-from rota.model.commands import JobCommand, Kill, Launch, Resume, Suspend, SuspendKind
+from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
     CancelAsked,
@@ -20,9 +21,6 @@ from rota.model.events import (
     HoldAsked,
     NodeLost,
     NodeReported,
-    Outcome,
-    Part,
-    PartState,
     PolicyFailed,
     Progressed,
     Started,
@@ -33,13 +31,6 @@ from rota.model.events import (
 )
 from rota.model.job import Phase
 from rota.model.units import FOREVER
-
-_VERDICT = {
-    Outcome.FINISHED: Verdict.FINISHED,
-    Outcome.YIELDED: Verdict.SUSPENDED,
-    Outcome.FAILED: Verdict.FAILED,
-    Outcome.LOST: Verdict.LOST,
-}
 
 
 def apply(state: Ledger, settings: Settings, event: Event) -> None:
@@ -53,16 +44,13 @@ def advance(state: Ledger, settings: Settings) -> None:
     if settings.node_timeout_seconds < FOREVER:
         silent = state.node_up & (state.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
-            _lose_sight(state, node)
+            lose_sight(state, node)
     if settings.leased and state.lives:
         jobs = state.jobs
         over = jobs.lease_s[: jobs.size] + settings.lease_margin_seconds <= now
         for job in jobs.id[: jobs.size][over].tolist():
             if job in state.lives:
-                _end_part(state, job, None, now, Verdict.LOST, _saved(state, job))
-
-
-# Jobs ------------------------------------------------------------------------------------------------------------
+                end_part(state, job, None, now, Verdict.LOST, saved(state, job))
 
 
 def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
@@ -71,82 +59,20 @@ def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
         state.dirty = True
 
 
-def _started(state: Ledger, settings: Settings, event: Started) -> None:
-    if _answered(state, event, Launch | Resume):
-        if event.from_step is not None:
-            row = state.row[event.job]
-            state.jobs.steps_done[row] = event.from_step
-            if not state.lives[event.job].parked:
-                state.jobs.steps_saved[row] = event.from_step
-        _begin(state, event.job, event.at_s)
-
-
-def _begin(state: Ledger, job: int, at_s: float) -> None:
-    """All parts are up: the job runs, as far as we believe at its option's rate."""
-    row, life = state.row[job], state.lives[job]
-    jobs = state.jobs
-    if jobs.phase[row] == Phase.UNREACHABLE:
-        return
-    if life.parked:
-        _unpark(state, job, life)
-    if jobs.phase[row] == Phase.STARTING:  # what starting took is the least that moving costs
-        jobs.move_seconds[row] = max(jobs.move_seconds[row], at_s - jobs.phase_s[row])
-    state.set_phase(row, Phase.RUNNING, at_s)
-    jobs.as_of_s[row] = at_s
-    jobs.rate[row] = state.options.rate[life.option]
-    jobs.using[row] = len(life.gpus)
-    if np.isnan(jobs.first_run_s[row]):
-        jobs.first_run_s[row] = at_s
-    if state.settled(job):
-        state.unsettled.discard(job)
-
-
-def _suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
-    life = state.lives.get(event.job)
-    if life is None or life.incarnation != event.incarnation:
-        return
-    if event.kind is SuspendKind.CHECKPOINT:
-        _end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
-        return
-    if _answered(state, event, Suspend):
-        _settle(state, event.job, event.at_s)
-        row = state.row[event.job]
-        state.jobs.steps_done[row] = event.steps_done
-        state.jobs.suspensions[row] += 1
-        _park(state, event.job, life)
-        state.set_phase(row, Phase.PARKED, event.at_s)
-        if state.settled(event.job):
-            state.unsettled.discard(event.job)
-
-
-def _park(state: Ledger, job: int, life: Life) -> None:
-    """It sleeps: its GPUs are free, its memory was set aside when it was told."""
-    state.lives[job] = replace(life, parked=True)
-    state.gpu_job[state.gpus_of(job)] = NOBODY
-
-
-def _unpark(state: Ledger, job: int, life: Life) -> None:
-    state.host_gib[list(life.parts)] += state.gib_per_node(job, life)
-    state.lives[job] = replace(life, parked=False, reserved=False)
-
-
-def _exited(state: Ledger, settings: Settings, event: Exited) -> None:
-    life = state.lives.get(event.job)
-    if life is not None and life.incarnation == event.incarnation:
-        _end_part(state, event.job, event.node, event.at_s, _VERDICT[event.outcome], event.steps_saved)
-
-
 def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     jobs = state.jobs
+    if not jobs.size:
+        return
     ids = jobs.id[: jobs.size]
-    rows = np.minimum(np.searchsorted(ids, event.jobs), max(jobs.size - 1, 0))
+    rows = np.minimum(ids.searchsorted(event.jobs), jobs.size - 1)
     known = (ids[rows] == event.jobs) & (jobs.incarnation[rows] == event.incarnations) & (jobs.using[rows] > 0)
+    known &= event.at_s >= jobs.as_of_s[rows]  # an older report has nothing new to say
     rows = rows[known]
-    elapsed = np.maximum(event.at_s - jobs.as_of_s[rows], 0.0)
+    elapsed = event.at_s - jobs.as_of_s[rows]
     jobs.run_seconds[rows] += elapsed
     jobs.attained[rows] += elapsed * jobs.using[rows]
     jobs.received[rows, jobs.pool[rows]] += elapsed
-    jobs.as_of_s[rows] = np.maximum(jobs.as_of_s[rows], event.at_s)
+    jobs.as_of_s[rows] = event.at_s
     jobs.steps_done[rows] = event.steps_done[known]
     jobs.steps_saved[rows] = np.maximum(jobs.steps_saved[rows], event.steps_saved[known])
 
@@ -157,9 +83,9 @@ def _cancel_asked(state: Ledger, settings: Settings, event: CancelAsked) -> None
         return
     if event.job in state.lives:
         state.cancelling.add(event.job)
-        _doom(state, event.job)
+        doom(state, event.job)
     else:
-        _finish(state, event.job, row, Phase.CANCELLED, event.at_s)
+        finish(state, event.job, row, Phase.CANCELLED, event.at_s)
 
 
 def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
@@ -170,235 +96,8 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
     if event.held:
         state.want(event.job, row, -1, None)
         state.unsettled.add(event.job)
-    _refresh_schedulable(state, event.job, row)
+    refresh_schedulable(state, event.job, row)
     state.dirty = True
-
-
-# Lives -----------------------------------------------------------------------------------------------------------
-
-
-def _answered(state: Ledger, event: Started | Suspended, expected: type | UnionType) -> bool:
-    """Strike a node off the list of those that owe an answer. True once nobody does: the flight is over."""
-    flight = state.in_flight.get(event.job)
-    if flight is None or not isinstance(flight.command, expected):
-        return False
-    if flight.command.incarnation != event.incarnation or flight.command.sequence != event.sequence:
-        return False
-    waiting = () if event.node is None else tuple(n for n in flight.waiting if n != event.node)
-    if waiting:
-        state.in_flight[event.job] = replace(flight, waiting=waiting)
-        return False
-    del state.in_flight[event.job]
-    return True
-
-
-def _settle(state: Ledger, job: int, at_s: float) -> None:
-    """Book the service received up to now; the job runs no more."""
-    row, jobs = state.row[job], state.jobs
-    if jobs.using[row]:
-        elapsed = max(at_s - jobs.as_of_s[row], 0.0)
-        jobs.run_seconds[row] += elapsed
-        jobs.attained[row] += elapsed * jobs.using[row]
-        jobs.received[row, jobs.pool[row]] += elapsed
-        jobs.steps_done[row] += elapsed * jobs.rate[row]
-        jobs.using[row] = 0
-        jobs.rate[row] = 0.0
-    jobs.as_of_s[row] = at_s
-
-
-def _end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float) -> None:
-    """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
-    life = state.lives[job]
-    if node is not None and node not in life.parts:
-        return
-    if verdict is Verdict.FAILED and _asked_to_stop(state, job):
-        verdict = Verdict.LOST
-    left = () if node is None else tuple(n for n in life.parts if n != node)
-    gone = state.gpus_of(job)
-    if left:
-        gone = gone[state.cluster.gpu_node[gone] == node]
-    state.gpu_job[gone] = NOBODY
-    if life.reserved:
-        state.host_gib[list(life.parts) if node is None else [node]] += state.gib_per_node(job, life)
-    if job in state.barred:
-        state._usable = None
-    worst = max(life.verdict, verdict)
-    fewest = min(life.steps, steps)
-    if left:
-        state.lives[job] = replace(life, parts=left, verdict=worst, steps=fewest)
-        flight = state.in_flight.get(job)
-        if flight is not None and node in flight.waiting:
-            state.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
-        _settle(state, job, at_s)
-        # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
-        leaving = verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and _asked_to_stop(state, job))
-        if not leaving:
-            _doom(state, job)
-    else:
-        _end_life(state, job, at_s, worst, fewest)
-
-
-def _asked_to_stop(state: Ledger, job: int) -> bool:
-    flight = state.in_flight.get(job)
-    return job in state.doomed or (flight is not None and isinstance(flight.command, Suspend | Kill))
-
-
-def _doom(state: Ledger, job: int) -> None:
-    state.doomed.add(job)
-    state.unsettled.add(job)
-    row = state.row[job]
-    state.want(job, row, -1, None)
-    if state.jobs.phase[row] != Phase.UNREACHABLE:
-        state.set_phase(row, Phase.STOPPING, state.now_s)
-    _refresh_schedulable(state, job, row)
-
-
-def _end_life(state: Ledger, job: int, at_s: float, verdict: Verdict, steps: float) -> None:
-    row, jobs = state.row[job], state.jobs
-    _settle(state, job, at_s)
-    del state.lives[job]
-    flight = state.in_flight.pop(job, None)
-    suspending = flight is not None and isinstance(flight.command, Suspend)
-    state.doomed.discard(job)
-    jobs.lease_s[row] = FOREVER
-    if verdict is Verdict.FINISHED:
-        state.history[state.finished % len(state.history)] = jobs.attained[row]
-        state.finished += 1
-        _finish(state, job, row, Phase.FINISHED, at_s)
-        return
-    if job in state.cancelling:
-        _finish(state, job, row, Phase.CANCELLED, at_s)
-        return
-    if verdict is Verdict.FAILED:
-        jobs.failures[row] += 1
-        if jobs.failures[row] > state.specs[job].retries:
-            _finish(state, job, row, Phase.FAILED, at_s)
-            return
-    if steps < FOREVER:
-        jobs.steps_saved[row] = max(jobs.steps_saved[row], steps)
-    jobs.steps_done[row] = jobs.steps_saved[row]
-    if verdict is Verdict.SUSPENDED or suspending:
-        jobs.suspensions[row] += 1
-    if verdict is not Verdict.SUSPENDED or not suspending:
-        state.dirty = True
-    state.set_phase(row, Phase.CHECKPOINTED if jobs.steps_saved[row] > 0 else Phase.QUEUED, at_s)
-    want = state.desired.get(job)
-    if want is not None and not state.node_up[state.cluster.gpu_node[want]].all():
-        state.want(job, row, -1, None)
-    _refresh_schedulable(state, job, row)
-    if state.settled(job):
-        state.unsettled.discard(job)
-    else:
-        state.unsettled.add(job)
-
-
-def _finish(state: Ledger, job: int, row: int, phase: Phase, at_s: float) -> None:
-    state.set_phase(row, phase, at_s)
-    if job in state.barred:
-        state.barred.discard(job)
-        state._usable = None
-    state.forget(job, row)
-    state.dirty = True
-
-
-def _saved(state: Ledger, job: int) -> float:
-    return float(state.jobs.steps_saved[state.row[job]])
-
-
-def _refresh_schedulable(state: Ledger, job: int, row: int) -> None:
-    """A job may be scheduled if it has options, nobody holds it, and no incarnation of it is beyond our command."""
-    possible = state.options.by_kind[state.jobs.kind[row], 0] >= 0
-    free = job not in state.held and job not in state.doomed and state.jobs.phase[row] != Phase.UNREACHABLE
-    state.set_schedulable(job, row, bool(possible and free))
-
-
-# Nodes -----------------------------------------------------------------------------------------------------------
-
-
-def _node_reported(state: Ledger, settings: Settings, event: NodeReported) -> None:
-    node = event.node
-    if event.boot < state.node_boot[node]:
-        return
-    if event.boot > state.node_boot[node]:
-        state.node_boot[node] = event.boot
-        _bury(state, node, event.at_s)
-    state.node_heard_s[node] = state.now_s
-    if not state.node_up[node]:
-        state.set_node(node, True)
-        for job, life in list(state.lives.items()):
-            if node in life.parts:
-                _regain(state, job, life)
-    for part in event.inventory:
-        _see_part(state, settings, event, part)
-
-
-def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part) -> None:
-    life = state.lives.get(part.job)
-    if life is None or life.incarnation != part.incarnation or event.node not in life.parts:
-        if part.state is not PartState.ENDED:
-            state.orphans.add((part.job, part.incarnation, event.node))
-    elif part.state is PartState.ENDED:
-        _end_part(state, part.job, event.node, event.at_s, _VERDICT[part.outcome], part.steps)
-    elif part.state is PartState.RUNNING:
-        _started(state, settings, Started(part.job, part.incarnation, part.sequence, event.at_s, event.node))
-    else:
-        answer = Suspended(part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
-        _suspended(state, settings, answer)
-
-
-def _node_lost(state: Ledger, settings: Settings, event: NodeLost) -> None:
-    state.node_boot[event.node] += 1
-    _bury(state, event.node, event.at_s)
-    _take_down(state, event.node)
-
-
-def _bury(state: Ledger, node: int, at_s: float) -> None:
-    """Everything this node had is dead."""
-    for job, life in list(state.lives.items()):
-        if node in life.parts:
-            _end_part(state, job, node, at_s, Verdict.LOST, _saved(state, job))
-
-
-def _lose_sight(state: Ledger, node: int) -> None:
-    """A node went silent. What runs there keeps its lease and nobody may take its place until that ends."""
-    _take_down(state, node)
-    for job, life in list(state.lives.items()):
-        if node in life.parts:
-            row = state.row[job]
-            state.set_phase(row, Phase.UNREACHABLE, state.now_s)
-            _refresh_schedulable(state, job, row)
-
-
-def _take_down(state: Ledger, node: int) -> None:
-    state.set_node(node, False)
-    first, end = state.cluster.node_first[node], state.cluster.node_first[node + 1]
-    for job in set(state.gpu_wanted[first:end].tolist()) - {NOBODY}:
-        if job not in state.lives:
-            state.want(job, state.row[job], -1, None)
-            state.unsettled.discard(job)
-
-
-def _regain(state: Ledger, job: int, life: Life) -> None:
-    """A node is back and its boot is the same: the job is where it was, unless another of its nodes is still silent."""
-    row = state.row[job]
-    if state.jobs.phase[row] != Phase.UNREACHABLE or not state.node_up[list(life.parts)].all():
-        return
-    flight = state.in_flight.get(job)
-    phase = Phase.PARKED if life.parked else Phase.RUNNING
-    if job in state.doomed:
-        phase = Phase.STOPPING
-    elif flight is not None:
-        phase = Phase.SUSPENDING if isinstance(flight.command, Suspend) else Phase.STARTING
-    state.set_phase(row, phase, state.now_s)
-    if phase is Phase.RUNNING and not state.jobs.using[row]:
-        _begin(state, job, state.now_s)
-    _refresh_schedulable(state, job, row)
-    if not state.settled(job):
-        state.unsettled.add(job)
-    state.dirty = True
-
-
-# Decisions -------------------------------------------------------------------------------------------------------
 
 
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
@@ -514,14 +213,14 @@ def _woke(state: Ledger, settings: Settings, event: Woke) -> None:
 
 _HANDLERS: dict[type, Callable[[Ledger, Settings, Any], None]] = {
     Submitted: _submitted,
-    Started: _started,
-    Suspended: _suspended,
-    Exited: _exited,
+    Started: started,
+    Suspended: suspended,
+    Exited: exited,
     Progressed: _progressed,
     CancelAsked: _cancel_asked,
     HoldAsked: _hold_asked,
-    NodeReported: _node_reported,
-    NodeLost: _node_lost,
+    NodeReported: node_reported,
+    NodeLost: node_lost,
     Allocated: _allocated,
     PolicyFailed: _policy_failed,
     TimedOut: _policy_failed,

@@ -20,7 +20,7 @@ from rota.core.validate import validate
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
-from rota.model.commands import Command, JobCommand, Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import Command, JobCommand, Launch, Renew, Resume, Solve, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
     CancelAsked,
@@ -28,14 +28,10 @@ from rota.model.events import (
     Exited,
     External,
     HoldAsked,
-    NodeReported,
     Outcome,
-    Part,
     PartState,
     PolicyFailed,
-    Started,
     Submitted,
-    Suspended,
     TimedOut,
     Woke,
 )
@@ -43,6 +39,7 @@ from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
+from rota.sim.agents import Agent, Process
 
 
 class Broken(RotaError):
@@ -82,23 +79,6 @@ REPORT_SECONDS = 3.0
 
 
 @dataclass
-class _Part:
-    """One node's processes of one incarnation, as they really are."""
-
-    incarnation: int
-    sequence: int
-    state: PartState
-    gpus: tuple[int, ...]
-    lease_s: float
-    steps: float = 0.0
-    outcome: Outcome = Outcome.LOST
-
-    @property
-    def lives(self) -> bool:
-        return self.state is not PartState.ENDED
-
-
-@dataclass
 class _Gang:
     """The truth about one incarnation: it makes progress only while every part runs."""
 
@@ -109,87 +89,6 @@ class _Gang:
     running: set[int] = field(default_factory=set)
     since_s: float = FOREVER
     suspended: set[int] = field(default_factory=set)
-
-
-class _Agent:
-    """A node: does what it is told once, and says what it has."""
-
-    def __init__(self, world: "Chaos", node: int) -> None:
-        self.world, self.node = world, node
-        self.boot = 0
-        self.up = True
-        self.parts: dict[int, _Part] = {}
-        self.highest: dict[int, tuple[int, int]] = {}
-
-    def receive(self, command: JobCommand | Renew) -> None:
-        part = self.parts.get(command.job)
-        mine = part if part is not None and part.incarnation == command.incarnation else None
-        if isinstance(command, Renew):
-            if mine is not None and mine.lives:
-                mine.lease_s = max(mine.lease_s, command.lease_s)
-            elif command.incarnation <= self.highest.get(command.job, (0, 0))[0]:
-                self._answer(command.job, command.incarnation, mine)
-            return  # of an incarnation never heard of nothing is said: its launch may still be on the way
-        key = (command.incarnation, command.sequence)
-        if key <= self.highest.get(command.job, (0, 0)):
-            self._answer(command.job, command.incarnation, mine)
-            return
-        if isinstance(command, Launch):
-            at = command.nodes.index(self.node)
-            if command.boots[at] != self.boot or command.lease_s <= self.world.now_s:
-                self._answer(command.job, command.incarnation, None)
-                return
-        self.highest[command.job] = key
-        if isinstance(command, Launch):
-            first, end = self.world.span(self.node)
-            gpus = tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
-            self.parts[command.job] = _Part(command.incarnation, command.sequence, PartState.RUNNING, gpus, command.lease_s)
-            self.world.part_started(self.node, command, gpus)
-        elif mine is not None and mine.lives:
-            mine.sequence = command.sequence
-            if isinstance(command, Kill):
-                self.end(command.job, mine, Outcome.LOST)
-            elif isinstance(command, Suspend):
-                self._suspend(command, mine)
-            else:
-                mine.state, mine.lease_s = PartState.RUNNING, max(mine.lease_s, command.lease_s)
-                self.world.part_resumed(self.node, command, mine.gpus)
-        self._answer(command.job, command.incarnation, self.parts.get(command.job))
-
-    def _suspend(self, command: Suspend, part: _Part) -> None:
-        steps = self.world.part_suspended(self.node, command.job, part, command.kind)
-        part.steps = steps
-        if command.kind is SuspendKind.PARK:
-            part.state = PartState.PARKED
-        else:
-            part.state, part.outcome = PartState.ENDED, Outcome.YIELDED
-
-    def end(self, job: int, part: _Part, outcome: Outcome) -> None:
-        part.state, part.outcome = PartState.ENDED, outcome
-        self.world.part_ended(self.node, job, part)
-        part.steps = self.world.storage.get(job, 0.0)
-
-    def _answer(self, job: int, incarnation: int, part: _Part | None) -> None:
-        """Say how things are with this incarnation here, whatever was asked."""
-        send, now = self.world.to_core, self.world.now_s
-        if part is None or part.incarnation != incarnation:
-            send(self.node, Exited(job, incarnation, now, Outcome.LOST, self.world.storage.get(job, 0.0), self.node))
-        elif part.state is PartState.RUNNING:
-            send(self.node, Started(job, incarnation, part.sequence, now, self.node))
-        elif part.state is PartState.PARKED:
-            send(self.node, Suspended(job, incarnation, part.sequence, now, SuspendKind.PARK, part.steps, self.node))
-        elif part.outcome is Outcome.YIELDED:
-            kind = SuspendKind.CHECKPOINT
-            send(self.node, Suspended(job, incarnation, part.sequence, now, kind, part.steps, self.node))
-        else:
-            send(self.node, Exited(job, incarnation, now, part.outcome, part.steps, self.node))
-
-    def report(self) -> None:
-        inventory = tuple(
-            Part(job, part.incarnation, part.sequence, part.state, part.steps, part.outcome)
-            for job, part in sorted(self.parts.items())
-        )
-        self.world.to_core(self.node, NodeReported(self.node, self.boot, self.world.now_s, inventory))
 
 
 class Chaos:
@@ -219,7 +118,7 @@ class Chaos:
         self.core = Scheduler(cluster, placer, self.settings)
         self.snapshot: Plain = self.core.snapshot(self.words)
         self.journal: list[tuple[float, list[External], Decided | None]] = []
-        self.agents = [_Agent(self, node) for node in range(len(cluster.nodes))]
+        self.agents = [Agent(self, node) for node in range(len(cluster.nodes))]
         self.cut_off: dict[int, float] = {}
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
@@ -441,7 +340,7 @@ class Chaos:
             agent.end(gang.job, part, Outcome.FINISHED)
             self.to_core(node, Exited(gang.job, gang.incarnation, self.now_s, Outcome.FINISHED, part.steps, node))
 
-    def part_suspended(self, node: int, job: int, part: _Part, kind: SuspendKind) -> float:
+    def part_suspended(self, node: int, job: int, part: Process, kind: SuspendKind) -> float:
         """A checkpoint counts once every part of the gang has written its share."""
         gang = self.gangs[job, part.incarnation]
         was_parked = part.state is PartState.PARKED
@@ -453,11 +352,11 @@ class Chaos:
             self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
         return gang.steps
 
-    def part_ended(self, node: int, job: int, part: _Part) -> None:
+    def part_ended(self, node: int, job: int, part: Process) -> None:
         self._pause(self.gangs[job, part.incarnation], node)
         self._free(part)
 
-    def _free(self, part: _Part) -> None:
+    def _free(self, part: Process) -> None:
         for gpu in part.gpus:
             self.gpu_owner.pop(gpu, None)
 
@@ -485,7 +384,7 @@ class Chaos:
         self.known.add(job)
         self.tell([Submitted(job, self.specs[job], self.now_s)])
 
-    def _report(self, agent: _Agent) -> None:
+    def _report(self, agent: Agent) -> None:
         if agent.up:
             agent.report()
         self._at(self.now_s + REPORT_SECONDS, lambda: self._report(agent))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.core import fold, reconcile
+from rota.core import fold, lives, nodes, reconcile
 from rota.model.cluster import Cluster, Node
 from rota.model.floor import Placer
 from rota.model.policy import Policy
@@ -101,19 +101,19 @@ def never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bury_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a silent node for a dead one, without waiting for its leases."""
-    original = fold._lose_sight
+    original = nodes.lose_sight
 
     def hasty(state: Any, node: int) -> None:
         original(state, node)
-        fold._bury(state, node, state.now_s)
+        nodes.bury(state, node, state.now_s)
 
-    monkeypatch.setattr(fold, "_lose_sight", hasty)
+    monkeypatch.setattr(fold, "lose_sight", hasty)
 
 
 def never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send every command once and hope."""
     monkeypatch.setattr(reconcile, "_repeats", lambda *_: [])
-    monkeypatch.setattr(fold, "_see_part", lambda *_: None)
+    monkeypatch.setattr(nodes, "_see_part", lambda *_: None)
 
 
 def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,14 +121,14 @@ def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def credulous(state: Any, settings: Any, event: Any) -> None:
         if event.job in state.lives:
-            fold._end_part(state, event.job, event.node, event.at_s, fold._VERDICT[event.outcome], event.steps_saved)
+            lives.end_part(state, event.job, event.node, event.at_s, lives.VERDICT[event.outcome], event.steps_saved)
 
     monkeypatch.setitem(fold._HANDLERS, fold.Exited, credulous)
 
 
 def part_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the rest of a gang running when one part of it is gone."""
-    monkeypatch.setattr(fold, "_doom", lambda *_: None)
+    monkeypatch.setattr(lives, "doom", lambda *_: None)
 
 
 @pytest.mark.parametrize("mutate", [never_wait, bury_the_silent, never_repeat, believe_the_dead, part_gangs])

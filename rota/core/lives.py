@@ -1,0 +1,220 @@
+"""Lives: how an incarnation begins, stops, sleeps and ends. A gang is whole or not at all."""
+
+from dataclasses import replace
+from types import UnionType
+
+import numpy as np
+
+from rota.core.ledger import NOBODY, Ledger, Life, Verdict
+from rota.core.settings import Settings
+from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
+from rota.model.events import Exited, Outcome, Started, Suspended
+from rota.model.job import Phase
+from rota.model.units import FOREVER
+
+VERDICT = {
+    Outcome.FINISHED: Verdict.FINISHED,
+    Outcome.YIELDED: Verdict.SUSPENDED,
+    Outcome.FAILED: Verdict.FAILED,
+    Outcome.LOST: Verdict.LOST,
+}
+
+
+def started(state: Ledger, settings: Settings, event: Started) -> None:
+    if _answered(state, event, Launch | Resume):
+        if event.from_step is not None:
+            row = state.row[event.job]
+            state.jobs.steps_done[row] = event.from_step
+            if not state.lives[event.job].parked:
+                state.jobs.steps_saved[row] = event.from_step
+        begin(state, event.job, event.at_s)
+
+
+def begin(state: Ledger, job: int, at_s: float) -> None:
+    """All parts are up: the job runs, as far as we believe at its option's rate."""
+    row, life = state.row[job], state.lives[job]
+    jobs = state.jobs
+    if jobs.phase[row] == Phase.UNREACHABLE:
+        return
+    if life.parked:
+        _unpark(state, job, life)
+    if jobs.phase[row] == Phase.STARTING:  # what starting took is the least that moving costs
+        jobs.move_seconds[row] = max(jobs.move_seconds[row], at_s - jobs.phase_s[row])
+    state.set_phase(row, Phase.RUNNING, at_s)
+    jobs.as_of_s[row] = at_s
+    jobs.rate[row] = state.options.rate[life.option]
+    jobs.using[row] = len(life.gpus)
+    if np.isnan(jobs.first_run_s[row]):
+        jobs.first_run_s[row] = at_s
+    if state.settled(job):
+        state.unsettled.discard(job)
+
+
+def suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
+    life = state.lives.get(event.job)
+    if life is None or life.incarnation != event.incarnation:
+        return
+    if event.kind is SuspendKind.CHECKPOINT:
+        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
+        return
+    if _answered(state, event, Suspend):
+        _settle(state, event.job, event.at_s)
+        row = state.row[event.job]
+        state.jobs.steps_done[row] = event.steps_done
+        state.jobs.suspensions[row] += 1
+        _park(state, event.job, life)
+        state.set_phase(row, Phase.PARKED, event.at_s)
+        if state.settled(event.job):
+            state.unsettled.discard(event.job)
+
+
+def _park(state: Ledger, job: int, life: Life) -> None:
+    """It sleeps: its GPUs are free, its memory was set aside when it was told."""
+    state.lives[job] = replace(life, parked=True)
+    state.gpu_job[state.gpus_of(job)] = NOBODY
+
+
+def _unpark(state: Ledger, job: int, life: Life) -> None:
+    state.host_gib[list(life.parts)] += state.gib_per_node(job, life)
+    state.lives[job] = replace(life, parked=False, reserved=False)
+
+
+def exited(state: Ledger, settings: Settings, event: Exited) -> None:
+    life = state.lives.get(event.job)
+    if life is not None and life.incarnation == event.incarnation:
+        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved)
+
+
+def _answered(state: Ledger, event: Started | Suspended, expected: type | UnionType) -> bool:
+    """Strike a node off the list of those that owe an answer. True once nobody does: the flight is over."""
+    flight = state.in_flight.get(event.job)
+    if flight is None or not isinstance(flight.command, expected):
+        return False
+    if flight.command.incarnation != event.incarnation or flight.command.sequence != event.sequence:
+        return False
+    waiting = () if event.node is None else tuple(n for n in flight.waiting if n != event.node)
+    if waiting:
+        state.in_flight[event.job] = replace(flight, waiting=waiting)
+        return False
+    del state.in_flight[event.job]
+    return True
+
+
+def _settle(state: Ledger, job: int, at_s: float) -> None:
+    """Book the service received up to now; the job runs no more."""
+    row, jobs = state.row[job], state.jobs
+    if jobs.using[row]:
+        elapsed = max(at_s - jobs.as_of_s[row], 0.0)
+        jobs.run_seconds[row] += elapsed
+        jobs.attained[row] += elapsed * jobs.using[row]
+        jobs.received[row, jobs.pool[row]] += elapsed
+        jobs.steps_done[row] += elapsed * jobs.rate[row]
+        jobs.using[row] = 0
+        jobs.rate[row] = 0.0
+    jobs.as_of_s[row] = at_s
+
+
+def end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float) -> None:
+    """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
+    life = state.lives[job]
+    if node is not None and node not in life.parts:
+        return
+    if verdict is Verdict.FAILED and _asked_to_stop(state, job):
+        verdict = Verdict.LOST
+    left = () if node is None else tuple(n for n in life.parts if n != node)
+    gone = state.gpus_of(job)
+    if left:
+        gone = gone[state.cluster.gpu_node[gone] == node]
+    state.gpu_job[gone] = NOBODY
+    if life.reserved:
+        state.host_gib[list(life.parts) if node is None else [node]] += state.gib_per_node(job, life)
+    if job in state.barred:
+        state._usable = None
+    worst = max(life.verdict, verdict)
+    fewest = min(life.steps, steps)
+    if left:
+        state.lives[job] = replace(life, parts=left, verdict=worst, steps=fewest)
+        flight = state.in_flight.get(job)
+        if flight is not None and node in flight.waiting:
+            state.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
+        _settle(state, job, at_s)
+        # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
+        leaving = verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and _asked_to_stop(state, job))
+        if not leaving:
+            doom(state, job)
+    else:
+        _end_life(state, job, at_s, worst, fewest)
+
+
+def _asked_to_stop(state: Ledger, job: int) -> bool:
+    flight = state.in_flight.get(job)
+    return job in state.doomed or (flight is not None and isinstance(flight.command, Suspend | Kill))
+
+
+def doom(state: Ledger, job: int) -> None:
+    state.doomed.add(job)
+    state.unsettled.add(job)
+    row = state.row[job]
+    state.want(job, row, -1, None)
+    if state.jobs.phase[row] != Phase.UNREACHABLE:
+        state.set_phase(row, Phase.STOPPING, state.now_s)
+    refresh_schedulable(state, job, row)
+
+
+def _end_life(state: Ledger, job: int, at_s: float, verdict: Verdict, steps: float) -> None:
+    row, jobs = state.row[job], state.jobs
+    _settle(state, job, at_s)
+    del state.lives[job]
+    flight = state.in_flight.pop(job, None)
+    suspending = flight is not None and isinstance(flight.command, Suspend)
+    state.doomed.discard(job)
+    jobs.lease_s[row] = FOREVER
+    if verdict is Verdict.FINISHED:
+        state.history[state.finished % len(state.history)] = jobs.attained[row]
+        state.finished += 1
+        finish(state, job, row, Phase.FINISHED, at_s)
+        return
+    if job in state.cancelling:
+        finish(state, job, row, Phase.CANCELLED, at_s)
+        return
+    if verdict is Verdict.FAILED:
+        jobs.failures[row] += 1
+        if jobs.failures[row] > state.specs[job].retries:
+            finish(state, job, row, Phase.FAILED, at_s)
+            return
+    if steps < FOREVER:
+        jobs.steps_saved[row] = max(jobs.steps_saved[row], steps)
+    jobs.steps_done[row] = jobs.steps_saved[row]
+    if verdict is Verdict.SUSPENDED or suspending:
+        jobs.suspensions[row] += 1
+    if verdict is not Verdict.SUSPENDED or not suspending:
+        state.dirty = True
+    state.set_phase(row, Phase.CHECKPOINTED if jobs.steps_saved[row] > 0 else Phase.QUEUED, at_s)
+    want = state.desired.get(job)
+    if want is not None and not state.node_up[state.cluster.gpu_node[want]].all():
+        state.want(job, row, -1, None)
+    refresh_schedulable(state, job, row)
+    if state.settled(job):
+        state.unsettled.discard(job)
+    else:
+        state.unsettled.add(job)
+
+
+def finish(state: Ledger, job: int, row: int, phase: Phase, at_s: float) -> None:
+    state.set_phase(row, phase, at_s)
+    if job in state.barred:
+        state.barred.discard(job)
+        state._usable = None
+    state.forget(job, row)
+    state.dirty = True
+
+
+def saved(state: Ledger, job: int) -> float:
+    return float(state.jobs.steps_saved[state.row[job]])
+
+
+def refresh_schedulable(state: Ledger, job: int, row: int) -> None:
+    """A job may be scheduled if it has options, nobody holds it, and no incarnation of it is beyond our command."""
+    possible = state.options.by_kind[state.jobs.kind[row], 0] >= 0
+    free = job not in state.held and job not in state.doomed and state.jobs.phase[row] != Phase.UNREACHABLE
+    state.set_schedulable(job, row, bool(possible and free))

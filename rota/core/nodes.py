@@ -1,0 +1,91 @@
+"""Nodes: what a report, a loss or a silence says about everything that was on one."""
+
+from rota.core.ledger import NOBODY, Ledger, Life, Verdict
+from rota.core.lives import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
+from rota.core.settings import Settings
+from rota.model.commands import Suspend, SuspendKind
+from rota.model.events import NodeLost, NodeReported, Part, PartState, Started, Suspended
+from rota.model.job import Phase
+
+
+def node_reported(state: Ledger, settings: Settings, event: NodeReported) -> None:
+    node = event.node
+    if event.boot < state.node_boot[node]:
+        return
+    if event.boot > state.node_boot[node]:
+        state.node_boot[node] = event.boot
+        bury(state, node, event.at_s)
+    state.node_heard_s[node] = state.now_s
+    if not state.node_up[node]:
+        state.set_node(node, True)
+        for job, life in list(state.lives.items()):
+            if node in life.parts:
+                _regain(state, job, life)
+    for part in event.inventory:
+        _see_part(state, settings, event, part)
+
+
+def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part) -> None:
+    life = state.lives.get(part.job)
+    if life is None or life.incarnation != part.incarnation or event.node not in life.parts:
+        if part.state is not PartState.ENDED:
+            state.orphans.add((part.job, part.incarnation, event.node))
+    elif part.state is PartState.ENDED:
+        end_part(state, part.job, event.node, event.at_s, VERDICT[part.outcome], part.steps)
+    elif part.state is PartState.RUNNING:
+        started(state, settings, Started(part.job, part.incarnation, part.sequence, event.at_s, event.node))
+    else:
+        answer = Suspended(part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
+        suspended(state, settings, answer)
+
+
+def node_lost(state: Ledger, settings: Settings, event: NodeLost) -> None:
+    state.node_boot[event.node] += 1
+    bury(state, event.node, event.at_s)
+    _take_down(state, event.node)
+
+
+def bury(state: Ledger, node: int, at_s: float) -> None:
+    """Everything this node had is dead."""
+    for job, life in list(state.lives.items()):
+        if node in life.parts:
+            end_part(state, job, node, at_s, Verdict.LOST, saved(state, job))
+
+
+def lose_sight(state: Ledger, node: int) -> None:
+    """A node went silent. What runs there keeps its lease and nobody may take its place until that ends."""
+    _take_down(state, node)
+    for job, life in list(state.lives.items()):
+        if node in life.parts:
+            row = state.row[job]
+            state.set_phase(row, Phase.UNREACHABLE, state.now_s)
+            refresh_schedulable(state, job, row)
+
+
+def _take_down(state: Ledger, node: int) -> None:
+    state.set_node(node, False)
+    first, end = state.cluster.node_first[node], state.cluster.node_first[node + 1]
+    for job in set(state.gpu_wanted[first:end].tolist()) - {NOBODY}:
+        if job not in state.lives:
+            state.want(job, state.row[job], -1, None)
+            state.unsettled.discard(job)
+
+
+def _regain(state: Ledger, job: int, life: Life) -> None:
+    """A node is back and its boot is the same: the job is where it was, unless another of its nodes is still silent."""
+    row = state.row[job]
+    if state.jobs.phase[row] != Phase.UNREACHABLE or not state.node_up[list(life.parts)].all():
+        return
+    flight = state.in_flight.get(job)
+    phase = Phase.PARKED if life.parked else Phase.RUNNING
+    if job in state.doomed:
+        phase = Phase.STOPPING
+    elif flight is not None:
+        phase = Phase.SUSPENDING if isinstance(flight.command, Suspend) else Phase.STARTING
+    state.set_phase(row, phase, state.now_s)
+    if phase is Phase.RUNNING and not state.jobs.using[row]:
+        begin(state, job, state.now_s)
+    refresh_schedulable(state, job, row)
+    if not state.settled(job):
+        state.unsettled.add(job)
+    state.dirty = True
