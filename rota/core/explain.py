@@ -16,7 +16,7 @@ def reasons(state: Ledger) -> Ints:
     kind, phase = jobs.kind[:size], jobs.phase[:size]
     codes = _capacity_codes(state)[kind]
     considered = np.isin(jobs.id[:size], state.answer.ids) if state.answer is not None else np.zeros(size, dtype=bool)
-    pending = state.dirty or state.fresh or state.asked is not None
+    pending = state.dirty or state.replan or state.fresh or state.asked is not None
     codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
     kinds = list(state.kind_of)
     for row in (state.options.best[kind] < 0).nonzero()[0].tolist():

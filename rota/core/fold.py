@@ -56,7 +56,7 @@ def advance(state: Ledger, settings: Settings) -> None:
 def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
     if event.job > state.last_job:  # numbers rise, so anything else is a repeat
         state.add_job(event.job, event.spec, event.at_s)
-        state.dirty = True
+        state.touch()
 
 
 def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
@@ -66,13 +66,14 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     ids = jobs.id[: jobs.size]
     rows = np.minimum(ids.searchsorted(event.jobs), jobs.size - 1)
     known = (ids[rows] == event.jobs) & (jobs.incarnation[rows] == event.incarnations) & (jobs.using[rows] > 0)
-    known &= event.at_s >= jobs.as_of_s[rows]  # an older report has nothing new to say
+    at_s = min(event.at_s, state.now_s)
+    known &= at_s >= jobs.as_of_s[rows]  # an older report has nothing new to say
     rows = rows[known]
-    elapsed = event.at_s - jobs.as_of_s[rows]
+    elapsed = at_s - jobs.as_of_s[rows]
     jobs.run_seconds[rows] += elapsed
     jobs.attained[rows] += elapsed * jobs.using[rows]
     jobs.received[rows, jobs.pool[rows]] += elapsed
-    jobs.as_of_s[rows] = event.at_s
+    jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
     jobs.steps_saved[rows] = np.maximum(jobs.steps_saved[rows], event.steps_saved[known])
 
@@ -97,7 +98,7 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
         state.want(event.job, row, -1, None)
         state.unsettled.add(event.job)
     refresh_schedulable(state, event.job, row)
-    state.dirty = True
+    state.touch()
 
 
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
@@ -114,7 +115,7 @@ def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | Time
     if state.asked is None or event.ticket != state.decision:
         return
     state.asked = None
-    state.dirty = True
+    state.touch()
     state.not_before_s = state.now_s + settings.policy_retry_seconds
 
 
@@ -143,16 +144,16 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
                 state.want(change.job, row, change.option, change.gpus)
                 state.unsettled.add(change.job)
         state.until_s = event.plan.until_s
-        state.fresh = False
+        state.fresh = state.replan = False
         state.plans += 1
-        if settings.round_seconds:
-            state.round = int(state.now_s // settings.round_seconds) + 1
+        if settings.round_seconds and state.now_s >= state.round * settings.round_seconds:
+            state.round = max(state.round, int(state.now_s // settings.round_seconds)) + 1  # a late round is skipped
     if event.ticket:
         state.decision = event.ticket
         state.asked = state.jobs.id[state.rows]
         state.asked_version = state.version
         state.asked_s = state.now_s
-        state.dirty = False
+        state.dirty = state.replan = False
     launches = [c for c in event.commands if isinstance(c, Launch) and c.job not in state.lives and c.job in state.row]
     if launches:
         _launched(state, launches)
@@ -198,6 +199,7 @@ def _sent(state: Ledger, command: JobCommand) -> None:
         if jobs.phase[row] == Phase.PARKED:
             state.gpu_job[life.gpus] = job
             state.set_phase(row, Phase.STARTING, state.now_s)
+        jobs.lease_s[row] = max(jobs.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
         if command.kind is SuspendKind.PARK and not life.reserved:
             state.host_gib[list(life.parts)] -= state.gib_per_node(job, life)

@@ -236,7 +236,9 @@ class Ledger:
     """The answer has not been planned with yet."""
     memory: Any = None
     dirty: bool = False
-    """Something happened that may change the answer."""
+    """Something happened that may change the policy's answer."""
+    replan: bool = False
+    """Something happened that the plan in force does not know of."""
     not_before_s: float = -FOREVER
     """The policy failed: do not ask again before this."""
     round: int = 0
@@ -369,7 +371,17 @@ class Ledger:
         if bool(self.node_up[node]) != up:
             self.node_up[node] = up
             self._usable = None
-            self.dirty = True
+            self.touch()
+
+    def touch(self) -> None:
+        """Something happened: ask the policy when it may be asked, and plan anew."""
+        self.dirty = self.replan = True
+
+    def gpus_came_free(self, job: int) -> None:
+        """GPUs no plan could count on, because their holder was beyond its command, can be granted again."""
+        if job in self.barred:
+            self._usable = None
+            self.touch()
 
     def want(self, job: int, row: int, option: int, gpus: Ints | None) -> None:
         """Set a job's desired placement."""

@@ -40,10 +40,30 @@ LEGAL: dict[Phase, frozenset[Phase]] = {
         }
     ),
     Phase.PARKED: frozenset(
-        {Phase.STARTING, Phase.SUSPENDING, Phase.STOPPING, Phase.QUEUED, Phase.CHECKPOINTED, Phase.UNREACHABLE}
+        {
+            Phase.STARTING,
+            Phase.SUSPENDING,
+            Phase.STOPPING,
+            Phase.QUEUED,
+            Phase.CHECKPOINTED,
+            Phase.UNREACHABLE,
+            Phase.FINISHED,
+            Phase.FAILED,
+        }
     ),
     Phase.CHECKPOINTED: frozenset({Phase.STARTING, Phase.CANCELLED}),
-    Phase.RESIZING: frozenset({Phase.RUNNING, Phase.QUEUED, Phase.CHECKPOINTED, Phase.STOPPING, Phase.UNREACHABLE}),
+    Phase.RESIZING: frozenset(
+        {
+            Phase.RUNNING,
+            Phase.SUSPENDING,
+            Phase.QUEUED,
+            Phase.CHECKPOINTED,
+            Phase.STOPPING,
+            Phase.UNREACHABLE,
+            Phase.FINISHED,
+            Phase.FAILED,
+        }
+    ),
     Phase.STOPPING: frozenset(
         {Phase.QUEUED, Phase.CHECKPOINTED, Phase.FINISHED, Phase.FAILED, Phase.CANCELLED, Phase.UNREACHABLE}
     ),

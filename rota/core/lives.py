@@ -21,7 +21,7 @@ VERDICT = {
 
 
 def started(state: Ledger, settings: Settings, event: Started) -> None:
-    if _answered(state, event, Launch | Resume):
+    if event.job not in state.doomed and _answered(state, event, Launch | Resume):
         if event.from_step is not None:
             row = state.row[event.job]
             state.jobs.steps_done[row] = event.from_step
@@ -34,10 +34,11 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     """All parts are up: the job runs, as far as we believe at its option's rate."""
     row, life = state.row[job], state.lives[job]
     jobs = state.jobs
-    if jobs.phase[row] == Phase.UNREACHABLE:
-        return
     if life.parked:
         _unpark(state, job, life)
+    if state.out_of_reach(job):
+        return  # it counts as running once its node is back in sight
+    at_s = min(at_s, state.now_s)
     if jobs.phase[row] == Phase.STARTING:  # what starting took is the least that moving costs
         jobs.move_seconds[row] = max(jobs.move_seconds[row], at_s - jobs.phase_s[row])
     state.set_phase(row, Phase.RUNNING, at_s)
@@ -57,13 +58,14 @@ def suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
     if event.kind is SuspendKind.CHECKPOINT:
         end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
         return
-    if _answered(state, event, Suspend):
+    if event.job not in state.doomed and _answered(state, event, Suspend):
         _settle(state, event.job, event.at_s)
         row = state.row[event.job]
         state.jobs.steps_done[row] = event.steps_done
         state.jobs.suspensions[row] += 1
         _park(state, event.job, life)
-        state.set_phase(row, Phase.PARKED, event.at_s)
+        if not state.out_of_reach(event.job):
+            state.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):
             state.unsettled.discard(event.job)
 
@@ -72,6 +74,7 @@ def _park(state: Ledger, job: int, life: Life) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
     state.lives[job] = replace(life, parked=True)
     state.gpu_job[state.gpus_of(job)] = NOBODY
+    state.gpus_came_free(job)
 
 
 def _unpark(state: Ledger, job: int, life: Life) -> None:
@@ -103,6 +106,7 @@ def _answered(state: Ledger, event: Started | Suspended, expected: type | UnionT
 def _settle(state: Ledger, job: int, at_s: float) -> None:
     """Book the service received up to now; the job runs no more."""
     row, jobs = state.row[job], state.jobs
+    at_s = min(at_s, state.now_s)
     if jobs.using[row]:
         elapsed = max(at_s - jobs.as_of_s[row], 0.0)
         jobs.run_seconds[row] += elapsed
@@ -128,8 +132,7 @@ def end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: Ve
     state.gpu_job[gone] = NOBODY
     if life.reserved:
         state.host_gib[list(life.parts) if node is None else [node]] += state.gib_per_node(job, life)
-    if job in state.barred:
-        state._usable = None
+    state.gpus_came_free(job)
     worst = max(life.verdict, verdict)
     fewest = min(life.steps, steps)
     if left:
@@ -163,6 +166,7 @@ def doom(state: Ledger, job: int) -> None:
 
 def _end_life(state: Ledger, job: int, at_s: float, verdict: Verdict, steps: float) -> None:
     row, jobs = state.row[job], state.jobs
+    at_s = min(at_s, state.now_s)
     _settle(state, job, at_s)
     del state.lives[job]
     flight = state.in_flight.pop(job, None)
@@ -188,11 +192,12 @@ def _end_life(state: Ledger, job: int, at_s: float, verdict: Verdict, steps: flo
     if verdict is Verdict.SUSPENDED or suspending:
         jobs.suspensions[row] += 1
     if verdict is not Verdict.SUSPENDED or not suspending:
-        state.dirty = True
+        state.touch()
     state.set_phase(row, Phase.CHECKPOINTED if jobs.steps_saved[row] > 0 else Phase.QUEUED, at_s)
     want = state.desired.get(job)
     if want is not None and not state.node_up[state.cluster.gpu_node[want]].all():
         state.want(job, row, -1, None)
+        state.touch()
     refresh_schedulable(state, job, row)
     if state.settled(job):
         state.unsettled.discard(job)
@@ -206,7 +211,7 @@ def finish(state: Ledger, job: int, row: int, phase: Phase, at_s: float) -> None
         state.barred.discard(job)
         state._usable = None
     state.forget(job, row)
-    state.dirty = True
+    state.touch()
 
 
 def saved(state: Ledger, job: int) -> float:

@@ -1,6 +1,6 @@
 """Nodes: what a report, a loss or a silence says about everything that was on one."""
 
-from rota.core.ledger import NOBODY, Ledger, Life, Verdict
+from rota.core.ledger import NOBODY, Ledger, Verdict, same_gpus
 from rota.core.lives import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
 from rota.core.settings import Settings
 from rota.model.commands import Suspend, SuspendKind
@@ -18,9 +18,8 @@ def node_reported(state: Ledger, settings: Settings, event: NodeReported) -> Non
     state.node_heard_s[node] = state.now_s
     if not state.node_up[node]:
         state.set_node(node, True)
-        for job, life in list(state.lives.items()):
-            if node in life.parts:
-                _regain(state, job, life)
+        for job in list(state.lives):
+            _regain(state, job)
     for part in event.inventory:
         _see_part(state, settings, event, part)
 
@@ -40,7 +39,9 @@ def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part
 
 
 def node_lost(state: Ledger, settings: Settings, event: NodeLost) -> None:
-    state.node_boot[event.node] += 1
+    if event.boot < state.node_boot[event.node]:
+        return
+    state.node_boot[event.node] = event.boot + 1
     bury(state, event.node, event.at_s)
     _take_down(state, event.node)
 
@@ -50,6 +51,7 @@ def bury(state: Ledger, node: int, at_s: float) -> None:
     for job, life in list(state.lives.items()):
         if node in life.parts:
             end_part(state, job, node, at_s, Verdict.LOST, saved(state, job))
+            _regain(state, job)  # what is left of it may all be in sight
 
 
 def lose_sight(state: Ledger, node: int) -> None:
@@ -66,16 +68,21 @@ def _take_down(state: Ledger, node: int) -> None:
     state.set_node(node, False)
     first, end = state.cluster.node_first[node], state.cluster.node_first[node + 1]
     for job in set(state.gpu_wanted[first:end].tolist()) - {NOBODY}:
-        if job not in state.lives:
+        life = state.lives.get(job)
+        if life is None or not same_gpus(life.gpus, state.desired[job]):  # it was to start here, or to move here
             state.want(job, state.row[job], -1, None)
-            state.unsettled.discard(job)
+            if life is None:
+                state.unsettled.discard(job)
+            else:
+                state.unsettled.add(job)
 
 
-def _regain(state: Ledger, job: int, life: Life) -> None:
-    """A node is back and its boot is the same: the job is where it was, unless another of its nodes is still silent."""
-    row = state.row[job]
-    if state.jobs.phase[row] != Phase.UNREACHABLE or not state.node_up[list(life.parts)].all():
+def _regain(state: Ledger, job: int) -> None:
+    """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
+    life = state.lives.get(job)
+    if life is None or not state.out_of_reach(job) or not state.node_up[list(life.parts)].all():
         return
+    row = state.row[job]
     flight = state.in_flight.get(job)
     phase = Phase.PARKED if life.parked else Phase.RUNNING
     if job in state.doomed:
@@ -88,4 +95,4 @@ def _regain(state: Ledger, job: int, life: Life) -> None:
     refresh_schedulable(state, job, row)
     if not state.settled(job):
         state.unsettled.add(job)
-    state.dirty = True
+    state.touch()

@@ -66,7 +66,7 @@ class Scheduler:
             return None  # most often: an answer came that was expected
         plan, ticket = None, 0
         if due:
-            if state.fresh or (state.answer is not None and state.now_s - state.asked_s < settings.solve_every_seconds):
+            if state.fresh or (state.answer is not None and state.now_s < self._may_ask_s()):
                 plan = make_plan(state, settings, self.placer)
             else:
                 ticket = state.decision + 1
@@ -129,7 +129,13 @@ class Scheduler:
             return False
         if settings.round_seconds and state.now_s >= state.round * settings.round_seconds and state.row:
             return True
-        return settings.at_events and (state.dirty or state.now_s >= state.until_s)
+        if not settings.at_events:
+            return False
+        return state.replan or state.now_s >= state.until_s or (state.dirty and state.now_s >= self._may_ask_s())
+
+    def _may_ask_s(self) -> float:
+        """The policy is not asked before this."""
+        return max(self.state.not_before_s, self.state.asked_s + self.settings.solve_every_seconds)
 
     def _next_wake_s(self) -> float:
         state, settings = self.state, self.settings
@@ -140,7 +146,7 @@ class Scheduler:
             if settings.at_events:
                 wake_s = min(wake_s, state.until_s)
                 if state.dirty:
-                    wake_s = min(wake_s, state.not_before_s)
+                    wake_s = min(wake_s, self._may_ask_s())
             wake_s = max(wake_s, state.not_before_s)
         if settings.retry_seconds < FOREVER and state.in_flight:
             reachable = (f.sent_s for job, f in state.in_flight.items() if not state.out_of_reach(job))

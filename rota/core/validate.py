@@ -25,6 +25,14 @@ def validate(state: Ledger) -> None:
     for job in state.barred:
         assert job in state.lives and not jobs.schedulable[state.row[job]], f"job {job} is barred for no reason"
     assert (state.host_gib >= -1e-6).all(), "more host memory is used than there is"
+    _check_caches(state)
+
+
+def _check_caches(state: Ledger) -> None:
+    fresh = state.copy()
+    fresh._rows = fresh._usable = None
+    assert (fresh.rows == state.rows).all(), "the list of jobs that may be scheduled is out of date"
+    assert (fresh.usable()[0] == state.usable()[0]).all(), "the map of usable GPUs is out of date"
 
 
 def _check_gpus(state: Ledger) -> None:

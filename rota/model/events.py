@@ -117,9 +117,10 @@ class NodeReported:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """The driver vouches that everything on this node is dead."""
+    """The driver vouches that everything this node had in this boot is dead."""
 
     node: int
+    boot: int
     at_s: float
 
 

@@ -28,8 +28,8 @@ from rota.model.events import (
     Exited,
     External,
     HoldAsked,
+    NodeLost,
     Outcome,
-    PartState,
     PolicyFailed,
     Submitted,
     TimedOut,
@@ -56,9 +56,14 @@ class Faults:
     repeat: float = 0.1
     delay_seconds: float = 1.0
     """Mean delay of a message; exponential, so that messages overtake each other."""
+    batch_seconds: float = 0.4
+    """Events that reach the core within this time may be told to it in one step."""
     node_crash: float = 1 / 400
     job_crash: float = 1 / 100
+    """Also of sleeping ones; one in four is a yield that nobody asked for."""
     core_crash: float = 1 / 120
+    core_crash_in_step: float = 1 / 400
+    """Probability, per step, that the core dies when its decision is written down and no command has left yet."""
     partition: float = 1 / 200
     policy_failure: float = 0.1
     drift_seconds: float = 0.5
@@ -125,11 +130,14 @@ class Chaos:
         self.gpu_owner: dict[int, tuple[int, int]] = {}
         self.specs = jobs
         self.finished: set[int] = set()
+        self.failed: set[int] = set()
+        self.failures: dict[int, int] = {}
         self.known: set[int] = set()
         self.cancelled: set[int] = set()
         self.check_every = check_every
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self._inbox: list[External] = []
         self._wake_s = FOREVER
 
     # Running -----------------------------------------------------------------------------------------------------
@@ -150,7 +158,7 @@ class Chaos:
         ):
             if rate > 0:
                 self._recur(rate, act)
-        while len(self.finished | self.cancelled) < len(self.specs) or self._unsettled():
+        while len(self.finished | self.cancelled | self.failed) < len(self.specs) or self._unsettled():
             if self.steps >= most_steps:
                 raise Broken(f"after {self.steps} steps and {self.now_s:.0f} s, jobs {self._missing()} have not ended")
             if not self._heap and self._wake_s == FOREVER:
@@ -163,7 +171,7 @@ class Chaos:
         return bool(self.core.state.row)
 
     def _missing(self) -> list[int]:
-        return sorted(set(range(len(self.specs))) - self.finished - self.cancelled)
+        return sorted(set(range(len(self.specs))) - self.finished - self.cancelled - self.failed)
 
     def _next(self) -> None:
         self.steps += 1
@@ -195,15 +203,26 @@ class Chaos:
         self.core.fold(self.now_s, events)
         decided = self.core.decide()
         self.journal.append((self.now_s, events, decided))
+        if self._unlucky(self.faults.core_crash_in_step):
+            self._count("core crashes before sending")
+            self.recover()
+            self._give_up_on_the_policy()
+            return
         commands = self.core.commit(decided)
-        gone = self.known - self.core.state.row.keys()
-        if not gone <= self.finished | self.cancelled:
-            raise Broken(f"at {self.now_s:.3f} s: the core forgot jobs {sorted(gone - self.finished - self.cancelled)}")
-        self.known -= gone
+        self._check_ends()
         if self.steps % self.check_every == 0:
             self._validate()
         for command in commands:
             self._carry_out(command)
+
+    def _check_ends(self) -> None:
+        """The core lets go of a job only for a reason."""
+        for job in self.known - self.core.state.row.keys():
+            if self.failures.get(job, 0) > self.specs[job].retries:
+                self.failed.add(job)
+            elif job not in self.finished | self.cancelled:
+                raise Broken(f"at {self.now_s:.3f} s: the core forgot job {job}")
+        self.known &= self.core.state.row.keys()
 
     def _validate(self) -> None:
         try:
@@ -236,21 +255,30 @@ class Chaos:
         self._at(self.now_s + self.dice.expovariate(1 / self.faults.delay_seconds), arrive)
 
     def _crash_core(self) -> None:
-        """kill -9 at any moment: only the snapshot and the journal are left, and perhaps the last commands never left."""
+        """kill -9 between two steps."""
         self._count("core crashes")
-        before = self.core
+        before = self.core.snapshot(self.words)
+        self.recover()
+        if self.core.snapshot(self.words) != before:
+            raise Broken(f"at {self.now_s:.3f} s: recovery gave another state")
+        self._give_up_on_the_policy()
+
+    def recover(self) -> None:
+        """A new core from the last snapshot and what was written down since. It decides nothing again."""
         twin = Scheduler(self.cluster, self.placer, self.settings)
         twin.restore(json.loads(json.dumps(self.snapshot)), self.words)
         for now_s, events, decided in self.journal:
             twin.fold(now_s, events)
             twin.commit(decided)
-        if twin.snapshot(self.words) != before.snapshot(self.words):
-            raise Broken(f"at {self.now_s:.3f} s: recovery gave another state")
         self.core = twin
         self.snapshot, self.journal = twin.snapshot(self.words), []
         self._wake_s = twin.state.wake_s
-        if twin.state.asked is not None:
-            self.tell([TimedOut(twin.state.decision, self.now_s)])
+        self._check_ends()
+
+    def _give_up_on_the_policy(self) -> None:
+        """Whoever was solving died with the core that asked."""
+        if self.core.state.asked is not None:
+            self.tell([TimedOut(self.core.state.decision, self.now_s)])
 
     # The network -------------------------------------------------------------------------------------------------
 
@@ -279,7 +307,17 @@ class Chaos:
             self.agents[node].receive(command)
 
     def to_core(self, node: int, event: External) -> None:
-        self._send(node, lambda: self.tell([event]))
+        self._send(node, partial(self._arrive, event))
+
+    def _arrive(self, event: External) -> None:
+        """What comes in short succession is told together."""
+        if not self._inbox:
+            self._at(self.now_s + self.dice.random() * self.faults.batch_seconds, self._flush)
+        self._inbox.append(event)
+
+    def _flush(self) -> None:
+        events, self._inbox = self._inbox, []
+        self.tell(events)
 
     # The truth ---------------------------------------------------------------------------------------------------
 
@@ -318,6 +356,9 @@ class Chaos:
         gang.running.add(node)
         gang.suspended.discard(node)
         if len(gang.running) == len(gang.nodes):
+            gpus = [gpu for gpu, owner in self.gpu_owner.items() if owner == (gang.job, gang.incarnation)]
+            if len(gpus) != self.specs[gang.job].gpus:
+                raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {self.specs[gang.job].gpus} GPUs")
             gang.since_s = self.now_s
             left = self.specs[gang.job].steps - gang.steps
             self._at(self.now_s + left, partial(self._complete, gang, self.now_s))
@@ -343,10 +384,8 @@ class Chaos:
     def part_suspended(self, node: int, job: int, part: Process, kind: SuspendKind) -> float:
         """A checkpoint counts once every part of the gang has written its share."""
         gang = self.gangs[job, part.incarnation]
-        was_parked = part.state is PartState.PARKED
         self._pause(gang, node)
-        if not was_parked:
-            self._free(part)
+        self._free(job, part)
         gang.suspended.add(node)
         if kind is SuspendKind.CHECKPOINT and len(gang.suspended) == len(gang.nodes):
             self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
@@ -354,11 +393,13 @@ class Chaos:
 
     def part_ended(self, node: int, job: int, part: Process) -> None:
         self._pause(self.gangs[job, part.incarnation], node)
-        self._free(part)
+        self._free(job, part)
 
-    def _free(self, part: Process) -> None:
+    def _free(self, job: int, part: Process) -> None:
+        """A sleeping part holds none, whoever has its GPUs now."""
         for gpu in part.gpus:
-            self.gpu_owner.pop(gpu, None)
+            if self.gpu_owner.get(gpu) == (job, part.incarnation):
+                del self.gpu_owner[gpu]
 
     def _watch_lease(self, node: int, job: int, incarnation: int) -> None:
         """The agent ends what outlives its lease, by its own clock, which may be slow."""
@@ -398,6 +439,9 @@ class Chaos:
             if part.lives:
                 agent.end(job, part, Outcome.LOST)
         agent.parts, agent.highest, agent.up = {}, {}, False
+        if self.dice.random() < 0.5:
+            self._count("losses vouched for")
+            self._send(agent.node, partial(self._arrive, NodeLost(agent.node, agent.boot, self.now_s)))
 
         def back() -> None:
             agent.boot += 1
@@ -407,12 +451,15 @@ class Chaos:
 
     def _crash_job(self) -> None:
         agent = self.dice.choice(self.agents)
-        alive = [(job, part) for job, part in sorted(agent.parts.items()) if part.state is PartState.RUNNING]
+        alive = [(job, part) for job, part in sorted(agent.parts.items()) if part.lives]
         if alive and agent.up:
-            self._count("job crashes")
             job, part = self.dice.choice(alive)
-            agent.end(job, part, Outcome.FAILED)
-            self.to_core(agent.node, Exited(job, part.incarnation, self.now_s, Outcome.FAILED, part.steps, agent.node))
+            outcome = self.dice.choice([Outcome.FAILED, Outcome.FAILED, Outcome.FAILED, Outcome.YIELDED])
+            self._count("job crashes" if outcome is Outcome.FAILED else "yields")
+            if outcome is Outcome.FAILED:
+                self.failures[job] = self.failures.get(job, 0) + 1
+            agent.end(job, part, outcome)
+            self.to_core(agent.node, Exited(job, part.incarnation, self.now_s, outcome, part.steps, agent.node))
 
     def _partition(self) -> None:
         self._count("partitions")
@@ -437,7 +484,7 @@ class Chaos:
 
 
 def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True) -> list[JobSpec]:
-    """Small jobs of several widths that nothing but chaos can keep from finishing."""
+    """Small jobs of several widths; some give up after a few failures of their own, nothing else ends them early."""
     dice = random.Random(seed)
     widths = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
     jobs: list[Any] = []
@@ -448,7 +495,7 @@ def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True) -> l
                 name=f"job-{number}",
                 gpus=dice.choice(widths),
                 steps=float(dice.randrange(5, 90)),
-                retries=1_000_000,
+                retries=dice.choice([2, 1_000_000]),
                 can_park=park,
                 parked_gib=4.0 if park else 0.0,
             )

@@ -194,7 +194,8 @@ class Engine:
     def _report(self, events: list[External]) -> None:
         """Where the running jobs are: one batch."""
         now = self.now_s
-        self._next_report_s = (now // self._report_seconds + 1) * self._report_seconds
+        while self._next_report_s <= now:
+            self._next_report_s += self._report_seconds
         live = [(job, run) for job, run in sorted(self._runs.items()) if run.since_s < FOREVER]
         if live:
             events.append(
@@ -325,5 +326,5 @@ class Engine:
                 saved = self._lose(job, run)
                 others = [n for n in run.nodes if n != node]
                 events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
-        events.append(NodeLost(node, self.now_s))
+        events.append(NodeLost(node, int(self._failures[node]) - 1, self.now_s))
         self._push(self.now_s + self.physics.node_repair_seconds, _REPAIR, node)

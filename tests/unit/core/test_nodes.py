@@ -70,14 +70,14 @@ def test_one_part_that_finished_means_the_work_is_done() -> None:
     bench = Bench("2x(2xV100)")
     start_gang(bench, gpus=4)
     bench.tell(Exited(0, 1, 100.0, Outcome.FINISHED, 100.0, 0), at_s=100.0)
-    bench.tell(NodeLost(1, 101.0), at_s=101.0)
+    bench.tell(NodeLost(1, 0, 101.0), at_s=101.0)
     assert 0 not in bench.state.row
 
 
 def test_a_crashed_node_loses_its_jobs_and_is_not_used() -> None:
     bench = Bench("2x(2xV100)")
     start_gang(bench, gpus=2)
-    (launch,) = of_type(bench.tell(NodeLost(0, 5.0), at_s=5.0), Launch)
+    (launch,) = of_type(bench.tell(NodeLost(0, 0, 5.0), at_s=5.0), Launch)
     assert launch.nodes == (1,)
     assert not of_type(bench.submit(gpus=2), Launch), "one node is left, and it is full"
     back = bench.tell(NodeReported(0, 1, 9.0), at_s=9.0)
@@ -86,7 +86,7 @@ def test_a_crashed_node_loses_its_jobs_and_is_not_used() -> None:
 
 def test_an_old_boot_is_not_believed() -> None:
     bench = Bench("2x(2xV100)")
-    bench.tell(NodeLost(0, 5.0), at_s=5.0)
+    bench.tell(NodeLost(0, 0, 5.0), at_s=5.0)
     bench.tell(NodeReported(0, 0, 4.0), at_s=6.0)
     assert not bench.state.node_up[0]
 
@@ -178,7 +178,7 @@ def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) ->
 
 def test_a_parked_job_dies_with_its_node(parking: Bench) -> None:
     park(parking)
-    parking.tell(NodeLost(0, 8.0), at_s=8.0)
+    parking.tell(NodeLost(0, 0, 8.0), at_s=8.0)
     assert phase(parking, 0) is Phase.QUEUED, "it was never saved to storage"
     assert parking.state.host_gib.tolist() == [10.0, 10.0]
 
