@@ -62,12 +62,18 @@ def simulate(
     chosen = named_preset(preset)
     truth = _physics(chosen.physics, profile, physics)
     policy_text, pair = split_pair(policy) if isinstance(policy, str) else (policy, None)
+    if pair is not None and placer is not None:
+        raise OptionError(
+            "a placer is named twice.", field="placer", value=placer, hint=f"--policy {policy_text}, or leave --placer out"
+        )
     rule = make_policy(policy_text)
     spots = make_placer(placer if placer is not None else pair or "packed")
     workload = trace if isinstance(trace, Trace) else open_trace(str(trace), format=format, where=where)
-    workload = _fitting(workload, floor, truth, drop_oversized)
+    if drop_oversized:
+        workload = _fitting(workload, floor, truth, drop_oversized)
     if first is not None:
         workload = workload.first(_positive(first, "first"))
+    workload = _fitting(workload, floor, truth, drop_oversized)
     settings = _settings(chosen.settings, decide, round_seconds, seed)
     costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
     scheduler = Scheduler(floor, spots, settings, rates=truth.rates, costs=costs)
@@ -119,6 +125,7 @@ def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:
     """Run the property suite on a policy."""
     if seeds < 1:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
+    make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
     return check_policy(lambda: make_policy(policy), seeds)
 
 
@@ -162,10 +169,10 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
     hopeless = [arrival.spec for arrival in trace.arrivals if not fits(arrival.spec)]
     if hopeless and not drop:
         worst = max(hopeless, key=lambda spec: spec.gpus)
-        reason = why_never(Kind(worst.profile, worst.gpus, worst.accelerators), cluster).name
+        _, why = why_never(Kind(worst.profile, worst.gpus, worst.accelerators), cluster)
         raise TraceError(
             f"{len(hopeless)} jobs can never run on {cluster}: {worst.name or 'one'} asks for {worst.gpus} GPUs of "
-            f"{' or '.join(worst.accelerators) or 'any type'}, the largest pool has {cluster.largest_pool} ({reason}).",
+            f"{' or '.join(worst.accelerators) or 'any type'}; {why}.",
             where=trace.name,
             hint="--drop-oversized leaves them out and counts them, or a larger --cluster",
         )

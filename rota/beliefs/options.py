@@ -22,11 +22,14 @@ def make_options(kinds: Sequence[Kind], cluster: Cluster, rates: Rates) -> Optio
     return Options.of(rows, len(kinds))
 
 
-def why_never(kind: Kind, cluster: Cluster) -> Reason:
-    """Why a kind has no option at all on this cluster."""
-    if not any(accepts(kind, accelerator) for accelerator in cluster.pools):
-        return Reason.NO_SUCH_ACCELERATOR
-    return Reason.UNSATISFIABLE
+def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
+    """Why a kind has no option at all on this cluster, as a code and in words."""
+    pools = [int(gpus) for name, gpus in zip(cluster.pools, cluster.pool_gpus, strict=True) if accepts(kind, name)]
+    if not pools:
+        return Reason.NO_SUCH_ACCELERATOR, f"the cluster has {', '.join(cluster.pools)}"
+    if max(pools) < kind.gpus:
+        return Reason.UNSATISFIABLE, f"the largest pool it accepts has {max(pools)}"
+    return Reason.UNSATISFIABLE, f"profile {kind.profile!r} is known not to run there"
 
 
 def accepts(kind: Kind, accelerator: str) -> bool:

@@ -22,6 +22,8 @@ def compare(
     decide: flag.Decide = None,
     round_seconds: flag.Round = None,
     seed: flag.Seed = 0,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="Several seeds with intervals (planned).")] = None,
+    html: Annotated[str | None, typer.Option("--html", help="One self-contained page (planned).")] = None,
     output: flag.Output = "table",
 ) -> None:
     """Compare policies on one trace.
@@ -29,6 +31,8 @@ def compare(
     Example: rota compare fifo tiresias srsf --trace philly-like
     """
     shaped = flag.shape(output)
+    flag.not_yet("--seeds", seeds)
+    flag.not_yet("--html", html)
     from rota.api import simulate
 
     results = []

@@ -105,6 +105,12 @@ def shape(output: str) -> str:
     raise OptionError("not an output.", field="-o", value=output, hint="-o table or -o json")
 
 
+def not_yet(name: str, value: object) -> None:
+    """A flag of the public contract whose part has not arrived: refused by name."""
+    if value is not None:
+        raise OptionError("is planned and not in this version yet.", field=name, value=value, hint=f"leave {name} out")
+
+
 def filters(where: list[str] | None) -> list[tuple[str, str]]:
     found = []
     for text in where or []:

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
-from rota.errors import OptionError
 
 
 def sim(
@@ -41,10 +40,7 @@ def sim(
     Example: rota sim --trace philly-like --policy tiresias --cluster "8xV100 + 8xP100 + 8xK80"
     """
     shaped = flag.shape(output)
-    if variability is not None:
-        raise OptionError(
-            "is planned and not in this version yet.", field="--variability", value=variability, hint="leave --variability out"
-        )
+    flag.not_yet("--variability", variability)
     from rota.api import simulate
 
     with flag.progress_bar(policy) as progress:

@@ -16,7 +16,10 @@ def results_table(results: Sequence["Result"]) -> Any:
     best = min((r.summary.mean_jct_seconds for r in results if r.summary.mean_jct_seconds is not None), default=None)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("POLICY", "MEAN JCT", "xBOUND", "MEDIAN", "P99", "QUEUE", "SPAN", "BUSY", "RHO", "SUSP"):
-        table.add_column(name, justify="left" if name == "POLICY" else "right", no_wrap=True)
+        is_name = name == "POLICY"
+        table.add_column(
+            name, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold", max_width=22 if is_name else None
+        )
     for result in results:
         s = result.summary
         gap = "-" if s.gap_to_jct_bound is None else f"{1 + s.gap_to_jct_bound:.2f}"

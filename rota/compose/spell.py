@@ -1,6 +1,7 @@
 """Reads `NAME:key=value,...` and fits the values to the constructor of what is named."""
 
 import dataclasses
+import inspect
 import math
 import types
 import typing
@@ -44,17 +45,13 @@ class Spelled:
 
 def fit(kind: type, options: Mapping[str, str], where: str) -> Any:
     """Construct `kind` with options given as text, each turned into the type its field declares."""
-    if not dataclasses.is_dataclass(kind):
-        if options:
-            raise OptionError("takes no options.", field=where, value=next(iter(options)), hint=f"use {where} alone")
-        return kind()
-    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
-    hints = typing.get_type_hints(kind)
+    fields = [p.name for p in inspect.signature(kind).parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    hints = typing.get_type_hints(kind if dataclasses.is_dataclass(kind) else vars(kind).get("__init__", kind))
     values = {}
     for key, text in options.items():
         if key not in fields:
             raise NameUnknown(f"option of {where}", key, fields, hint=f"rota policy show {where}")
-        values[key] = _value(hints[key], text, where, key)
+        values[key] = _value(hints.get(key, str), text, where, key)
     try:
         return kind(**values)
     except OptionError:

@@ -20,7 +20,7 @@ def reasons(state: Ledger) -> Ints:
     codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
     kinds = list(state.kind_of)
     for row in (state.options.best[kind] < 0).nonzero()[0].tolist():
-        codes[row] = why_never(kinds[kind[row]], state.cluster)
+        codes[row] = why_never(kinds[kind[row]], state.cluster)[0]
     codes[jobs.option[:size] >= 0] = Reason.WAITING_FOR_SUSPEND
     codes[phase == Phase.UNREACHABLE] = Reason.NODE_DOWN
     codes[phase == Phase.STARTING] = Reason.STARTING
@@ -36,9 +36,9 @@ _NOT_WAITING = [int(p) for p in Phase if p.ended or p in (Phase.RUNNING, Phase.S
 def _capacity_codes(state: Ledger) -> Ints:
     """Per kind: what keeps a job of it that is not granted from running, as far as GPUs go."""
     need, pool = state.options.kind_need, state.options.kind_pool
-    _, capacity = state.usable()
+    up = np.bincount(state.cluster.gpu_pool[state.node_up[state.cluster.gpu_node]], minlength=len(state.cluster.pools))
     fits = (need <= (_left(state) * MILLI)[pool]).any(axis=1)
-    possible = (need <= (capacity * MILLI)[pool]).any(axis=1)
+    possible = (need <= (up * MILLI)[pool]).any(axis=1)
     return np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
 
 
@@ -49,19 +49,20 @@ def _left(state: Ledger) -> Ints:
 
 
 def explain(state: Ledger, job: int) -> list[Explanation]:
-    """Everything that keeps a job from running, gravest first. Empty if it runs or has ended."""
+    """Everything that keeps a job from running, gravest first; the first is the headline. Empty if it runs or has ended."""
     row = state.row.get(job)
     if row is None:
         return []
     headline = Reason(int(reasons(state)[row]))
     if headline is Reason.NONE:
         return []
-    found = [_describe(state, job, row, headline)]
-    if headline in (Reason.NO_FREE_GPUS, Reason.OUTRANKED) and state.answer is not None:
-        ahead = _ahead(state, job, row)
-        if headline is Reason.NO_FREE_GPUS and ahead:
-            found.append(_outranked(state, row, ahead))
-    return found
+    codes: set[Reason] = {headline}
+    if headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED) and state.options.best[state.jobs.kind[row]] >= 0:
+        codes.add(Reason(int(_capacity_codes(state)[state.jobs.kind[row]])))
+        codes.discard(Reason.OUTRANKED)
+        if state.answer is not None and _ahead(state, job):
+            codes.add(Reason.OUTRANKED)
+    return [_describe(state, job, row, code) for code in sorted(codes | {headline})]
 
 
 def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
@@ -69,14 +70,11 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     gpus = int(jobs.gpus[row])
     kind = list(state.kind_of)[jobs.kind[row]]
     types = " or ".join(kind.accelerators) or "any type"
-    pools = state.cluster.pools
     if code is Reason.HELD:
         return Explanation(code, "It is held.")
-    if code is Reason.NO_SUCH_ACCELERATOR:
-        return Explanation(code, f"It accepts {types}; the cluster has {', '.join(pools)}.", {"accepts": kind.accelerators})
-    if code is Reason.UNSATISFIABLE:
-        most = int(state.cluster.pool_gpus.max())
-        return Explanation(code, f"It asks for {gpus} GPUs; the largest pool has {most}.", {"gpus": gpus, "largest_pool": most})
+    if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
+        _, why = why_never(kind, state.cluster)
+        return Explanation(code, f"It asks for {gpus} GPUs of {types}; {why}.", {"gpus": gpus, "accepts": kind.accelerators})
     if code is Reason.NODE_DOWN:
         down = [state.cluster.nodes[n].name for n in (~state.node_up).nonzero()[0].tolist()]
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
@@ -84,7 +82,7 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
         free = _free(state, row)
         return Explanation(code, f"It needs {gpus} GPUs of {types}; {free} are free.", {"gpus": gpus, "free": free})
     if code is Reason.OUTRANKED:
-        return _outranked(state, row, _ahead(state, job, row))
+        return _outranked(state, row, _ahead(state, job))
     if code is Reason.WAITING_FOR_SUSPEND:
         want = state.desired.get(job)
         holders = sorted(set(state.gpu_job[want].tolist()) - {-1, job}) if want is not None else []
@@ -113,12 +111,13 @@ def _free(state: Ledger, row: int) -> int:
     return int(_left(state)[pools].max(initial=0))
 
 
-def _ahead(state: Ledger, job: int, row: int) -> list[int]:
+def _ahead(state: Ledger, job: int) -> list[int]:
     """Jobs the policy put before this one, best first; where it gave no order, those that run."""
     assert state.answer is not None
     order = getattr(state.answer.allocation, "order", None)
     if order is None:
         rows = state.rows
         return [int(job) for job in state.jobs.id[rows[state.jobs.option[rows] >= 0]]]
-    ranked = [int(job) for job in state.answer.ids[order]]
-    return ranked[: ranked.index(job)] if job in ranked else ranked
+    ranked = [int(other) for other in state.answer.ids[order]]
+    before = ranked[: ranked.index(job)] if job in ranked else ranked
+    return [other for other in before if other in state.row]

@@ -11,6 +11,7 @@ from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.nodes import lose_sight, node_lost, node_reported
 from rota.core.settings import Settings
+from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -104,11 +105,27 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
+    if _fault(state, event.allocation):
+        _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, "the answer makes no sense"))
+        return
     _accrue(state)
     state.answer = Answer(event.allocation, state.asked, state.asked_version)
     state.memory = event.allocation.memory
     state.asked = None
     state.fresh = True
+
+
+def _fault(state: Ledger, allocation: Allocation) -> str:
+    """An answer is believed only if it fits the question: a wrong one must not stop the core, now or at recovery."""
+    assert state.asked is not None
+    ids = state.jobs.id[: state.jobs.size]
+    if state.version == state.asked_version:
+        kind = state.jobs.kind[state.rows]
+    elif len(ids):
+        kind = state.jobs.kind[np.minimum(ids.searchsorted(state.asked), len(ids) - 1)]
+    else:
+        kind = np.zeros(len(state.asked), dtype=np.int64)
+    return allocation.fault(kind, state.options)
 
 
 def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | TimedOut) -> None:

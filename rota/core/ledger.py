@@ -283,7 +283,10 @@ class Ledger:
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
                 mask[self.desired.get(job, NO_GPUS)] = False
-            self._usable = mask, np.bincount(self.cluster.gpu_pool[mask], minlength=len(self.cluster.pools))
+            counts = np.bincount(self.cluster.gpu_pool[mask], minlength=len(self.cluster.pools))
+            mask.setflags(write=False)
+            counts.setflags(write=False)  # policies see this very array
+            self._usable = mask, counts
         return self._usable
 
     def gpus_of(self, job: int) -> Ints:

@@ -10,7 +10,7 @@ from rota.core.settings import Settings
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
-from rota.model.units import FOREVER
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
 
 VERDICT = {
     Outcome.FINISHED: Verdict.FINISHED,
@@ -49,6 +49,11 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
         jobs.first_run_s[row] = at_s
     if state.settled(job):
         state.unsettled.discard(job)
+    if state.answer is not None:
+        position = int(state.answer.ids.searchsorted(job))
+        if position < len(state.answer.ids) and state.answer.ids[position] == job:
+            holds = state.answer.allocation.start_holds_seconds(position)
+            state.until_s = min(state.until_s, state.now_s + max(holds, SHORTEST_HOLD_SECONDS))
 
 
 def suspended(state: Ledger, settings: Settings, event: Suspended) -> None:

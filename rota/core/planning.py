@@ -8,10 +8,7 @@ from rota.core.settings import Settings
 from rota.model.allocation import Allocation, Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.plan import Change, Plan
-from rota.model.units import FOREVER, MILLI, Bools, Ints
-
-SHORTEST_HOLD_SECONDS = 1e-3
-"""No answer expires sooner than this, so that a policy which always says "now" cannot stop time."""
+from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS, Bools, Ints
 
 
 def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
@@ -27,7 +24,8 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates = _living(candidates, alive)
     grants = grant(candidates, table, capacity)
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
-    holds = allocation.holds_seconds(grants.option >= 0)
+    granted = grants.option >= 0
+    holds = allocation.holds_seconds(granted & (state.jobs.using[rows] > 0), ~granted)
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
     return Plan(changes, until)
 
@@ -99,6 +97,14 @@ def _may_move(state: Ledger, rows: Ints) -> Bools:
     return (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
 
 
+def _ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple[int, ...]) -> Request:
+    """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
+    life = state.lives.get(job)
+    if life is not None and life.parked:
+        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint)
+    return Request(job, pool, gpus, price, state.desired.get(job), hint)
+
+
 def _place(
     state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: Table, grants: Grants, starts: Ints
 ) -> list[Change]:
@@ -113,13 +119,13 @@ def _place(
         state.jobs.move_seconds[rows].tolist(),
     )
     requests = [
-        Request(job, pool, count, price, state.desired.get(job), hints.get(position, ()))
+        _ask(state, job, pool, count, price, hints.get(position, ()))
         for position, job, pool, count, price in zip(*columns, strict=True)
     ]
     placed = placer.place(floor, requests)
     changes = []
     for request, option, gpus in zip(requests, granted.tolist(), placed, strict=True):
-        same = request.current is not None and same_gpus(request.current, gpus)
-        if not same or state.jobs.option[state.row[request.job]] != option:
+        promised = state.desired.get(request.job)
+        if promised is None or not same_gpus(promised, gpus) or state.jobs.option[state.row[request.job]] != option:
             changes.append(Change(request.job, option, gpus))
     return changes

@@ -37,6 +37,8 @@ class Settings:
         for name in ("lease_seconds", "retry_seconds", "node_timeout_seconds", "policy_retry_seconds"):
             if not getattr(self, name) > 0:
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
+        if self.seed < 0:
+            raise OptionError("must be 0 or more.", field="seed", value=self.seed, hint="--seed 0")
         if not self.at_events and not self.round_seconds:
             raise OptionError("decisions need rounds, events or both.", field="round_seconds", value=self.round_seconds)
 

@@ -71,12 +71,20 @@ class Allocation(Protocol):
         """What it goes by, in a word or two, for explanations."""
         ...
 
+    def fault(self, kind: Ints, options: Options) -> str:
+        """What is wrong with it for jobs of these kinds; empty: nothing."""
+        ...
+
     def candidates(self, table: Candidacy) -> Candidates:
         """Who may run by which option, best first."""
         ...
 
-    def holds_seconds(self, granted: Bools) -> float:
-        """How long the answer holds once it is known who runs."""
+    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
+        """How long the answer holds, given who runs and who waits. A job that is still starting does neither."""
+        ...
+
+    def start_holds_seconds(self, position: int) -> float:
+        """How long it holds from the moment this job runs."""
         ...
 
     def share_by_option(self, options: int) -> Floats | None:
@@ -113,6 +121,14 @@ class Ranking:
         column = np.asarray(values)
         return cls(order=np.argsort(-column if largest_first else column, kind="stable"), **options)
 
+    def fault(self, kind: Ints, options: Options) -> str:
+        if problem := _not_positions(self.order, len(kind)):
+            return f"the order {problem}"
+        for name, column in (("run_seconds", self.run_seconds), ("wait_seconds", self.wait_seconds), ("option", self.option)):
+            if column is not None and np.shape(column) != (len(kind),):
+                return f"{name} has not one entry per job"
+        return "" if self.option is None else _not_options(self.option[self.order], kind[self.order], options)
+
     def candidates(self, table: Candidacy) -> Candidates:
         order = self.order
         if not self.preempt:
@@ -126,16 +142,40 @@ class Ranking:
             order, option = _best_options_first(order, table, self.preempt)
         return Candidates(order, option, self.blocking, self.reserve)
 
-    def holds_seconds(self, granted: Bools) -> float:
+    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
         held = FOREVER
         if self.run_seconds is not None:
-            held = float(self.run_seconds[granted].min(initial=held))
+            held = float(self.run_seconds[running].min(initial=held))
         if self.wait_seconds is not None:
-            held = float(self.wait_seconds[~granted].min(initial=held))
+            held = float(self.wait_seconds[waiting].min(initial=held))
         return held
+
+    def start_holds_seconds(self, position: int) -> float:
+        return FOREVER if self.run_seconds is None else float(self.run_seconds[position])
 
     def share_by_option(self, options: int) -> Floats | None:
         return None
+
+
+def _not_positions(order: Any, count: int) -> str:
+    """Why these are not different numbers from 0 to count - 1."""
+    if not isinstance(order, np.ndarray) or order.dtype.kind not in "iu" or order.ndim != 1:
+        return "is not an array of whole numbers"
+    if not len(order):
+        return ""
+    if order.min() < 0 or order.max() >= count:
+        return f"names something outside 0 to {count - 1}"
+    seen = np.zeros(count, dtype=bool)
+    seen[order] = True
+    return "" if np.count_nonzero(seen) == len(order) else "names something twice"
+
+
+def _not_options(option: Ints, kind: Ints, options: Options) -> str:
+    if not len(option):
+        return ""
+    if option.min() < 0 or option.max() >= len(options):
+        return "an option does not exist"
+    return "" if (options.kind[option] == kind).all() else "an option belongs to jobs of another kind"
 
 
 def _best_options_first(order: Ints, table: Candidacy, may_move: bool) -> tuple[Ints, Ints]:
@@ -146,7 +186,8 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool) -> tuple[
     held = table.granted_option[order][:, None]
     elsewhere = (held >= 0) & (options != held)
     if may_move:
-        span = np.minimum(table.seconds_left[order], table.horizon_seconds)[:, None]
+        # A job believed to be done may still run: it must stay worth more where it is than after a move it cannot pay for.
+        span = np.clip(table.seconds_left[order], 1e-6, table.horizon_seconds)[:, None]
         paid = np.maximum(span - table.move_seconds[order][:, None], 0.0)
         score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
     else:
@@ -170,6 +211,14 @@ class Shares:
     memory: Any = None
     key: str = "share"
 
+    def fault(self, kind: Ints, options: Options) -> str:
+        if len(self.option) != len(self.share):
+            return "option and share differ in length"
+        if problem := _not_positions(self.option, len(options)):
+            return f"the list of options {problem}"
+        share = np.asarray(self.share)
+        return "" if ((share >= 0) & (share <= 1 + 1e-9)).all() else "a share is not between 0 and 1"
+
     def candidates(self, table: Candidacy) -> Candidates:
         share = self.share_by_option(len(table.options))
         options = table.options.by_kind[table.kind]
@@ -181,7 +230,10 @@ class Shares:
         order = np.lexsort((-owed, share[option] <= 0))
         return Candidates(position[order], option[order])
 
-    def holds_seconds(self, granted: Bools) -> float:
+    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
+        return FOREVER
+
+    def start_holds_seconds(self, position: int) -> float:
         return FOREVER
 
     def share_by_option(self, options: int) -> Floats:
@@ -202,10 +254,20 @@ class Assignment:
     memory: Any = None
     key: str = "assignment"
 
+    def fault(self, kind: Ints, options: Options) -> str:
+        if len(self.position) != len(self.option):
+            return "position and option differ in length"
+        if problem := _not_positions(self.position, len(kind)):
+            return f"the list of positions {problem}"
+        return _not_options(self.option, kind[self.position], options)
+
     def candidates(self, table: Candidacy) -> Candidates:
         return Candidates(self.position, self.option)
 
-    def holds_seconds(self, granted: Bools) -> float:
+    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
+        return FOREVER
+
+    def start_holds_seconds(self, position: int) -> float:
         return FOREVER
 
     def share_by_option(self, options: int) -> Floats | None:

@@ -49,6 +49,10 @@ class Cluster:
     @classmethod
     def parse(cls, text: str) -> "Cluster":
         """Read `36xV100 + 9x(4xP100)`: a bare term is one pool without node structure, brackets are nodes."""
+        if text.strip().lower().endswith((".yaml", ".yml")):
+            raise ClusterError(
+                "clusters from a file are planned and not in this version yet.", field="cluster", value=text, hint=EXAMPLE
+            )
         nodes: list[Node] = []
         for raw in text.split("+"):
             term = raw.strip()

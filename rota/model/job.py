@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from rota.errors import OptionError
+from rota.model.cluster import canonical
+
 
 class Phase(IntEnum):
     """Where a job is in its life. `core/lifecycle.py` holds the table of legal changes."""
@@ -60,6 +63,14 @@ class JobSpec:
     """Its processes can sleep on the host and give their GPUs back."""
     parked_gib: float = 0.0
     """Host memory it takes while parked, over all its nodes."""
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1 or self.gpus != int(self.gpus):
+            raise OptionError("must be a whole number from 1.", field="gpus", value=self.gpus, hint="gpus=1")
+        if not self.steps >= 0:
+            raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
+        if self.accelerators:
+            object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 
 
 class Arrival(NamedTuple):

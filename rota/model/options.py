@@ -59,7 +59,7 @@ class Options:
         whole = np.array([row[:3] for row in ordered], dtype=np.int64).reshape(-1, 3)
         real = np.array([row[3:] for row in ordered], dtype=np.float64).reshape(-1, 2)
         exists = by_kind >= 0
-        return cls(
+        made = cls(
             kind=whole[:, 0].copy(),
             pool=whole[:, 1].copy(),
             milligpus=whole[:, 2].copy(),
@@ -70,3 +70,6 @@ class Options:
             kind_need=np.where(exists, whole[by_kind, 2] if len(ordered) else 0, NEVER_FITS),
             kind_pool=np.where(exists, whole[by_kind, 1] if len(ordered) else 0, 0),
         )
+        for name in cls.__slots__:
+            getattr(made, name).setflags(write=False)  # policies see these very arrays
+        return made

@@ -11,7 +11,8 @@ FOREVER = math.inf
 MILLI = 1000
 """GPUs are counted in thousandths, so that a fraction of a GPU is still a whole number."""
 
-HOUR_SECONDS = 3600.0
+SHORTEST_HOLD_SECONDS = 1e-3
+"""No answer expires sooner than this, so that a policy which always says "now" cannot stop time."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -22,42 +22,61 @@ class ByNode:
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
-        if len(requests) == 1 and not requests[0].hint:
-            self._place_batch(floor, node_free(floor), requests, [0], placed)
-            return [placed[0]]
-        rest = [i for i, request in enumerate(requests) if not _granted_hint(floor, request, i, placed)]
-        free = node_free(floor)
-        for batch in _batches(requests, rest):
-            self._place_batch(floor, free, requests, batch, placed)
+        rest = [i for i, request in enumerate(requests) if not _granted_wish(floor, request, i, placed)]
+        if rest:
+            # Nodes with enough idle GPUs come first: nobody should wait for a victim while others stand idle.
+            idle, free = node_free(floor, idle_only=True), node_free(floor)
+            for batch in _batches(requests, rest):
+                later = self._place_batch(floor, idle, free, requests, batch, placed)
+                later = self._place_batch(floor, free, idle, requests, later, placed) if later else later
+                for i in later:  # wider than any node has room for: the fewest nodes, the emptiest first
+                    placed[i] = _span(floor, free, idle, requests[i].pool, requests[i].gpus)
         return [placed[i] for i in range(len(requests))]
 
-    def _place_batch(self, floor: Floor, free: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]) -> None:
+    def _place_batch(
+        self, floor: Floor, room: Ints, other: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]
+    ) -> list[int]:
+        """Place requests alike in pool and size by the room given; returns those that found none."""
         gpus, pool = requests[batch[0]].gpus, requests[batch[0]].pool
         while batch:
-            nodes = ((free >= gpus) & (floor.cluster.node_pool == pool)).nonzero()[0]
+            nodes = ((room >= gpus) & (floor.cluster.node_pool == pool)).nonzero()[0]
             if not len(nodes):
                 break
-            order, room = self.nodes_for(floor, free, nodes, gpus)
-            if room[0] < len(batch):
-                room = np.minimum(room, np.maximum(len(batch) - (room.cumsum() - room), 0))
-                order, room = order[room > 0], room[room > 0]
-                counts = (room * gpus).tolist()
+            order, gangs = self.nodes_for(floor, room, nodes, gpus)
+            if gangs[0] < len(batch):
+                gangs = np.minimum(gangs, np.maximum(len(batch) - (gangs.cumsum() - gangs), 0))
+                order, gangs = order[gangs > 0], gangs[gangs > 0]
+                counts = (gangs * gpus).tolist()
             else:
                 order, counts = order[:1], [len(batch) * gpus]
-            free[order] -= counts
-            found = take(floor, order.tolist(), counts).reshape(-1, gpus)
-            turn, batch = batch[: len(found)], batch[len(found) :]
-            placed.update(zip(turn, found, strict=True))
-        for i in batch:  # wider than any node has room for: the fewest nodes, the emptiest first
-            placed[i] = _span(floor, free, pool, gpus)
+            found = take(floor, order.tolist(), counts)
+            _book(floor, found, room, other)
+            gangs_found = found.reshape(-1, gpus)
+            turn, batch = batch[: len(gangs_found)], batch[len(gangs_found) :]
+            placed.update(zip(turn, gangs_found, strict=True))
+        return batch
 
 
-def _granted_hint(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
-    """Follow the allocation's wish where it can be had."""
-    if len(request.hint) != request.gpus:
-        return False
-    wish = np.sort(np.array(request.hint, dtype=np.int64))
-    if not floor.available[wish].all() or (floor.cluster.gpu_pool[wish] != request.pool).any():
+def _book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
+    """Count handed-out GPUs off what the nodes had left."""
+    nodes = floor.cluster.gpu_node[gpus]
+    for room in rooms:
+        np.subtract.at(room, nodes, 1)
+    for room in rooms:
+        np.maximum(room, 0, out=room)
+
+
+def _granted_wish(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
+    """Follow the allocation's hint where it can be had; else leave a job that pays for moving where it is, if it has its GPUs
+    together there."""
+    wish: Ints | None = None
+    if len(request.hint) == request.gpus:
+        wish = np.sort(np.array(request.hint, dtype=np.int64))
+    elif request.current is not None and request.move_seconds > 0:
+        nodes = floor.cluster.gpu_node[request.current]
+        together = nodes[0] == nodes[-1] or request.gpus > floor.cluster.node_gpus[floor.cluster.node_pool == request.pool].max()
+        wish = request.current if together and len(request.current) == request.gpus else None
+    if wish is None or not floor.available[wish].all() or (floor.cluster.gpu_pool[wish] != request.pool).any():
         return False
     floor.available[wish] = False
     placed[index] = wish
@@ -73,9 +92,10 @@ def _batches(requests: list[Request], indexes: list[int]) -> Iterator[list[int]]
         yield groups[key]
 
 
-def node_free(floor: Floor) -> Ints:
+def node_free(floor: Floor, idle_only: bool = False) -> Ints:
     """GPUs that may be handed out on each node."""
-    counts: Ints = np.add.reduceat(floor.available, floor.cluster.node_first[:-1], dtype=np.int64)
+    mask = floor.available & floor.idle if idle_only else floor.available
+    counts: Ints = np.add.reduceat(mask, floor.cluster.node_first[:-1], dtype=np.int64)
     return counts
 
 
@@ -97,10 +117,11 @@ def take(floor: Floor, nodes: list[int], counts: list[int]) -> Ints:
     return taken
 
 
-def _span(floor: Floor, free: Ints, pool: int, gpus: int) -> Ints:
+def _span(floor: Floor, free: Ints, idle: Ints, pool: int, gpus: int) -> Ints:
     nodes = ((free > 0) & (floor.cluster.node_pool == pool)).nonzero()[0]
     nodes = nodes[np.argsort(-free[nodes], kind="stable")]
     counts = np.minimum(free[nodes], np.maximum(gpus - (free[nodes].cumsum() - free[nodes]), 0))
     nodes, counts = nodes[counts > 0], counts[counts > 0]
-    free[nodes] -= counts
-    return np.sort(take(floor, nodes.tolist(), counts.tolist()))
+    found = np.sort(take(floor, nodes.tolist(), counts.tolist()))
+    _book(floor, found, free, idle)
+    return found

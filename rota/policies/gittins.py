@@ -7,7 +7,7 @@ import numpy as np
 from rota.model.allocation import Ranking
 from rota.model.units import Floats
 from rota.model.view import View
-from rota.policies.queues import Standing, queue_limits, queue_up
+from rota.policies.queues import Standing, check_thresholds, queue_limits, queue_up
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Gittins:
     """A job that has waited this many times as long as it ran goes back to the first queue; 0: never."""
     history: tuple[float, ...] = ()
     """Service of past jobs, from a file with one column `duration`; empty: learned from the jobs that finish."""
+
+    def __post_init__(self) -> None:
+        check_thresholds(self.thresholds, "gittins")
 
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, "gpu-seconds")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from rota.errors import OptionError
 from rota.model.allocation import Ranking
 from rota.model.units import FOREVER
 from rota.model.view import View
@@ -17,9 +18,14 @@ class Las:
     quantum_seconds: float = 360.0
     """How long an order may stand while anybody waits."""
 
+    def __post_init__(self) -> None:
+        if not self.quantum_seconds >= 1:
+            raise OptionError(
+                "must be at least 1.", field="las quantum_seconds", value=self.quantum_seconds, hint="las:quantum_seconds=360"
+            )
+
     def allocate(self, view: View) -> Ranking:
         jobs = view.jobs
         attained = jobs.run_seconds if self.service == "seconds" else jobs.attained_gpu_seconds
-        crowded = int(jobs.gpus.sum()) > int(view.capacity.sum())
-        until_s = view.now_s + self.quantum_seconds if crowded else FOREVER
+        until_s = FOREVER if jobs.granted.all() else view.now_s + self.quantum_seconds
         return Ranking.by(attained, until_s=until_s, key="attained service")

@@ -1,11 +1,13 @@
 """The queues of Tiresias: who sits in which, who sinks or is promoted, and when. Shared by 2D-LAS and 2D-Gittins."""
 
+import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
+from rota.errors import OptionError
 from rota.model.units import FOREVER, Floats, Ints
 from rota.model.view import View
 
@@ -42,6 +44,15 @@ class Queues:
     """Running this long makes it sink."""
     wait_seconds: Floats | None
     """Waiting this long raises it."""
+
+
+def check_thresholds(thresholds: tuple[float, ...], policy: str) -> None:
+    """Refuse thresholds that are not finite, positive and rising."""
+    rising = all(a < b for a, b in itertools.pairwise((0.0, *thresholds)))
+    if not rising or any(not limit < FOREVER for limit in thresholds):
+        shown = "/".join(f"{limit:g}" for limit in thresholds)
+        hint = f"{policy}:thresholds=3250/7200"
+        raise OptionError("must be positive and rise.", field=f"{policy} thresholds", value=shown, hint=hint)
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ import numpy as np
 
 from rota.model.allocation import Ranking
 from rota.model.view import View
-from rota.policies.queues import Standing, queue_up
+from rota.policies.queues import Standing, check_thresholds, queue_up
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,9 @@ class Tiresias:
     """A job that has waited this many times as long as it ran goes back to the first queue; 0: never."""
     service: Literal["gpu-seconds", "seconds"] = "gpu-seconds"
     """What counts as service: GPUs times run time, or run time alone."""
+
+    def __post_init__(self) -> None:
+        check_thresholds(self.thresholds, "tiresias")
 
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, self.service)

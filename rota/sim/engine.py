@@ -269,12 +269,25 @@ class Engine:
 
     def _solve(self, command: Solve, events: list[External]) -> None:
         began = time.perf_counter()
-        answer = self.policy.allocate(command.view)
+        name = type(self.policy).__name__
+        try:
+            answer = self.policy.allocate(command.view)
+        except RotaError:
+            raise
+        except Exception as problem:
+            raise PolicyBroken(
+                f"{name}.allocate raised {type(problem).__name__}: {problem}.",
+                hint=f"rota policy check {name}, or run it in a debugger",
+            ) from problem
         self.record.decision_seconds += time.perf_counter() - began
         if not hasattr(answer, "candidates"):
             raise PolicyBroken(
-                f"{type(self.policy).__name__}.allocate answered with {type(answer).__name__}.",
+                f"{name}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",
+            )
+        if fault := answer.fault(command.view.jobs.kind, command.view.options):
+            raise PolicyBroken(
+                f"{name}.allocate: {fault}.", hint="positions count the jobs of the view, options the rows of view.options"
             )
         events.append(Allocated(command.ticket, answer, self.now_s))
 

@@ -46,11 +46,16 @@ def confirm(core: Scheduler) -> int:
         elif code is Reason.UNSATISFIABLE:
             assert all(spec.gpus > state.cluster.pool_gpus[p] for p in accepted)
         elif code is Reason.NODE_DOWN:
-            assert phase is Phase.UNREACHABLE or not state.node_up.all() or state.barred
+            assert not state.node_up.all(), f"job {job} blames nodes that are up"
+            assert explain(state, job)[0].facts["nodes"]
         elif code is Reason.STARTING:
             assert phase is Phase.STARTING and job in state.in_flight
         elif code is Reason.WAITING_FOR_SUSPEND:
             assert job in state.desired
+            victims = explain(state, job)[0].facts["victims"]
+            holders = set(state.gpu_job[state.desired[job]].tolist()) - {-1, job}
+            assert set(victims) == holders  # type: ignore[call-overload]
+            assert holders or job in state.unsettled, "nobody is in its way and nothing is on its way"
         elif code is Reason.AWAITING_DECISION:
             pending = state.dirty or state.fresh or state.asked is not None
             assert pending or state.answer is None or job not in state.answer.ids.tolist()
@@ -58,7 +63,8 @@ def confirm(core: Scheduler) -> int:
         elif code is Reason.NO_FREE_GPUS and not state.barred:
             assert all(spec.gpus > up[p] - promised[p] for p in accepted), f"job {job} would fit"
         elif code is Reason.OUTRANKED:
-            assert len(explain(state, job)[0].facts["ahead"]) >= 0  # type: ignore[arg-type]
+            ahead = explain(state, job)[0].facts["ahead"]
+            assert ahead and all(other in state.row and other != job for other in ahead)  # type: ignore[attr-defined]
             if not state.barred:
                 assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} is not merely outranked"
     return waiting
@@ -114,8 +120,8 @@ def test_reasons_are_true_in_chaos_too() -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "words"),
     [
-        ({"gpus": 9}, Reason.UNSATISFIABLE, "asks for 9 GPUs; the largest pool has 4"),
-        ({"accelerators": ("B200",)}, Reason.NO_SUCH_ACCELERATOR, "accepts B200"),
+        ({"gpus": 9}, Reason.UNSATISFIABLE, "asks for 9 GPUs of any type; the largest pool it accepts has 4"),
+        ({"accelerators": ("B200",)}, Reason.NO_SUCH_ACCELERATOR, "asks for 1 GPUs of B200; the cluster has V100"),
         ({"gpus": 3}, Reason.NO_FREE_GPUS, "needs 3 GPUs of any type; 2 are free"),
         ({"gpus": 1}, Reason.OUTRANKED, "ahead of it by submission"),
     ],

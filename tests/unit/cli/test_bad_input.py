@@ -29,6 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "nothing.py").write_text("x = 1\n")
     (tmp_path / "two.py").write_text("class A:\n    def allocate(self, v): ...\nclass B:\n    def allocate(self, v): ...\n")
     (tmp_path / "wrong.py").write_text("class Wrong:\n    def allocate(self, view): return [1, 2]\n")
+    (tmp_path / "raising.py").write_text("class Raising:\n    def allocate(self, view): return 1 / 0\n")
+    (tmp_path / "needs.py").write_text("class Needs:\n    def __init__(self, x): ...\n    def allocate(self, v): ...\n")
     (tmp_path / "history.csv").write_text("duration\n10\nlong\n")
     return tmp_path
 
@@ -55,7 +57,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("sim", "--trace", "short.csv"), ("short.csv:2",)),
     (("sim", "--trace", "column.csv"), ("column.csv", "gpu")),
     (("sim", "--trace", "philly.csv"), ("philly.csv:2", "timestamp", "yesterday")),
-    (("sim", "--trace", "wide.csv", "--cluster", "4xV100"), ("wide.csv", "99", "largest pool has 4")),
+    (("sim", "--trace", "wide.csv", "--cluster", "4xV100"), ("wide.csv", "99", "largest pool it accepts has 4")),
     (("sim", "--trace", "demmo"), ("demmo", "demo")),
     (("sim", "--trace", "synthetic:jobs=none"), ("jobs", "none")),
     (("sim", "--trace", "synthetic:job=5"), ("job", "jobs")),
@@ -78,6 +80,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--cluster", "-4xV100"), ("-4xV100",)),
     ((*SIM, "--cluster", "9999999xV100"), ("1,000,000",)),
     ((*SIM, "--cluster", "2x(4xV100"), ("2x(4xV100",)),
+    ((*SIM, "--cluster", "floor.yaml"), ("floor.yaml", "not in this version yet")),
     # Policies, placers, presets
     ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "--policy", "gavel"), ("gavel", "not in this version yet")),
@@ -88,6 +91,12 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--policy", "tiresias:promote"), ("promote", "key=value")),
     ((*SIM, "--policy", "tiresias:promote=-1"), ("promote", "-1")),
     ((*SIM, "--policy", "tiresias:promote=1,promote=2"), ("promote", "twice")),
+    ((*SIM, "--policy", "tiresias:thresholds=7200/3250"), ("thresholds", "7200/3250", "rise")),
+    ((*SIM, "--policy", "gittins:thresholds=-5"), ("thresholds", "-5")),
+    ((*SIM, "--policy", "tiresias:thresholds=nan"), ("thresholds", "nan")),
+    ((*SIM, "--policy", "las:quantum_seconds=0"), ("quantum_seconds", "0")),
+    ((*SIM, "--policy", "fifo+spread", "--placer", "random"), ("placer", "twice")),
+    ((*SIM, "--policy", "./needs.py:Needs"), ("needs.py:Needs", "argument")),
     ((*SIM, "--policy", "las:service=hours"), ("service", "hours", "gpu-seconds")),
     ((*SIM, "--policy", "fifo:backfill=maybe"), ("backfill", "maybe")),
     ((*SIM, "--policy", "gittins:history=absent.csv"), ("absent.csv", "no such file")),
@@ -113,6 +122,10 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--launch-seconds", "-1"), ("launch_seconds", "-1")),
     ((*SIM, "--node-mtbf-seconds", "0"), ("node_mtbf_seconds",)),
     ((*SIM, "--seed", "x"), ("--seed", "'x'")),
+    ((*SIM, "--seed", "-1"), ("seed", "-1")),
+    (("compare", "fifo", "--html", "x.html"), ("--html", "not in this version yet")),
+    (("compare", "fifo", "--seeds", "5"), ("--seeds", "not in this version yet")),
+    (("policy", "check", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "-o", "yaml"), ("-o", "yaml")),
     ((*SIM, "-o", "csv"), ("csv", "not in this version yet")),
     ((*SIM, "--polcy", "fifo"), ("--polcy",)),
@@ -147,3 +160,5 @@ def test_a_policy_that_answers_nonsense_is_a_failure_not_a_typo(
     code, _, err = rota(capsys, monkeypatch, *SIM, "--policy", "./wrong.py:Wrong")
     assert code == 1
     assert "Wrong.allocate answered with list" in err and "Try: return a rota.Ranking" in err
+    code, _, err = rota(capsys, monkeypatch, *SIM, "--policy", "./raising.py:Raising")
+    assert code == 1 and "Raising.allocate raised ZeroDivisionError" in err and "\nTry: " in err

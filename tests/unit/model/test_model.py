@@ -53,8 +53,9 @@ def test_options_are_best_first_and_only_where_a_job_can_run() -> None:
 
 def test_why_a_kind_can_never_run() -> None:
     cluster = Cluster.parse("2xK80")
-    assert why_never(Kind("", 9, ()), cluster) is Reason.UNSATISFIABLE
-    assert why_never(Kind("", 1, ("B200",)), cluster) is Reason.NO_SUCH_ACCELERATOR
+    assert why_never(Kind("", 9, ()), cluster) == (Reason.UNSATISFIABLE, "the largest pool it accepts has 2")
+    assert why_never(Kind("", 1, ("B200",)), cluster) == (Reason.NO_SUCH_ACCELERATOR, "the cluster has K80")
+    assert why_never(Kind("bert", 1, ()), cluster) == (Reason.UNSATISFIABLE, "profile 'bert' is known not to run there")
 
 
 def test_new_kinds_leave_option_numbers_as_they_were() -> None:
@@ -100,3 +101,10 @@ def test_views_are_in_order_of_submission() -> None:
         core.state.add_job(job, JobSpec(steps=float(job)), float(job))
     assert core.view().jobs.ids.tolist() == [0, 1, 2, 3, 4]
     assert np.isfinite(core.view().jobs.seconds_left).all()
+
+
+@pytest.mark.parametrize("wrong", [{"gpus": 0}, {"gpus": 1.5}, {"steps": float("nan")}, {"steps": -1.0}])
+def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        JobSpec(**wrong)  # type: ignore[arg-type]
+    assert JobSpec(accelerators=("v100",)).accelerators == ("V100",)
