@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
-from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
+from rota.core.mechanism import Table
 from rota.core.nodes import lose_sight, node_lost, node_reported
 from rota.core.settings import Settings
-from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -105,8 +104,9 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
-    if _fault(state, event.allocation):
-        _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, "the answer makes no sense"))
+    state.policy_fault = event.allocation.fault(_asked_about(state))
+    if state.policy_fault:
+        _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.policy_fault))
         return
     _accrue(state)
     state.answer = Answer(event.allocation, state.asked, state.asked_version)
@@ -115,17 +115,14 @@ def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     state.fresh = True
 
 
-def _fault(state: Ledger, allocation: Allocation) -> str:
-    """An answer is believed only if it fits the question: a wrong one must not stop the core, now or at recovery."""
+def _asked_about(state: Ledger) -> Table:
+    """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
+    it recovers."""
     assert state.asked is not None
-    ids = state.jobs.id[: state.jobs.size]
     if state.version == state.asked_version:
-        kind = state.jobs.kind[state.rows]
-    elif len(ids):
-        kind = state.jobs.kind[np.minimum(ids.searchsorted(state.asked), len(ids) - 1)]
-    else:
-        kind = np.zeros(len(state.asked), dtype=np.int64)
-    return allocation.fault(kind, state.options)
+        return Table(state, state.rows, 0.0)
+    ids = state.jobs.id[: state.jobs.size]
+    return Table(state, np.minimum(ids.searchsorted(state.asked), max(len(ids) - 1, 0)), 0.0)
 
 
 def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | TimedOut) -> None:
@@ -171,9 +168,6 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
         state.asked_version = state.version
         state.asked_s = state.now_s
         state.dirty = state.replan = False
-    launches = [c for c in event.commands if isinstance(c, Launch) and c.job not in state.lives and c.job in state.row]
-    if launches:
-        _launched(state, launches)
     for command in event.commands:
         _sent(state, command)
     for renewal in event.renewals:
@@ -186,28 +180,27 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     state.orphans.clear()
 
 
-def _launched(state: Ledger, launches: list[Launch]) -> None:
-    """New incarnations: their GPUs are theirs from now on. Written column by column, since there may be thousands."""
-    jobs, now_s = state.jobs, state.now_s
-    rows = [state.row[launch.job] for launch in launches]
-    for row, before in zip(rows, jobs.phase[rows].tolist(), strict=True):
-        if (before, int(Phase.STARTING)) not in LEGAL_CODES:
-            raise refuse(int(jobs.id[row]), before, Phase.STARTING)
-    jobs.phase[rows] = Phase.STARTING
-    jobs.phase_s[rows] = now_s
-    jobs.incarnation[rows] = [launch.incarnation for launch in launches]
-    jobs.pool[rows] = state.options.pool[[launch.option for launch in launches]]
-    jobs.lease_s[rows] = [launch.lease_s for launch in launches]
-    for launch in launches:
-        state.gpu_job[launch.gpus] = launch.job
-        state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)
+def _launched(state: Ledger, launch: Launch, row: int) -> Life:
+    """A new incarnation: its GPUs are its own from now on."""
+    jobs = state.jobs
+    state.set_phase(row, Phase.STARTING, state.now_s)
+    jobs.incarnation[row] = launch.incarnation
+    jobs.pool[row] = state.options.pool[launch.option]
+    jobs.lease_s[row] = launch.lease_s
+    state.gpu_job[launch.gpus] = launch.job
+    life = state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)
+    return life
 
 
 def _sent(state: Ledger, command: JobCommand) -> None:
     """A command left: book that it is in flight, and what it takes hold of before any answer."""
     job = command.job
     row, life = state.row.get(job), state.lives.get(job)
-    if row is None or life is None or life.incarnation != command.incarnation:
+    if row is None:
+        return
+    if life is None and isinstance(command, Launch):
+        life = _launched(state, command, row)
+    if life is None or life.incarnation != command.incarnation:
         return
     jobs = state.jobs
     if jobs.sequence[row] < command.sequence:

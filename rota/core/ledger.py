@@ -235,6 +235,8 @@ class Ledger:
     fresh: bool = False
     """The answer has not been planned with yet."""
     memory: Any = None
+    policy_fault: str = ""
+    """What was wrong with the policy's last answer."""
     dirty: bool = False
     """Something happened that may change the policy's answer."""
     replan: bool = False
@@ -305,6 +307,12 @@ class Ledger:
         first = int(nodes[gpus[0]])
         last = int(nodes[gpus[-1]]) if len(gpus) > 1 else first
         return (first,) if first == last else tuple(dict.fromkeys(nodes[gpus].tolist()))
+
+    def past(self) -> Floats:
+        """Service of the last jobs to finish, for reading only."""
+        known = self.history[: self.finished]
+        known.setflags(write=False)
+        return known
 
     def out_of_reach(self, job: int) -> bool:
         """A node of its incarnation is silent: telling it anything is in vain."""

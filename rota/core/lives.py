@@ -3,8 +3,6 @@
 from dataclasses import replace
 from types import UnionType
 
-import numpy as np
-
 from rota.core.ledger import NOBODY, Ledger, Life, Verdict
 from rota.core.settings import Settings
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
@@ -45,7 +43,8 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     jobs.as_of_s[row] = at_s
     jobs.rate[row] = state.options.rate[life.option]
     jobs.using[row] = len(life.gpus)
-    if np.isnan(jobs.first_run_s[row]):
+    first = jobs.first_run_s[row]
+    if first != first:  # not a number: it never ran
         jobs.first_run_s[row] = at_s
     if state.settled(job):
         state.unsettled.discard(job)

@@ -19,6 +19,13 @@ class Table:
         self.rows = rows
         self.horizon_seconds = horizon_seconds
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @lazy
+    def running(self) -> Bools:
+        return self._state.jobs.using[self.rows] > 0
+
     @lazy
     def kind(self) -> Ints:
         return self._state.jobs.kind[self.rows]

@@ -24,8 +24,7 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates = _living(candidates, alive)
     grants = grant(candidates, table, capacity)
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
-    granted = grants.option >= 0
-    holds = allocation.holds_seconds(granted & (state.jobs.using[rows] > 0), ~granted)
+    holds = allocation.holds_seconds(grants.option >= 0, table)
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
     return Plan(changes, until)
 
@@ -77,13 +76,12 @@ def _changes(
         starts = grants.position[differs[grants.position]]
     if not len(stops) and not len(starts):
         return ()
-    ids = state.jobs.id[table.rows]
-    changes = [Change(job, -1, None) for job in ids[stops].tolist()]
+    changes = [Change(job, -1, None) for job in state.jobs.id[table.rows[stops]].tolist()]
     if len(starts):
         usable, _ = state.usable()
         wanted = state.gpu_wanted.copy()
-        for position in [*stops.tolist(), *starts.tolist()]:
-            old = state.desired.get(int(ids[position]))
+        for job in [*(change.job for change in changes), *state.jobs.id[table.rows[starts]].tolist()]:
+            old = state.desired.get(job)
             if old is not None:
                 wanted[old] = -1
         floor = Floor(state.cluster, usable & (wanted < 0), state.gpu_job < 0, settings.seed, state.decision)
@@ -109,22 +107,17 @@ def _place(
     state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: Table, grants: Grants, starts: Ints
 ) -> list[Change]:
     hints = getattr(allocation, "gpus", None) or {}
-    rows = table.rows[starts]
-    granted = grants.option[starts]
-    columns = (
-        starts.tolist(),
-        state.jobs.id[rows].tolist(),
-        state.options.pool[granted].tolist(),
-        (state.options.milligpus[granted] // MILLI).tolist(),
-        state.jobs.move_seconds[rows].tolist(),
-    )
-    requests = [
-        _ask(state, job, pool, count, price, hints.get(position, ()))
-        for position, job, pool, count, price in zip(*columns, strict=True)
-    ]
+    granted = grants.option[starts].tolist()
+    pool, need, jobs = state.options.pool, state.options.milligpus, state.jobs
+    requests = []
+    for position, row, option in zip(starts.tolist(), table.rows[starts].tolist(), granted, strict=True):
+        hint = hints.get(position, ())
+        requests.append(
+            _ask(state, int(jobs.id[row]), int(pool[option]), int(need[option]) // MILLI, float(jobs.move_seconds[row]), hint)
+        )
     placed = placer.place(floor, requests)
     changes = []
-    for request, option, gpus in zip(requests, granted.tolist(), placed, strict=True):
+    for request, option, gpus in zip(requests, granted, placed, strict=True):
         promised = state.desired.get(request.job)
         if promised is None or not same_gpus(promised, gpus) or state.jobs.option[state.row[request.job]] != option:
             changes.append(Change(request.job, option, gpus))

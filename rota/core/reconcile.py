@@ -43,19 +43,16 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
 
 
 def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints]], taken: Bools) -> list[Launch]:
-    """Launches of all whose GPUs are free. A full cluster may start thousands at once, so what can is gathered in columns."""
-    rows = [state.row[job] for job, _, _ in starts]
-    incarnations = state.jobs.incarnation[rows].tolist()
-    sequences = state.jobs.sequence[rows].tolist()
-    saved = state.jobs.steps_saved[rows].tolist()
+    """Launches of all whose GPUs are free."""
+    jobs, boots = state.jobs, state.node_boot
     lease_s = state.now_s + settings.lease_seconds
-    boots = state.node_boot
     found = []
-    for i, (job, option, want) in enumerate(starts):
-        if not taken[want].any():
-            nodes = state.nodes_of(want)
-            at_boots = tuple([int(boots[node]) for node in nodes])
-            found.append(Launch(job, incarnations[i] + 1, sequences[i] + 1, option, want, nodes, at_boots, saved[i], lease_s))
+    for job, option, want in starts:
+        if not (taken[want[0]] if len(want) == 1 else taken[want].any()):
+            row, nodes = state.row[job], state.nodes_of(want)
+            incarnation, sequence = int(jobs.incarnation[row]) + 1, int(jobs.sequence[row]) + 1
+            at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
+            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, float(jobs.steps_saved[row]), lease_s))
     return found
 
 

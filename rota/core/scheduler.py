@@ -99,7 +99,7 @@ class Scheduler:
             options=state.options,
             cluster=state.cluster,
             capacity=state.usable()[1],
-            history_gpu_seconds=state.history[: state.finished].copy(),
+            history_gpu_seconds=state.past(),
             memory=state.memory,
             seed=self.settings.seed,
             decision=state.decision,

@@ -13,8 +13,14 @@ from rota.model.units import FOREVER, Bools, Floats, Ints
 class Candidacy(Protocol):
     """What the mechanism knows of the jobs of an answer, one entry per position, when it asks for candidates."""
 
+    def __len__(self) -> int: ...
     @property
     def kind(self) -> Ints: ...
+    @property
+    def running(self) -> Bools:
+        """Its processes are known to run."""
+        ...
+
     @property
     def granted_option(self) -> Ints:
         """The option each job was last granted, -1: none."""
@@ -71,16 +77,16 @@ class Allocation(Protocol):
         """What it goes by, in a word or two, for explanations."""
         ...
 
-    def fault(self, kind: Ints, options: Options) -> str:
-        """What is wrong with it for jobs of these kinds; empty: nothing."""
+    def fault(self, table: Candidacy) -> str:
+        """What is wrong with it for these jobs; empty: nothing."""
         ...
 
     def candidates(self, table: Candidacy) -> Candidates:
         """Who may run by which option, best first."""
         ...
 
-    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
-        """How long the answer holds, given who runs and who waits. A job that is still starting does neither."""
+    def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
+        """How long the answer holds, given who may run. A job that is still starting neither runs nor waits."""
         ...
 
     def start_holds_seconds(self, position: int) -> float:
@@ -114,20 +120,25 @@ class Ranking:
     memory: Any = None
     key: str = "rank"
     """What the order goes by, in a word or two, for explanations."""
+    whole: bool = False
+    """The order was made by sorting all jobs, so nobody need check that it names each once."""
 
     @classmethod
     def by(cls, values: npt.ArrayLike, /, *, largest_first: bool = False, **options: Any) -> Self:
         """Order by a column, smallest first unless told; ties go to the earlier submission."""
         column = np.asarray(values)
-        return cls(order=np.argsort(-column if largest_first else column, kind="stable"), **options)
+        if largest_first:
+            column = -column
+        return cls(order=column.argsort(kind="stable"), whole=True, **options)
 
-    def fault(self, kind: Ints, options: Options) -> str:
-        if problem := _not_positions(self.order, len(kind)):
+    def fault(self, table: Candidacy) -> str:
+        count = len(table)
+        if not (self.whole and len(self.order) == count) and (problem := _not_positions(self.order, count)):
             return f"the order {problem}"
         for name, column in (("run_seconds", self.run_seconds), ("wait_seconds", self.wait_seconds), ("option", self.option)):
-            if column is not None and np.shape(column) != (len(kind),):
+            if column is not None and (getattr(column, "ndim", 0) != 1 or len(column) != count):
                 return f"{name} has not one entry per job"
-        return "" if self.option is None else _not_options(self.option[self.order], kind[self.order], options)
+        return "" if self.option is None else _not_options(self.option[self.order], table.kind[self.order], table.options)
 
     def candidates(self, table: Candidacy) -> Candidates:
         order = self.order
@@ -142,12 +153,12 @@ class Ranking:
             order, option = _best_options_first(order, table, self.preempt)
         return Candidates(order, option, self.blocking, self.reserve)
 
-    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
+    def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
         held = FOREVER
         if self.run_seconds is not None:
-            held = float(self.run_seconds[running].min(initial=held))
+            held = float(self.run_seconds[granted & table.running].min(initial=held))
         if self.wait_seconds is not None:
-            held = float(self.wait_seconds[waiting].min(initial=held))
+            held = float(self.wait_seconds[~granted].min(initial=held))
         return held
 
     def start_holds_seconds(self, position: int) -> float:
@@ -211,10 +222,10 @@ class Shares:
     memory: Any = None
     key: str = "share"
 
-    def fault(self, kind: Ints, options: Options) -> str:
+    def fault(self, table: Candidacy) -> str:
         if len(self.option) != len(self.share):
             return "option and share differ in length"
-        if problem := _not_positions(self.option, len(options)):
+        if problem := _not_positions(self.option, len(table.options)):
             return f"the list of options {problem}"
         share = np.asarray(self.share)
         return "" if ((share >= 0) & (share <= 1 + 1e-9)).all() else "a share is not between 0 and 1"
@@ -230,7 +241,7 @@ class Shares:
         order = np.lexsort((-owed, share[option] <= 0))
         return Candidates(position[order], option[order])
 
-    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
+    def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
         return FOREVER
 
     def start_holds_seconds(self, position: int) -> float:
@@ -254,17 +265,17 @@ class Assignment:
     memory: Any = None
     key: str = "assignment"
 
-    def fault(self, kind: Ints, options: Options) -> str:
+    def fault(self, table: Candidacy) -> str:
         if len(self.position) != len(self.option):
             return "position and option differ in length"
-        if problem := _not_positions(self.position, len(kind)):
+        if problem := _not_positions(self.position, len(table)):
             return f"the list of positions {problem}"
-        return _not_options(self.option, kind[self.position], options)
+        return _not_options(self.option, table.kind[self.position], table.options)
 
     def candidates(self, table: Candidacy) -> Candidates:
         return Candidates(self.position, self.option)
 
-    def holds_seconds(self, running: Bools, waiting: Bools) -> float:
+    def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
         return FOREVER
 
     def start_holds_seconds(self, position: int) -> float:

@@ -101,6 +101,11 @@ class Cluster:
         """GPUs in each pool."""
         return frozen_ints(np.bincount(self.gpu_pool, minlength=len(self.pools)))
 
+    @cached_property
+    def pool_nodes(self) -> tuple[list[int], ...]:
+        """Nodes of each pool."""
+        return tuple([n for n, pool in enumerate(self.node_pool.tolist()) if pool == p] for p in range(len(self.pools)))
+
     @property
     def gpus(self) -> int:
         return int(self.node_first[-1])

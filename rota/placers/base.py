@@ -23,7 +23,10 @@ class ByNode:
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
         rest = [i for i, request in enumerate(requests) if not _granted_wish(floor, request, i, placed)]
-        if rest:
+        if len(rest) == 1 and len(floor.cluster.pool_nodes[requests[rest[0]].pool]) == 1:
+            only = requests[rest[0]]  # a pool that is one node leaves nothing to choose
+            placed[rest[0]] = take(floor, floor.cluster.pool_nodes[only.pool], [only.gpus])
+        elif rest:
             # Nodes with enough idle GPUs come first: nobody should wait for a victim while others stand idle.
             idle, free = node_free(floor, idle_only=True), node_free(floor)
             for batch in _batches(requests, rest):

@@ -18,6 +18,7 @@ class Fifo:
     def allocate(self, view: View) -> Ranking:
         return Ranking(
             order=np.arange(len(view.jobs)),  # a view is in order of submission
+            whole=True,
             blocking=not self.backfill,
             reserve=self.backfill,
             preempt=False,

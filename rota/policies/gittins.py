@@ -33,6 +33,7 @@ class Gittins:
         index = gittins_index(past, queues.service, delta)
         return Ranking(
             order=np.lexsort((-index, queues.level)),
+            whole=True,
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
             memory=Standing(view.jobs.ids, queues.level, queues.place, queues.base),

@@ -34,6 +34,7 @@ class Tiresias:
         place[order] = np.arange(count)
         return Ranking(
             order=order,
+            whole=True,
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
             memory=Standing(view.jobs.ids, queues.level, place, queues.base),

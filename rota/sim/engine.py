@@ -118,6 +118,8 @@ class Engine:
             while events:
                 began = time.perf_counter()
                 commands = self._step(events)
+                if self.scheduler.state.policy_fault:
+                    raise self._broken()
                 self.record.decision_seconds += time.perf_counter() - began
                 events = []
                 for command in commands:
@@ -208,6 +210,11 @@ class Engine:
                 )
             )
 
+    def _broken(self) -> RotaError:
+        fault = self.scheduler.state.policy_fault
+        hint = "positions count the jobs of the view, options the rows of view.options"
+        return PolicyBroken(f"{type(self.policy).__name__}.allocate: {fault}.", hint=hint)
+
     def _stalled(self) -> RotaError:
         waiting = len(self.arrivals) - self.record.ended
         return Stalled(
@@ -284,10 +291,6 @@ class Engine:
             raise PolicyBroken(
                 f"{name}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",
-            )
-        if fault := answer.fault(command.view.jobs.kind, command.view.options):
-            raise PolicyBroken(
-                f"{name}.allocate: {fault}.", hint="positions count the jobs of the view, options the rows of view.options"
             )
         events.append(Allocated(command.ticket, answer, self.now_s))
 
