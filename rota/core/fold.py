@@ -206,7 +206,7 @@ def _sent(state: Ledger, command: JobCommand) -> None:
     if jobs.sequence[row] < command.sequence:
         jobs.sequence[row] = command.sequence
     if isinstance(command, Resume):
-        if jobs.phase[row] == Phase.PARKED:
+        if jobs.phase.item(row) == Phase.PARKED:
             state.gpu_job[life.gpus] = job
             state.set_phase(row, Phase.STARTING, state.now_s)
         jobs.lease_s[row] = max(jobs.lease_s[row], command.lease_s)

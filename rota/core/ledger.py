@@ -304,8 +304,8 @@ class Ledger:
     def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
         """Nodes of some sorted GPUs."""
         nodes = self.cluster.gpu_node
-        first = int(nodes[gpus[0]])
-        last = int(nodes[gpus[-1]]) if len(gpus) > 1 else first
+        first = nodes.item(gpus.item(0))
+        last = nodes.item(gpus.item(-1)) if len(gpus) > 1 else first
         return (first,) if first == last else tuple(dict.fromkeys(nodes[gpus].tolist()))
 
     def past(self) -> Floats:
@@ -316,7 +316,7 @@ class Ledger:
 
     def out_of_reach(self, job: int) -> bool:
         """A node of its incarnation is silent: telling it anything is in vain."""
-        return bool(self.jobs.phase[self.row[job]] == Phase.UNREACHABLE)
+        return self.jobs.phase.item(self.row[job]) == Phase.UNREACHABLE
 
     def settled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
@@ -362,15 +362,15 @@ class Ledger:
         self.options = make_options(list(self.kind_of), self.cluster, self.rates)
 
     def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
-        before = int(self.jobs.phase[row])
+        before = self.jobs.phase.item(row)
         if before != phase:
             if (before, phase) not in LEGAL_CODES:
-                raise refuse(int(self.jobs.id[row]), before, phase)
-            self.jobs.phase[row] = phase
+                raise refuse(self.jobs.id.item(row), before, phase)
+            self.jobs.phase[row] = int(phase)
             self.jobs.phase_s[row] = at_s
 
     def set_schedulable(self, job: int, row: int, yes: bool) -> None:
-        if bool(self.jobs.schedulable[row]) != yes:
+        if self.jobs.schedulable.item(row) != yes:
             self.jobs.schedulable[row] = yes
             self._new_rows()
         barred = not yes and job in self.lives

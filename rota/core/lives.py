@@ -37,13 +37,13 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     if state.out_of_reach(job):
         return  # it counts as running once its node is back in sight
     at_s = min(at_s, state.now_s)
-    if jobs.phase[row] == Phase.STARTING:  # what starting took is the least that moving costs
-        jobs.move_seconds[row] = max(jobs.move_seconds[row], at_s - jobs.phase_s[row])
+    if jobs.phase.item(row) == Phase.STARTING:  # what starting took is the least that moving costs
+        jobs.move_seconds[row] = max(jobs.move_seconds.item(row), at_s - jobs.phase_s.item(row))
     state.set_phase(row, Phase.RUNNING, at_s)
     jobs.as_of_s[row] = at_s
     jobs.rate[row] = state.options.rate[life.option]
     jobs.using[row] = len(life.gpus)
-    first = jobs.first_run_s[row]
+    first = jobs.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         jobs.first_run_s[row] = at_s
     if state.settled(job):
@@ -111,12 +111,13 @@ def _settle(state: Ledger, job: int, at_s: float) -> None:
     """Book the service received up to now; the job runs no more."""
     row, jobs = state.row[job], state.jobs
     at_s = min(at_s, state.now_s)
-    if jobs.using[row]:
-        elapsed = max(at_s - jobs.as_of_s[row], 0.0)
+    using = jobs.using.item(row)
+    if using:
+        elapsed = max(at_s - jobs.as_of_s.item(row), 0.0)
         jobs.run_seconds[row] += elapsed
-        jobs.attained[row] += elapsed * jobs.using[row]
-        jobs.received[row, jobs.pool[row]] += elapsed
-        jobs.steps_done[row] += elapsed * jobs.rate[row]
+        jobs.attained[row] += elapsed * using
+        jobs.received[row, jobs.pool.item(row)] += elapsed
+        jobs.steps_done[row] += elapsed * jobs.rate.item(row)
         jobs.using[row] = 0
         jobs.rate[row] = 0.0
     jobs.as_of_s[row] = at_s
@@ -163,7 +164,7 @@ def doom(state: Ledger, job: int) -> None:
     state.unsettled.add(job)
     row = state.row[job]
     state.want(job, row, -1, None)
-    if state.jobs.phase[row] != Phase.UNREACHABLE:
+    if state.jobs.phase.item(row) != Phase.UNREACHABLE:
         state.set_phase(row, Phase.STOPPING, state.now_s)
     refresh_schedulable(state, job, row)
 
@@ -225,5 +226,5 @@ def saved(state: Ledger, job: int) -> float:
 def refresh_schedulable(state: Ledger, job: int, row: int) -> None:
     """A job may be scheduled if it has options, nobody holds it, and no incarnation of it is beyond our command."""
     possible = state.options.by_kind[state.jobs.kind[row], 0] >= 0
-    free = job not in state.held and job not in state.doomed and state.jobs.phase[row] != Phase.UNREACHABLE
+    free = job not in state.held and job not in state.doomed and state.jobs.phase.item(row) != Phase.UNREACHABLE
     state.set_schedulable(job, row, bool(possible and free))

@@ -50,9 +50,9 @@ def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, In
     for job, option, want in starts:
         if not (taken[want[0]] if len(want) == 1 else taken[want].any()):
             row, nodes = state.row[job], state.nodes_of(want)
-            incarnation, sequence = int(jobs.incarnation[row]) + 1, int(jobs.sequence[row]) + 1
+            incarnation, sequence = jobs.incarnation.item(row) + 1, jobs.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
-            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, float(jobs.steps_saved[row]), lease_s))
+            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, jobs.steps_saved.item(row), lease_s))
     return found
 
 
@@ -130,7 +130,7 @@ def renewals(state: Ledger, settings: Settings) -> list[Renew]:
     rows = (jobs.lease_s[: jobs.size] - settings.lease_seconds / 2 <= state.now_s).nonzero()[0]
     found = []
     for row in rows.tolist():
-        job = int(jobs.id[row])
+        job = jobs.id.item(row)
         life = state.lives.get(job)
         if life is not None and job not in state.doomed and not state.out_of_reach(job):
             found.append(Renew(job, life.incarnation, life.parts, state.now_s + settings.lease_seconds))
