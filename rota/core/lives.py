@@ -147,8 +147,9 @@ def end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: Ve
             state.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
         _settle(state, job, at_s)
         # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
-        leaving = verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and _asked_to_stop(state, job))
-        if not leaving:
+        flight = state.in_flight.get(job)
+        saving = flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.CHECKPOINT
+        if not (verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and saving)):
             doom(state, job)
     else:
         _end_life(state, job, at_s, worst, fewest)

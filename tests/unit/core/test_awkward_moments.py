@@ -275,3 +275,14 @@ def test_a_parked_job_goes_back_to_its_gpus_if_they_are_free() -> None:
     assert phase(bench, 0) is phase(bench, 1) is Phase.PARKED
     woken = bench.tell(Exited(2, 1, 15.0, Outcome.FINISHED, 10.0), at_s=15.0)
     assert sorted(command.job for command in of_type(woken, Resume)) == [0, 1]
+
+
+def test_a_gang_whose_part_ends_while_it_is_told_to_park_goes_whole() -> None:
+    bench = Bench([Node(name, "V100", 1, host_gib=10.0) for name in "ab"])
+    bench.obey(bench.submit(gpus=2, **SLEEPER))
+    (suspend,) = of_type(bench.submit(at_s=5.0, gpus=2, steps=1.0), Suspend)
+    assert suspend.kind is SuspendKind.PARK
+    (kill,) = of_type(bench.tell(Exited(0, 1, 6.0, Outcome.YIELDED, 5.0, 0), at_s=6.0), Kill)
+    assert kill.nodes == (1,)
+    bench.tell(Suspended(0, 1, suspend.sequence, 6.5, SuspendKind.PARK, 5.0, 1), at_s=6.5)
+    assert phase(bench, 0) is Phase.STOPPING
