@@ -1,6 +1,7 @@
 """Units and the few numbers every room needs."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,8 @@ MILLI = 1000
 SHORTEST_HOLD_SECONDS = 1e-3
 """No answer expires sooner than this, so that a policy which always says "now" cannot stop time."""
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
+"""Whole numbers of any width: tables use no more than they need, since forecasts copy them."""
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
