@@ -121,7 +121,7 @@ def runs(draw: st.DrawFn) -> tuple[Case, Summary, Summary]:
     physics = case.physics
     costs = MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds)
     # Where moves cost something, placing anew at every decision would cost it at every decision.
-    sticky = costs.move_seconds > 0 or draw(st.booleans())
+    sticky = draw(st.booleans())
     placer = draw(st.sampled_from([Packed, Spread, Random]))(sticky=sticky)
     core = Scheduler(case.cluster, placer, draw(st.sampled_from(MOMENTS)), rates=physics.rates, costs=costs)
     policy = draw(st.sampled_from(POLICIES))
