@@ -111,7 +111,12 @@ POLICIES: list[Policy] = [
     Tiresias(thresholds=(60.0,), service="seconds"),
     Las(quantum_seconds=60.0),
 ]
-MOMENTS = [Settings(), Settings(), Settings(round_seconds=30.0), Settings(round_seconds=60.0, at_events=False)]
+MOMENTS = [
+    Settings(),
+    Settings(solve_every_seconds=50.0),
+    Settings(round_seconds=30.0),
+    Settings(round_seconds=60.0, at_events=False),
+]
 
 
 @st.composite
@@ -120,7 +125,6 @@ def runs(draw: st.DrawFn) -> tuple[Case, Summary, Summary]:
     case = draw(cases())
     physics = case.physics
     costs = MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds)
-    # Where moves cost something, placing anew at every decision would cost it at every decision.
     sticky = draw(st.booleans())
     placer = draw(st.sampled_from([Packed, Spread, Random]))(sticky=sticky)
     core = Scheduler(case.cluster, placer, draw(st.sampled_from(MOMENTS)), rates=physics.rates, costs=costs)

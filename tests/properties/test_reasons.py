@@ -105,16 +105,19 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
 
 
 def test_reasons_are_true_in_chaos_too() -> None:
+    waits = 0
     for seed in range(6):
         chaos = Chaos(Cluster.parse("2x(3xV100) + 1x(2xK80)"), mixed_jobs(15, seed, 4), Srsf(), Packed(), seed=seed)
         original = chaos.tell
 
         def tell(events: Any, chaos: Chaos = chaos, original: Any = original) -> None:
+            nonlocal waits
             original(events)
-            confirm(chaos.core)
+            waits += confirm(chaos.core)
 
         chaos.tell = tell  # type: ignore[method-assign]
         chaos.run()
+    assert waits > 1000
 
 
 @pytest.mark.parametrize(
