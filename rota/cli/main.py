@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rota import __version__
-from rota.cli import compare, demo, policy, sim
+from rota.cli import compare, demo, policy, sim, trace
 from rota.errors import InputError, RotaError
 
 app = typer.Typer(
@@ -44,6 +44,7 @@ app.command("sim")(sim.sim)
 app.command("compare")(compare.compare)
 app.command("demo")(demo.demo)
 app.add_typer(policy.app, name="policy")
+app.add_typer(trace.app, name="trace")
 
 
 def main() -> None:

@@ -1,0 +1,85 @@
+"""`rota trace`: look into a trace, write it in our format, or make one up."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.cli import options as flag
+from rota.errors import OptionError
+
+app = typer.Typer(help="Look into traces, convert and generate them.", no_args_is_help=True, rich_markup_mode=None)
+
+TRACE = Annotated[str, typer.Argument(help="A file, demo, philly-like, or synthetic:jobs=500,seed=1.")]
+OUT = Annotated[str, typer.Argument(help="The file to write, in Rota's own format.")]
+FORCE = Annotated[bool, typer.Option("--force", help="Write over a file that exists.")]
+
+
+@app.command("info")
+def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, output: flag.Output = "table") -> None:
+    """What a trace holds: jobs, span, sizes, durations, GPU-hours.
+
+    Example: rota trace info philly-like
+    """
+    shaped = flag.shape(output)
+    from rota.traces.info import describe
+    from rota.traces.synthetic import open_trace
+
+    found = describe(open_trace(trace, format=format, where=flag.filters(where)))
+    if shaped == "json":
+        typer.echo(json.dumps(found.to_dict()))
+        return
+    from rota.report.result import duration
+
+    typer.echo(
+        f"{found.name} ({found.format}): {found.jobs:,} jobs over {duration(found.span_seconds)}, {found.skipped:,} skipped"
+    )
+    typer.echo("GPUs      " + "   ".join(f"{count}: {jobs:,}" for count, jobs in found.gpus.items()))
+    typer.echo(
+        f"run time  median {duration(found.median_seconds)}   p99 {duration(found.p99_seconds)}   "
+        f"longest {duration(found.longest_seconds)}   {found.gpu_hours:,.0f} GPU-hours"
+    )
+    typer.echo(f"tenants {found.tenants}   users {found.users}   profiles {found.profiles}")
+
+
+@app.command("convert")
+def convert(trace: TRACE, out: OUT, format: flag.Format = "auto", where: flag.Where = None, force: FORCE = False) -> None:
+    """Write any trace in Rota's own format.
+
+    Example: rota trace convert philly.csv mine.csv --where cluster=6214e9
+    """
+    from rota.traces.synthetic import open_trace
+    from rota.traces.write import write_trace
+
+    _may_write(out, force)
+    found = open_trace(trace, format=format, where=flag.filters(where))
+    write_trace(found, out)
+    typer.echo(f"{out}: {len(found):,} jobs, {len(found.skipped):,} skipped")
+
+
+@app.command("generate")
+def generate(
+    out: OUT,
+    jobs: Annotated[int, typer.Option("--jobs", parser=flag.number("--jobs", whole=True), metavar="N", help="How many.")] = 200,
+    seed: flag.Seed = 0,
+    load: Annotated[float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load.")] = 0.9,
+    gpus: Annotated[int, typer.Option("--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="On so many.")] = 24,
+    force: FORCE = False,
+) -> None:
+    """Make up a trace that looks like Philly's and write it.
+
+    Example: rota trace generate mine.csv --jobs 500 --seed 1 --load 0.8 --gpus 64
+    """
+    from rota.traces.synthetic import named
+    from rota.traces.write import write_trace
+
+    _may_write(out, force)
+    made = named(f"synthetic:jobs={jobs},seed={seed},load={load},gpus={gpus}")
+    write_trace(made, out)
+    typer.echo(f"{out}: {len(made):,} jobs (seed {seed})")
+
+
+def _may_write(out: str, force: bool) -> None:
+    if Path(out).exists() and not force:
+        raise OptionError("the file exists.", field="OUT", value=out, hint="another name, or --force")
