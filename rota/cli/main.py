@@ -59,6 +59,9 @@ def main() -> None:
     except typer.Abort:
         _fail("Stopped.", "the same command again", 130)
     except ClickError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # nothing was asked for: the help is the answer
+            typer.echo(error.format_message())
+            sys.exit(0)
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "rota"
         _fail(" ".join(error.format_message().split()), f"{path} --help", 2)

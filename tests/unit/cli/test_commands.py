@@ -159,3 +159,11 @@ def test_the_installed_command_runs() -> None:
     command = Path(sys.executable).parent / "rota"
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"rota {package.__version__}"
+
+
+@pytest.mark.parametrize("words", [(), ("policy",), ("trace",)])
+def test_nothing_asked_for_shows_the_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    code, out, err = rota(capsys, monkeypatch, *words)
+    assert code == 0 and err == "" and out.startswith("Usage: rota") and "\nCommands:" in out
