@@ -188,16 +188,20 @@ def _fill_with_reservation(job: Ints, option: Ints, table: Table, left: Ints) ->
     open_to = waits & ~head
     # Where nobody knows when the head could start, nobody may overtake it.
     in_time = seconds <= (start if np.isfinite(start) else -1.0)
+    uses_spare = reserved & ~in_time
     while True:
-        fits = open_to & (need <= left[pool]) & (~reserved | in_time | (need <= spare))
-        if not fits.any():
+        open_to &= (need <= left[pool]) & (~uses_spare | (need <= spare))
+        index = open_to.nonzero()[0]
+        if not len(index):
             return np.concatenate(taken)
-        chosen = int(np.argmax(fits))
-        left[pool[chosen]] -= need[chosen]
-        if reserved[chosen] and not in_time[chosen]:
-            spare -= int(need[chosen])
-        taken.append(np.array([chosen]))
-        open_to &= job != job[chosen]
+        # Each job's best option that is open to it; all of them up to the first that no longer fits beside the others.
+        front = index[np.sort(np.unique(job[index], return_index=True)[1])]
+        fits = _fits(pool[front], need[front], left) & ((need[front] * uses_spare[front]).cumsum() <= spare)
+        run = front if fits.all() else front[: int(np.argmin(fits))]
+        left -= np.bincount(pool[run], weights=need[run], minlength=len(left)).astype(np.int64)
+        spare -= int((need[run] * uses_spare[run]).sum())
+        taken.append(run)
+        open_to &= ~np.isin(job, job[run])
 
 
 def _earliest(seconds: Floats, need: Ints, free: int, wanted: int) -> tuple[float, int]:

@@ -98,3 +98,18 @@ def _earliest(options: Options, table: Any, granted: dict[int, int], capacity: n
                 best = min(best, ends[job])
                 break
     return float(best)
+
+
+@given(instances())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_backfill_leaves_nothing_that_could_still_overtake(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
+    """Whoever waits either fits nowhere in what is left, or would take GPUs that the head has reserved."""
+    options, table, candidates, capacity = instance
+    grants = grant(Candidates(candidates.position, candidates.option, reserve=True), table, capacity)
+    granted = {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0}
+    waiting = [job for job in dict.fromkeys(candidates.position.tolist()) if job not in granted]
+    head_pools = {int(options.pool[o]) for o in options.by_kind[table.kind[waiting[0]]].tolist() if o >= 0} if waiting else set()
+    for job in waiting[1:]:
+        for option in options.by_kind[table.kind[job]].tolist():
+            if option >= 0 and int(options.pool[option]) not in head_pools:
+                assert options.milligpus[option] > grants.left[options.pool[option]]
