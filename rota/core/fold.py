@@ -158,6 +158,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
                 state.want(change.job, row, change.option, change.gpus)
                 state.unsettled.add(change.job)
         state.until_s = event.plan.until_s
+        state.somebody_waits = event.plan.somebody_waits
         state.fresh = state.replan = False
         state.plans += 1
         if settings.round_seconds and state.now_s >= state.round * settings.round_seconds:

@@ -246,6 +246,8 @@ class Ledger:
     round: int = 0
     """Number of the next round."""
     until_s: float = FOREVER
+    somebody_waits: bool = False
+    """The last plan left a job out."""
     accrued_s: float = 0.0
     """Shares have been credited up to here."""
     wake_s: float = FOREVER

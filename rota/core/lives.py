@@ -48,7 +48,7 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
         jobs.first_run_s[row] = at_s
     if state.settled(job):
         state.unsettled.discard(job)
-    if state.answer is not None:
+    if state.answer is not None and state.somebody_waits:
         position = int(state.answer.ids.searchsorted(job))
         if position < len(state.answer.ids) and state.answer.ids[position] == job:
             holds = state.answer.allocation.start_holds_seconds(position)

@@ -24,9 +24,10 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates = _living(candidates, alive)
     grants = grant(candidates, table, capacity)
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
-    holds = allocation.holds_seconds(grants.option >= 0, table)
+    granted = grants.option >= 0
+    holds = allocation.holds_seconds(granted, table)
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
-    return Plan(changes, until)
+    return Plan(changes, until, not granted.all())
 
 
 def _rows_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:

@@ -155,6 +155,8 @@ class Ranking:
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
         held = FOREVER
+        if granted.all():
+            return held  # while everybody runs, no change of rank changes anything
         if self.run_seconds is not None:
             held = float(self.run_seconds[granted & table.running].min(initial=held))
         if self.wait_seconds is not None:

@@ -21,3 +21,4 @@ class Plan:
     changes: tuple[Change, ...]
     until_s: float = FOREVER
     """The plan holds until this instant if nothing happens."""
+    somebody_waits: bool = False

@@ -99,4 +99,10 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
     run_seconds = limits[level] - received
     if service != "seconds":
         run_seconds /= jobs.gpus
+    sunk = (moved == SUNK_OR_RAISED) & (level > 0)
+    if np.count_nonzero(sunk) > 1:
+        # While everybody ran nobody asked, so several may have sunk since: whoever sank first stands first.
+        pace = 1 if service == "seconds" else jobs.gpus[sunk]
+        ago = (received[sunk] - limits[level[sunk] - 1]) / pace
+        place[sunk] = np.lexsort((place[sunk], -ago)).argsort()
     return Queues(level, place, moved, received, base, run_seconds, wait_seconds)
