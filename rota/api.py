@@ -3,7 +3,7 @@
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,16 +109,9 @@ def simulate(
     return Result(summary, params, record, workload.arrivals)
 
 
-def compare(
-    policies: Sequence[str | Policy], *, trace: str | Path | Trace, on_start: Callable[[str], None] | None = None, **options: Any
-) -> list[Result]:
+def compare(policies: Sequence[str | Policy], *, trace: str | Path | Trace, **options: Any) -> list[Result]:
     """The same trace under several policies (`A+B` for a policy with a placer); options as for `simulate`."""
-    results = []
-    for policy in policies:
-        if on_start is not None:
-            on_start(policy if isinstance(policy, str) else type(policy).__name__)
-        results.append(simulate(trace, policy=policy, **options))
-    return results
+    return [simulate(trace, policy=policy, **options) for policy in policies]
 
 
 def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:

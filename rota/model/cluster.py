@@ -110,10 +110,6 @@ class Cluster:
     def gpus(self) -> int:
         return int(self.node_first[-1])
 
-    @property
-    def largest_pool(self) -> int:
-        return int(self.pool_gpus.max())
-
     def __str__(self) -> str:
         return self.text or " + ".join(f"1x({node.gpus}x{node.accelerator})" for node in self.nodes)
 
