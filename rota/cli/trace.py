@@ -1,12 +1,12 @@
 """`rota trace`: look into a trace, write it in our format, or make one up."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rota.cli import options as flag
+from rota.cli.show import say
 from rota.errors import OptionError
 
 app = typer.Typer(help="Look into traces, convert and generate them.", no_args_is_help=True, rich_markup_mode=None)
@@ -18,7 +18,7 @@ FORCE = Annotated[bool, typer.Option("--force", help="Write over a file that exi
 
 @app.command("info")
 def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, output: flag.Output = "table") -> None:
-    """What a trace holds: jobs, span, sizes, durations, GPU-hours.
+    """What a trace holds: jobs, span, sizes, durations, GPU-hours; what was skipped, and why.
 
     Example: rota trace info philly-like
     """
@@ -27,8 +27,9 @@ def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, o
     from rota.traces.synthetic import open_trace
 
     found = describe(open_trace(trace, format=format, where=flag.filters(where)))
-    if shaped == "json":
-        typer.echo(json.dumps(found.to_dict()))
+    if shaped in ("json", "csv"):
+        plain = {name: value for name, value in found.to_dict().items() if not isinstance(value, dict | list | tuple)}
+        say(shaped, value=found.to_dict() if shaped == "json" else None, rows=[plain])
         return
     from rota.report.result import duration
 
@@ -36,11 +37,19 @@ def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, o
         f"{found.name} ({found.format}): {found.jobs:,} jobs over {duration(found.span_seconds)}, {found.skipped:,} skipped"
     )
     typer.echo("GPUs      " + "   ".join(f"{count}: {jobs:,}" for count, jobs in found.gpus.items()))
-    typer.echo(
-        f"run time  median {duration(found.median_seconds)}   p99 {duration(found.p99_seconds)}   "
-        f"longest {duration(found.longest_seconds)}   {found.gpu_hours:,.0f} GPU-hours"
-    )
+    if found.median_seconds is None:
+        typer.echo("run time  for a table of rates to say: nobody here knows these profiles")
+    else:
+        part = "" if found.timed == found.jobs else f"   (of the {found.timed:,} jobs whose profile is known)"
+        typer.echo(
+            f"run time  median {duration(found.median_seconds)}   p99 {duration(found.p99_seconds)}   "
+            f"longest {duration(found.longest_seconds)}   {found.gpu_hours:,.0f} GPU-hours{part}"
+        )
     typer.echo(f"tenants {found.tenants}   users {found.users}   profiles {found.profiles}")
+    for why, rows in found.skipped_why.items():
+        typer.echo(f"skipped   {rows:,}: {why}")
+    for note in found.notes:
+        typer.echo(f"note      {note}")
 
 
 @app.command("convert")
@@ -56,6 +65,8 @@ def convert(trace: TRACE, out: OUT, format: flag.Format = "auto", where: flag.Wh
     found = open_trace(trace, format=format, where=flag.filters(where))
     write_trace(found, out)
     typer.echo(f"{out}: {len(found):,} jobs, {len(found.skipped):,} skipped")
+    for note in found.notes:
+        typer.echo(f"note: {note}")
 
 
 @app.command("generate")
@@ -65,6 +76,15 @@ def generate(
     seed: flag.Seed = 0,
     load: Annotated[float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load.")] = 0.9,
     gpus: Annotated[int, typer.Option("--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="On so many.")] = 24,
+    tenants: Annotated[
+        int, typer.Option("--tenants", parser=flag.number("--tenants", whole=True), metavar="N", help="Owned by so many.")
+    ] = 0,
+    rhythm: Annotated[
+        float, typer.Option("--rhythm", parser=flag.number("--rhythm"), metavar="NUMBER", help="Day and night, 0 to 1.")
+    ] = 0.0,
+    models: Annotated[
+        int, typer.Option("--models", parser=flag.number("--models", whole=True), metavar="N", help="Training so many models.")
+    ] = 0,
     force: FORCE = False,
 ) -> None:
     """Make up a trace that looks like Philly's and write it.
@@ -75,7 +95,8 @@ def generate(
     from rota.traces.write import write_trace
 
     _may_write(out, force)
-    made = named(f"synthetic:jobs={jobs},seed={seed},load={load},gpus={gpus}")
+    text = f"jobs={jobs},seed={seed},load={load},gpus={gpus},tenants={tenants},rhythm={rhythm},models={models}"
+    made = named(f"synthetic:{text}")
     write_trace(made, out)
     typer.echo(f"{out}: {len(made):,} jobs (seed {seed})")
 

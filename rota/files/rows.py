@@ -1,5 +1,5 @@
-"""Comma-separated text, row by row. Whatever is wrong with it becomes one error that names file, line, field and value; callers
-say of which class.
+"""Text in columns, row by row: separated by commas below a header, or by tabs without one. Whatever is wrong with it becomes one
+error that names file, line, field and value; callers say of which class.
 
 One row is one line: a quoted cell may hold commas and quotes, but no line break, so every line number is the one an editor shows.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import InputError
+from rota.files.text import read_text
 
 LONGEST_CELL = 10_000
 MOST_COUNT = 1_000_000
@@ -73,47 +74,82 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A file as text with a header."""
+    """A file as text whose columns have names."""
 
     where: str
     lines: list[str]
     header_line: int
+    """The line of the header; without one, the first row."""
     columns: tuple[str, ...]
     error: type[InputError]
+    headless: bool = False
+    """No header, and tabs between the cells; a quote is then a sign like any other."""
 
     def rows(self) -> Iterator[Row]:
         """Every line below the header that is not blank."""
-        columns, where, error = self.columns, self.where, self.error
-        for line, text in enumerate(self.lines[self.header_line :], self.header_line + 1):
+        columns, where, error, headless = self.columns, self.where, self.error, self.headless
+        start = self.header_line - headless
+        for line, text in enumerate(self.lines[start:], start + 1):
             if not text or text.isspace():
                 continue
-            cells = _cells(text, where, line, error)
+            cells = text.split("\t") if headless else _cells(text, where, line, error)
             if len(cells) != len(columns):
-                raise error(
-                    f"the header has {len(columns)} columns.",
-                    where=where,
-                    line=line,
-                    field="cells",
-                    value=len(cells),
-                    hint="a comma inside a value needs quotes around the value",
-                )
+                raise self._uneven(line, len(cells))
             if len(text) > LONGEST_CELL:
                 _check_lengths(zip(columns, cells, strict=True), where, line, error)
             yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
 
+    def _uneven(self, line: int, cells: int) -> InputError:
+        if self.headless:
+            problem = f"the first row, on line {self.header_line}, has {len(self.columns)} cells."
+            hint = "one tab between two cells, and none inside a value"
+        else:
+            problem = f"the header has {len(self.columns)} columns."
+            hint = "a comma inside a value needs quotes around the value"
+        return self.error(problem, where=self.where, line=line, field="cells", value=cells, hint=hint)
 
-def read_table(path: Path | str, error: type[InputError], *, instead: str = "") -> Table:
-    """The text of a file and its header, the first line that is not blank. `instead`: what else could have been named."""
+
+@dataclass(frozen=True)
+class Lines:
+    """A file as lines, before anyone has said what its columns are."""
+
+    where: str
+    lines: list[str]
+    first_line: int
+    """The first line that is not blank."""
+    error: type[InputError]
+
+    @property
+    def tabbed(self) -> list[str]:
+        """The first line, cut at its tabs."""
+        return self.lines[self.first_line - 1].split("\t")
+
+    def with_header(self) -> Table:
+        """Separated by commas; the first line names the columns."""
+        cells = _cells(self.lines[self.first_line - 1], self.where, self.first_line, self.error)
+        _check_lengths((("column", cell) for cell in cells), self.where, self.first_line, self.error)
+        columns = tuple(cell.strip() for cell in cells)
+        _check_distinct(columns, self.where, self.first_line, self.error)
+        return Table(self.where, self.lines, self.first_line, columns, self.error)
+
+    def without_header(self, columns: tuple[str, ...]) -> Table:
+        """Separated by tabs; the first line is a row already."""
+        return Table(self.where, self.lines, self.first_line, columns, self.error, headless=True)
+
+
+def read_lines(path: Path | str, error: type[InputError], *, instead: str = "") -> Lines:
+    """The lines of a file that holds any. `instead`: what else could have been named."""
     where = str(path)
-    lines = _decoded(_bytes(path, error, instead), where, error).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = read_text(path, error, instead).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for line, text in enumerate(lines, 1):
         if text and not text.isspace():
-            cells = _cells(text, where, line, error)
-            _check_lengths((("column", cell) for cell in cells), where, line, error)
-            columns = tuple(cell.strip() for cell in cells)
-            _check_distinct(columns, where, line, error)
-            return Table(where, lines, line, columns, error)
+            return Lines(where, lines, line, error)
     raise error("the file is empty.", where=where, hint="give a file with a header and one line per row")
+
+
+def read_table(path: Path | str, error: type[InputError]) -> Table:
+    """The text of a file and its header, the first line that is not blank."""
+    return read_lines(path, error).with_header()
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -126,48 +162,6 @@ def closest(name: str, known: Iterable[str]) -> str:
 def shown(cell: str) -> str:
     """A value as a message shows it: no screens full of text."""
     return cell if len(cell) <= LONGEST_SHOWN else cell[:LONGEST_SHOWN] + "…"
-
-
-def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
-    where = str(path)
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise error("there is no such file.", where=where, hint=", or ".join(filter(None, ("check the path", instead)))) from None
-    except IsADirectoryError:
-        raise error("is a folder, not a file.", where=where, hint="name one file inside it") from None
-    except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or str(problem)
-        raise error(f"cannot be read: {why}.", where=where, hint="check the path and its permissions") from None
-
-
-def _decoded(data: bytes, where: str, error: type[InputError]) -> str:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise error(
-            "the file is not UTF-8 text.",
-            where=where,
-            line=_line_after(problem.object[: problem.start].decode()),
-            field="byte",
-            value=f"0x{problem.object[problem.start]:02x}",
-            hint="save it as UTF-8, for example with iconv -t UTF-8",
-        ) from None
-    if "\0" in text:
-        raise error(
-            "text holds no NUL.",
-            where=where,
-            line=_line_after(text[: text.index("\0")]),
-            field="byte",
-            value="0x00",
-            hint="the file may be binary or damaged; save it as UTF-8 text",
-        )
-    return text
-
-
-def _line_after(text: str) -> int:
-    """The number of the line on which whatever follows this text stands."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
 
 
 def _cells(text: str, where: str, line: int, error: type[InputError]) -> list[str]:

@@ -1,11 +1,12 @@
-"""What a trace format is: the columns its header needs, and how a row becomes an arrival."""
+"""What a trace format is: the columns a file of it has, and how a row becomes an arrival."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rota.errors import TraceError
-from rota.files.rows import Row, Table, closest
+from rota.files.rows import Lines, Row, Table, closest
 from rota.model.job import Arrival
+from rota.traces.trace import Skipped
 
 
 def _nothing_more(table: Table) -> None:
@@ -17,18 +18,57 @@ class Format:
     """One way to write a trace down."""
 
     name: str
-    required: tuple[str, ...]
-    arrival: Callable[[Row], Arrival]
+    arrival: Callable[[Row], Arrival | Skipped]
+    """A row that is knowingly left out gives the reason instead."""
+    required: tuple[str, ...] = ()
     optional: tuple[str, ...] | None = None
     """The other columns it knows; None: any other column is left alone."""
+    layouts: tuple[tuple[str, ...], ...] = ()
+    """For a format without a header, tabs between the cells: the columns of each variant. Their number tells which it is."""
     unique: str = ""
     """A column in which no value may stand twice."""
     wall_clock: bool = False
     """Its times are dates, so they are counted from the first arrival; other formats keep their numbers."""
     check: Callable[[Table], None] = _nothing_more
     """Further rules about the header."""
+    remarks: Callable[[Row], Iterable[str]] | None = None
+    """What of a job could not be carried over, said in the past tense; the trace counts the jobs for each."""
 
-    def check_header(self, table: Table) -> None:
+    def layout(self, file: Lines) -> tuple[str, ...]:
+        """The columns of a file without a header; none if it is not like any variant."""
+        count = len(file.tabbed)
+        return next((columns for columns in self.layouts if len(columns) == count), ())
+
+    def reads_first(self, file: Lines) -> bool:
+        """Whether the first line of a file without a header is a job: numbers stand where numbers belong."""
+        columns = self.layout(file)
+        if not columns:
+            return False
+        try:
+            self.arrival(next(file.without_header(columns).rows()))
+        except TraceError:
+            return False
+        return True
+
+    def table(self, file: Lines) -> Table:
+        """The file with its columns, after a check that they are those of this format."""
+        if not self.layouts:
+            table = file.with_header()
+            self._check_header(table)
+            return table
+        columns = self.layout(file)
+        if not columns:
+            raise TraceError(
+                f"a line of the {self.name} format has {_or([str(len(layout)) for layout in self.layouts])} cells, tabs between.",
+                where=file.where,
+                line=file.first_line,
+                field="cells",
+                value=len(file.tabbed),
+                hint="--format auto tells what the file is by its first line",
+            )
+        return file.without_header(columns)
+
+    def _check_header(self, table: Table) -> None:
         missing = [column for column in self.required if column not in table.columns]
         if missing:
             raise TraceError(
@@ -51,3 +91,7 @@ class Format:
                         hint="rename the column, or take it out",
                     )
         self.check(table)
+
+
+def _or(words: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -1,20 +1,27 @@
 """Reading a trace: which format it is, which rows are wanted, and the order they go in."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rota.errors import NameUnknown, TraceError
-from rota.files.rows import Row, Table, closest, read_table, shown
+from rota.files.rows import Lines, Row, Table, closest, read_lines, shown
 from rota.model.job import Arrival
 from rota.traces.format import Format
+from rota.traces.gavel import GAVEL
+from rota.traces.helios import HELIOS
+from rota.traces.kalos import KALOS
+from rota.traces.openb import OPENB
+from rota.traces.pal import PAL
 from rota.traces.philly import PHILLY
+from rota.traces.pollux import POLLUX
 from rota.traces.rota_format import ROTA
 from rota.traces.tiresias import TIRESIAS
-from rota.traces.trace import Trace
+from rota.traces.trace import Skipped, Trace
 
-FORMATS: Mapping[str, Format] = {known.name: known for known in (ROTA, PHILLY, TIRESIAS)}
-NOT_YET = ("gavel", "helios", "pal", "pollux", "openb", "kalos")
-"""Formats that people will ask for by name and that have no reader so far."""
+FORMATS: Mapping[str, Format] = {
+    known.name: known for known in (ROTA, GAVEL, PHILLY, HELIOS, TIRESIAS, PAL, POLLUX, OPENB, KALOS)
+}
 AUTO = "auto"
 
 _VALUES_SHOWN = 5
@@ -24,30 +31,40 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
     """Read a trace file.
 
     `where` keeps the rows whose columns hold exactly these values; rows it leaves out are not looked at further. `auto` goes
-    by the header.
+    by the header, and by the first line where there is none.
     """
     wanted = None if format == AUTO else _named(format)
-    table = read_table(path, TraceError, instead="name a built-in trace: demo")
+    file = read_lines(path, TraceError, instead="name a built-in trace: demo")
     if wanted is None:
-        wanted = _detected(table)
-    wanted.check_header(table)
+        wanted = _detected(file)
+    table = wanted.table(file)
     asked = _checked(table, where)
     arrivals: list[Arrival] = []
     lines: list[int] = []
+    skipped: list[Skipped] = []
+    remarks: Counter[str] = Counter()
     seen: dict[str, int] = {}
+    arrival_of, remarks_of, unique = wanted.arrival, wanted.remarks, wanted.unique
     # Rows are not kept: a large file is read in one pass over its lines.
     for row in table.rows():
         if not asked or all(row.cells[column] == value for column, value in asked):
-            if wanted.unique:
-                _check_unique(row, wanted.unique, seen)
-            arrivals.append(wanted.arrival(row))
+            if unique:
+                _check_unique(row, unique, seen)
+            found = arrival_of(row)
+            if isinstance(found, Skipped):
+                skipped.append(found)
+                continue
+            if remarks_of:
+                remarks.update(remarks_of(row))
+            arrivals.append(found)
             lines.append(row.line)
     if not arrivals:
-        raise _nothing_left(table, asked)
+        raise _nothing_left(table, asked, skipped)
     if wanted.wall_clock:
         start_s = min(arrival.submitted_s for arrival in arrivals)
         arrivals = [Arrival(submitted_s - start_s, spec) for submitted_s, spec in arrivals]
-    return Trace.of(Path(path).name, wanted.name, arrivals, lines=lines)
+    notes = [f"{jobs:,} {'job' if jobs == 1 else 'jobs'} {remark}" for remark, jobs in remarks.items()]
+    return Trace.of(Path(path).name, wanted.name, arrivals, lines=lines, skipped=skipped, notes=notes)
 
 
 def check_format(name: str) -> None:
@@ -59,19 +76,18 @@ def check_format(name: str) -> None:
 def _named(name: str) -> Format:
     if name in FORMATS:
         return FORMATS[name]
-    if name in NOT_YET:
-        raise TraceError(
-            f"format {name!r} is not readable yet.",
-            field="format",
-            value=name,
-            hint=f"convert it to one of {', '.join(FORMATS)}",
-        )
     raise NameUnknown("trace format", shown(name), [AUTO, *FORMATS], hint="--format auto goes by the header")
 
 
-def _detected(table: Table) -> Format:
+def _detected(file: Lines) -> Format:
+    headless = [known for known in FORMATS.values() if known.layouts]
+    for known in headless:
+        if known.reads_first(file):
+            return known
+    table = file.with_header()
     present = set(table.columns)
-    fitting = [known for known in FORMATS.values() if present.issuperset(known.required)]
+    headed = [known for known in FORMATS.values() if not known.layouts]
+    fitting = [known for known in headed if present.issuperset(known.required)]
     if len(fitting) == 1:
         return fitting[0]
     header = shown(",".join(table.columns))
@@ -85,10 +101,12 @@ def _detected(table: Table) -> Format:
             value=header,
             hint=f"say which: --format {fitting[0].name}",
         )
-    needs = "; ".join(f"{known.name} needs {', '.join(known.required)}" for known in FORMATS.values())
-    nearest = max(FORMATS.values(), key=lambda known: len(present.intersection(known.required)) / len(known.required))
+    nearest = next((known for known in headless if known.layout(file)), None)
+    if nearest is None:
+        nearest = max(headed, key=lambda known: len(present.intersection(known.required)) / len(known.required))
+    needs = f", which needs {', '.join(nearest.required)}" if nearest.required else ", without a header"
     raise TraceError(
-        f"fits no format: {needs}.",
+        f"fits no format. Nearest: {nearest.name}{needs}. All: {', '.join(FORMATS)}.",
         where=table.where,
         line=table.header_line,
         field="header",
@@ -113,7 +131,10 @@ def _checked(table: Table, where: Sequence[tuple[str, str]]) -> list[tuple[str, 
     return asked
 
 
-def _nothing_left(table: Table, asked: Sequence[tuple[str, str]]) -> TraceError:
+def _nothing_left(table: Table, asked: Sequence[tuple[str, str]], skipped: Sequence[Skipped]) -> TraceError:
+    if skipped:
+        reasons = "; ".join(f"{why}: {rows:,}" for why, rows in Counter(each.why for each in skipped).most_common())
+        return TraceError(f"every row is left out ({reasons}).", where=table.where, hint="give jobs that ran on GPUs")
     rows = list(table.rows())
     if not rows:
         return TraceError(

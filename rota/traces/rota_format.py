@@ -19,16 +19,11 @@
     60,4,7200,"bert, large"
 """
 
-import re
-
 from rota.errors import TraceError
 from rota.files.rows import Row, Table
-from rota.model.cluster import canonical
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
-
-_TYPE = re.compile(r"[\w.-]+")
-"""The names a cluster can be described with."""
+from rota.traces.parts import accelerators, weight
 
 
 def arrival(row: Row) -> Arrival:
@@ -37,8 +32,8 @@ def arrival(row: Row) -> Arrival:
         gpus=row.whole("gpus", least=1),
         steps=row.number("steps" if "steps" in row.cells else "duration"),
         profile=row.text("profile"),
-        accelerators=_accelerators(row),
-        weight=_weight(row),
+        accelerators=accelerators(row, "accelerators"),
+        weight=weight(row, "weight"),
         tenant=row.text("tenant"),
         user=row.text("user"),
         retries=row.whole("retries", least=0) if row.text("retries") else 0,
@@ -74,26 +69,6 @@ def _name(row: Row) -> str:
     return row.text("job_id") or f"job-{row.line}"
 
 
-def _weight(row: Row) -> float:
-    if not row.text("weight"):
-        return 1.0
-    weight = row.number("weight")
-    if weight == 0:
-        raise row.wrong("weight", "must be more than 0.", hint="a job with half the share of others has weight 0.5")
-    return weight
-
-
-def _accelerators(row: Row) -> tuple[str, ...]:
-    cell = row.text("accelerators")
-    if not cell:
-        return ()
-    types = [canonical(part) for part in cell.split("|")]
-    for kind in types:
-        if not _TYPE.fullmatch(kind):
-            raise row.wrong("accelerators", f"{kind!r} is no accelerator type.", hint="separate types with a bar: A100|V100")
-    return tuple(dict.fromkeys(types))
-
-
 def _check(table: Table) -> None:
     def wrong(field: str, problem: str, hint: str) -> TraceError:
         return TraceError(problem, where=table.where, line=table.header_line, field="column", value=field, hint=hint)
@@ -109,9 +84,9 @@ def _check(table: Table) -> None:
 
 ROTA = Format(
     "rota",
+    arrival,
     required=("submit_time", "gpus"),
     optional=("duration", "steps", "job_id", "name", "profile", "accelerators", "weight", "tenant", "user", "retries"),
-    arrival=arrival,
     unique="job_id",
     check=_check,
 )

@@ -1,7 +1,8 @@
 """Generated traces, and the names by which a trace can be asked for.
 
 Synthetic jobs look like those of Philly (Jeon et al., ATC'19): most want one GPU, the typical one is done in a quarter of an
-hour, and a few run for days and make up most of the work. The same numbers give the same trace, always.
+hour, and a few run for days and make up most of the work. Tenants and a rhythm of day and night can be asked for. The same
+numbers give the same trace, always.
 """
 
 import re
@@ -16,11 +17,12 @@ from rota.errors import TraceError
 from rota.files.rows import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
 from rota.traces.read import AUTO, check_format, read_trace
+from rota.traces.shaping import MODELS, by_day, owners, trained
 from rota.traces.trace import Trace
 
 BUILT_IN: Mapping[str, str] = {
-    "demo": "synthetic:jobs=200,seed=7,load=1.0,gpus=24,largest=8,longest_seconds=21600",
-    "philly-like": "synthetic:jobs=480,seed=0,load=0.9,gpus=24,largest=8",
+    "demo": "synthetic:jobs=200,seed=7,load=0.65,gpus=24,largest=8,longest_seconds=21600,tenants=4,models=12",
+    "philly-like": "synthetic:jobs=480,seed=0,load=0.6,gpus=24,largest=8,tenants=6,rhythm=0.5,models=12",
 }
 """Names of traces that need no file, and what they are short for."""
 
@@ -64,6 +66,9 @@ _SETTINGS: Mapping[str, _Range] = {
     "largest": _Range(1, MOST_COUNT),
     "median_seconds": _Range(1, 1e9, whole=False),
     "longest_seconds": _Range(1, 1e9, whole=False),
+    "tenants": _Range(0, MOST_COUNT),
+    "rhythm": _Range(0, 1, whole=False),
+    "models": _Range(0, len(MODELS)),
 }
 
 
@@ -76,11 +81,17 @@ def synthetic(
     largest: int = 8,
     median_seconds: float = 900.0,
     longest_seconds: float = 4 * 86_400.0,
+    tenants: int = 0,
+    rhythm: float = 0.0,
+    models: int = 0,
 ) -> Trace:
     """A Philly-like trace for a cluster of `gpus` GPUs, none of whose jobs wants more than `largest` of them.
 
     `load` is met exactly: GPU-seconds asked for, over the GPU-seconds there are between the first submission and the last.
-    A single job has no such span and arrives at 0.
+    A single job has no such span and arrives at 0. `tenants` of unequal weight own the jobs, `tenant-1` the most; 0: nobody
+    does. `rhythm` is how much day and night differ, from 0 for not at all to 1 for silent nights. With `models`, each job
+    trains one of so many real models of the built-in catalogue, and its run time is the one on V100s. `rota.traces.shaping` has
+    all three.
     """
     given = {
         "jobs": jobs,
@@ -90,6 +101,9 @@ def synthetic(
         "largest": largest,
         "median_seconds": median_seconds,
         "longest_seconds": longest_seconds,
+        "tenants": tenants,
+        "rhythm": rhythm,
+        "models": models,
     }
     for key, value in given.items():
         _check(key, value)
@@ -103,11 +117,17 @@ def synthetic(
         # Gaps are drawn freely and then stretched together, so that chance cannot move the load.
         np.cumsum(draw.standard_exponential(jobs - 1), out=submitted_s[1:])
         submitted_s *= float(sizes @ seconds) / (gpus * load) / submitted_s[-1]
+        if rhythm:
+            submitted_s = by_day(submitted_s, rhythm)
+    owned = owners(jobs, tenants, seed) if tenants else [("", "")] * jobs
+    work = trained(sizes, seconds, models, seed) if models else [("", length) for length in seconds.tolist()]
+    drawn = zip(submitted_s.tolist(), sizes.tolist(), work, owned, strict=True)
     arrivals = tuple(
-        Arrival(at_s, JobSpec(name=f"job-{i}", gpus=size, steps=length))
-        for i, (at_s, size, length) in enumerate(zip(submitted_s.tolist(), sizes.tolist(), seconds.tolist(), strict=True), 1)
+        Arrival(at_s, JobSpec(name=f"job-{i}", gpus=size, steps=steps, profile=profile, tenant=tenant, user=user))
+        for i, (at_s, size, (profile, steps), (tenant, user)) in enumerate(drawn, 1)
     )
-    return Trace("synthetic:" + ",".join(f"{key}={value}" for key, value in given.items()), "synthetic", arrivals)
+    name = ",".join(f"{key}={value}" for key, value in given.items() if value or key not in ("tenants", "rhythm", "models"))
+    return Trace(f"synthetic:{name}", "synthetic", arrivals)
 
 
 def named(text: str) -> Trace:
@@ -148,6 +168,17 @@ def open_trace(text: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
             hint="leave the filter out, or write the trace to a file first",
         )
     return trace
+
+
+def reseeded(trace: Path | str, extra: int) -> Path | str:
+    """The same trace from a seed that is `extra` higher, if it is a generated one; a file stays what it is."""
+    text = str(trace)
+    if not extra or isinstance(trace, Path) or not _NAME.fullmatch(text) or _is_path(text):
+        return trace
+    name, colon, options = BUILT_IN.get(text, text).partition(":")
+    settings = dict(_option(option, text) for option in options.split(",")) if colon else {}
+    settings["seed"] = int(settings.get("seed", 0)) + extra
+    return name + ":" + ",".join(f"{key}={value}" for key, value in settings.items())
 
 
 def _option(option: str, text: str) -> tuple[str, float]:

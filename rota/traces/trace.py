@@ -27,6 +27,8 @@ class Trace:
     skipped: tuple[Skipped, ...] = ()
     lines: tuple[int, ...] = ()
     """The line of each arrival in its file; empty where there is no file."""
+    notes: tuple[str, ...] = ()
+    """What reading could not carry over and how many jobs that concerns, over the file as it was read: a sentence each."""
 
     def __post_init__(self) -> None:
         if any(early.submitted_s > late.submitted_s for early, late in pairwise(self.arrivals)):
@@ -36,13 +38,20 @@ class Trace:
 
     @classmethod
     def of(
-        cls, name: str, format: str, arrivals: Iterable[Arrival], *, lines: Sequence[int] = (), skipped: Iterable[Skipped] = ()
+        cls,
+        name: str,
+        format: str,
+        arrivals: Iterable[Arrival],
+        *,
+        lines: Sequence[int] = (),
+        skipped: Iterable[Skipped] = (),
+        notes: Iterable[str] = (),
     ) -> "Trace":
         """Arrivals in any order; those submitted at the same time stay as they stand."""
         given = list(arrivals)
         order = sorted(range(len(given)), key=[arrival.submitted_s for arrival in given].__getitem__)
         found = tuple(given[i] for i in order)
-        return cls(name, format, found, tuple(skipped), tuple(lines[i] for i in order) if lines else ())
+        return cls(name, format, found, tuple(skipped), tuple(lines[i] for i in order) if lines else (), tuple(notes))
 
     def __len__(self) -> int:
         return len(self.arrivals)
@@ -55,7 +64,7 @@ class Trace:
             if fits(arrival.spec):
                 kept.append((arrival, line))
             else:
-                dropped.append(Skipped(line, f"{_called(arrival.spec)} asks for {_asked(arrival.spec)}, which can never fit."))
+                dropped.append(Skipped(line, f"asks for {_asked(arrival.spec)}, which can never fit"))
         if not dropped:
             return self
         return replace(
@@ -72,10 +81,6 @@ class Trace:
                 "must be at least 1.", where=self.name, field="first", value=n, hint="leave it out to take every job"
             )
         return replace(self, arrivals=self.arrivals[:n], lines=self.lines[:n])
-
-
-def _called(spec: JobSpec) -> str:
-    return repr(spec.name) if spec.name else "a job"
 
 
 def _asked(spec: JobSpec) -> str:

@@ -36,6 +36,39 @@ def tiresias(row: str) -> str:
     return f"job_id,num_gpu,submit_time,duration\n0,1,0,5\n{row}\n"
 
 
+def gavel(*cells: str, good: str = "A3C|run|dir|-n|1|50|1|1|-1|0") -> str:
+    """Cells of the second line in place of good ones, `number=cell`; the first line is good."""
+    row = good.split("|")
+    for cell in cells:
+        place, _, value = cell.partition("=")
+        row[int(place)] = value
+    return "\n" + "\t".join(good.split("|")) + "\n" + "\t".join(row) + "\n"
+
+
+def helios(row: str) -> str:
+    head = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
+    return f"{head}\n1,u,v,1,4,1,FAILED,2020-04-01 00:00:00,2020-04-01 00:00:05,2020-04-01 00:01:05,60,5\n{row}\n"
+
+
+def pal(row: str) -> str:
+    return f"job_id,num_gpus,submit_time,duration,model\n0,1,98,1481.0,vgg19\n{row}\n"
+
+
+def pollux(row: str) -> str:
+    return f"name,time,application,num_replicas,batch_size\nncf-0,29,ncf,1,32768\n{row}\n"
+
+
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+
+
+def openb(row: str) -> str:
+    return f"{PODS}\np0,1000,1024,1,1000,,LS,Running,0,50,10\n{row}\n"
+
+
+def kalos(row: str) -> str:
+    return f"job_id,arrival_time,num_iteration,gpu_workers,ps,gpu_per_worker\n0,0.0,208,8,0,8.0\n{row}\n"
+
+
 LONG = "9" * 10_001
 SHOWN = "9" * 60 + "…"
 
@@ -54,7 +87,9 @@ CASES = [
     Case("line break in a cell", rota('0,1,"5\n6"'), "cannot be split into cells", 3, "line", '0,1,"5'),
     Case("huge quoted cell", rota(f'0,1,"{"9" * 200_000}"'), "cannot be split into cells", 3, "line", '0,1,"' + "9" * 55 + "…"),
     # The header.
-    Case("no format fits", "a,b\n1,2\n", "rota needs submit_time, gpus; philly needs", 1, "header", "a,b"),
+    Case("no format fits", "a,b\n1,2\n", "Nearest: rota, which needs submit_time, gpus. All: rota, gavel", 1, "header", "a,b"),
+    Case("tabs for commas", "submit_time\tgpus\tduration\n0\t1\t5\n", "fits no", 1, "header", "submit_time\tgpus\tduration"),
+    Case("pal and tiresias", "job_id,num_gpu,num_gpus,submit_time,duration,model\n", "tiresias, pal", 1, "header"),
     Case("other separator", "submit_time;gpus;duration\n0;1;5\n", "fits no format", 1, "header", "submit_time;gpus;duration"),
     Case("two formats fit", "job_id,num_gpu,gpus,submit_time,duration\n", "rota, tiresias", 1, "header"),
     Case("missing column", "submit_time,gpu,duration\n0,1,5\n", "Closest: gpu.", 1, "gpus", format="rota"),
@@ -119,6 +154,63 @@ CASES = [
     Case("philly: a week date", philly("2017-W40-1 07:00:00,5,1,5,a"), "YYYY-MM-DD", 3, "timestamp", "2017-W40-1 07:00:00"),
     Case("philly: negative duration", philly("2017-10-09 07:01:55,-1,1,5,a"), "negative", 3, "duration", "-1"),
     Case("philly: no GPUs", philly("2017-10-09 07:01:55,1,0,5,a"), "at least 1", 3, "num_gpus", "0"),
+    Case("gavel: too few cells", gavel() + "A3C\t1\n", "first row, on line 2, has 10 cells", 4, "cells", 2),
+    Case("gavel: a variant in another", gavel() + "A3C|run|-n|1|50|0|1\n".replace("|", "\t"), "has 10 cells", 4, "cells", 7),
+    Case("gavel: commas", "A3C,run,-n,1,50,0,1\n", "7, 10 or 12 cells", 1, "cells", 1, format="gavel"),
+    Case("gavel: a header", gavel("5=total_steps").split("\n")[2], "Nearest: gavel", 1, "header"),
+    Case("gavel: a header, told", gavel("5=steps").split("\n")[2], "finite number", 1, "total_steps", "steps", format="gavel"),
+    Case("gavel: no job type", gavel("0= "), "is empty", 3, "job_type", ""),
+    Case("gavel: steps", gavel("5=many"), "not a finite number", 3, "total_steps", "many"),
+    Case("gavel: negative steps", gavel("5=-50"), "negative", 3, "total_steps", "-50"),
+    Case("gavel: no GPUs", gavel("6=0"), "at least 1", 3, "scale_factor", "0"),
+    Case("gavel: half a GPU", gavel("6=0.5"), "not a whole number", 3, "scale_factor", "0.5"),
+    Case("gavel: weight 0", gavel("7=0"), "more than 0", 3, "priority_weight", "0"),
+    Case("gavel: negative weight", gavel("7=-1"), "negative", 3, "priority_weight", "-1"),
+    Case("gavel: arrival", gavel("9=noon"), "not a finite number", 3, "arrival_time", "noon"),
+    Case("gavel: older, no arrival", gavel("5=", good="A3C|run|-n|1|50|0|1"), "is empty", 3, "arrival_time", ""),
+    Case("gavel: Shockwave, GPUs", gavel("6=gns", good="A3C|r|d|-n|1|5|1|gns|1|-1|9|0"), "finite", 3, "scale_factor", "gns"),
+    Case("gavel: long command", gavel(f"1={LONG}"), "10,001 characters", 3, "command", SHOWN),
+    Case("helios: GPUs", helios("2,u,v,two,4,1,FAILED,2020-04-01 00:00:00,,,60,5"), "finite number", 3, "gpu_num", "two"),
+    Case("helios: negative GPUs", helios("2,u,v,-1,4,1,FAILED,2020-04-01 00:00:00,,,60,5"), "negative", 3, "gpu_num", "-1"),
+    Case("helios: no job id", helios(",u,v,1,4,1,FAILED,2020-04-01 00:00:00,,,60,5"), "is empty", 3, "job_id", ""),
+    Case("helios: no duration", helios("2,u,v,1,4,1,FAILED,2020-04-01 00:00:00,,,,5"), "is empty", 3, "duration", ""),
+    Case("helios: epoch", helios("2,u,v,1,4,1,FAILED,1585699200,,,60,5"), "YYYY-MM-DD", 3, "submit_time", "1585699200"),
+    Case(
+        "helios: no such hour",
+        helios("2,u,v,1,4,1,FAILED,2020-04-01 24:00:00,,,60,5"),
+        "is no date",
+        3,
+        "submit_time",
+        "2020-04-01 24:00:00",
+    ),
+    Case("pal: duplicate job", pal("0,1,99,5,BERT"), "already used on line 2", 3, "job_id", "0"),
+    Case("pal: no model", pal("1,1,99,5,"), "is empty", 3, "model", ""),
+    Case("pal: no job id", pal(",1,99,5,BERT"), "is empty", 3, "job_id", ""),
+    Case("pal: no GPUs", pal("1,0,99,5,BERT"), "at least 1", 3, "num_gpus", "0"),
+    Case("pal: iterations", pal("1,1,99,1 h,BERT"), "not a finite number", 3, "duration", "1 h"),
+    Case("pollux: duplicate name", pollux("ncf-0,30,ncf,1,256"), "already used on line 2", 3, "name", "ncf-0"),
+    Case("pollux: no name", pollux(",30,ncf,1,256"), "is empty", 3, "name", ""),
+    Case("pollux: application", pollux("a,30,cifar,1,256"), "Closest: cifar10.", 3, "application", "cifar"),
+    Case("pollux: batch size 0", pollux("a,30,ncf,1,0"), "at least 1", 3, "batch_size", "0"),
+    Case("pollux: half an example", pollux("a,30,ncf,1,0.5"), "not a whole number", 3, "batch_size", "0.5"),
+    Case("pollux: no GPUs", pollux("a,30,ncf,0,256"), "at least 1", 3, "num_replicas", "0"),
+    Case("pollux: time", pollux("a,-30,ncf,1,256"), "negative", 3, "time", "-30"),
+    Case("openb: no times", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,1,1000\n", "no times", 1, "creation_time"),
+    Case("openb: no time of creation", openb("p1,1,1,1,1000,,LS,Running,,50,10"), "is empty", 3, "creation_time", ""),
+    Case("openb: deletion", openb("p1,1,1,1,1000,,LS,Running,0,never,10"), "finite number", 3, "deletion_time", "never"),
+    Case("openb: scheduled", openb("p1,1,1,1,1000,,LS,Running,0,50,-10"), "negative", 3, "scheduled_time", "-10"),
+    Case("openb: half a GPU", openb("p1,1,1,0.5,500,,LS,Running,0,50,10"), "not a whole number", 3, "num_gpu", "0.5"),
+    Case("openb: none of a GPU", openb("p1,1,1,1,0,,LS,Running,0,50,10"), "at least 1", 3, "gpu_milli", "0"),
+    Case("openb: models", openb("p1,1,1,1,1000,T4 P100,LS,Running,0,50,10"), "'T4 P100' is no", 3, "gpu_spec", "T4 P100"),
+    Case("openb: duplicate pod", openb("p0,1,1,0,0,,LS,Running,0,50,10"), "already used on line 2", 3, "name", "p0"),
+    Case("openb: no name", openb(",1,1,1,1000,,LS,Running,0,50,10"), "is empty", 3, "name", ""),
+    Case("openb: only CPUs", f"{PODS}\np0,1,1,0,0,,LS,Running,0,50,10\n", "every row is left out (asks for no GPU: 1)"),
+    Case("kalos: duplicate job", kalos("0,5,10,1,0,1"), "already used on line 2", 3, "job_id", "0"),
+    Case("kalos: no job id", kalos(",5,10,1,0,1"), "is empty", 3, "job_id", ""),
+    Case("kalos: part of a GPU", kalos("1,5,10,1,0,0.5"), "not a whole number", 3, "gpu_per_worker", "0.5"),
+    Case("kalos: too many GPUs", kalos("1,5,10,100000,0,100"), "makes 10,000,000 GPUs", 3, "gpu_workers", "100000"),
+    Case("kalos: iterations", kalos("1,5,,1,0,1"), "is empty", 3, "num_iteration", ""),
+    Case("kalos: arrival", kalos("1,inf,10,1,0,1"), "not a finite number", 3, "arrival_time", "inf"),
 ]
 
 
@@ -136,6 +228,7 @@ def test_malformed(tmp_path: Path, case: Case) -> None:
         assert error.value == case.value
         assert f"{case.field}: {case.value!r}" in error.message
     assert error.hint
+    assert "\n" not in error.message + error.hint
     assert len(error.message) < len(str(path)) + 400
     assert error.__suppress_context__ or error.__context__ is None, "no second traceback behind the first"
 
@@ -176,7 +269,7 @@ def read_anyhow(path: Path, data: bytes, format: str) -> None:
 
 
 @fuzzed
-@given(st.text() | st.text(alphabet='0123456789,."-|e\r\n\0_ AaVv\ufeff'), st.sampled_from(["auto", *FORMATS]))
+@given(st.text() | st.text(alphabet='0123456789,."-|e\r\n\t\0_ AaVv\ufeff'), st.sampled_from(["auto", *FORMATS]))
 def test_any_text_is_a_trace_or_an_input_error(tmp_path: Path, text: str, format: str) -> None:
     read_anyhow(tmp_path / "fuzz.csv", text.encode("utf-8", "surrogatepass"), format)
 
@@ -193,18 +286,43 @@ FILES = [
     "7.5,2,5,,2,,,,,,1\n",
     "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 07:01:56,6,2,12,b\n",
     "job_id,num_gpu,submit_time,duration,model_name\n0,1,0,5,vgg\n1,2,3,4,\n",
+    gavel(),
+    gavel(good="A3C|run|-n|1|50|0|1"),
+    gavel(good="A3C|r|d|-n|1|5|1|gns|1|-1|9|0"),
+    helios("2,u,v,0,4,1,FAILED,2020-04-01 00:00:00,,,60,5"),
+    pal("1,1,99,5,BERT"),
+    pollux("a,30,bert,2,100"),
+    openb("p1,1,1,1,500,T4|P100,LS,Pending,0,50,"),
+    kalos("1,5,10,1,0,1"),
 ]
 CELLS = st.text(max_size=12) | st.sampled_from(
-    ["", "nan", "-inf", "1e400", "-0", "1e15", "0x10", "1_0", "|", '"', '""', "²", "0000-01-01 00:00:00", "9999-12-31 23:59:60"]
+    [
+        "",
+        "nan",
+        "-inf",
+        "1e400",
+        "-0",
+        "1e15",
+        "0x10",
+        "1_0",
+        "|",
+        '"',
+        '""',
+        "²",
+        "0000-01-01 00:00:00",
+        "9999-12-31 23:59:60",
+        "\t",
+    ]
 )
 
 
 @fuzzed
 @given(st.sampled_from(FILES), st.data())
 def test_any_corrupted_cell_is_a_trace_or_an_input_error(tmp_path: Path, text: str, data: st.DataObject) -> None:
-    rows = [line.split(",") for line in text.splitlines()]
+    separator = "\t" if "\t" in text else ","
+    rows = [line.split(separator) for line in text.splitlines()]
     for _ in range(data.draw(st.integers(1, 3))):
         row = data.draw(st.sampled_from(rows))
         row[data.draw(st.integers(0, len(row) - 1))] = data.draw(CELLS)
-    corrupted = "\n".join(",".join(row) for row in rows)
+    corrupted = "\n".join(separator.join(row) for row in rows)
     read_anyhow(tmp_path / "fuzz.csv", corrupted.encode("utf-8", "surrogatepass"), data.draw(st.sampled_from(["auto", *FORMATS])))

@@ -1,4 +1,4 @@
-"""Reading well-formed traces: the three formats, detection, filters, order."""
+"""Reading well-formed traces: our own format, detection, filters, order. The formats of others are in test_formats.py."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import pytest
 
 from rota.errors import NameUnknown, TraceError
 from rota.model.job import Arrival, JobSpec
-from rota.traces.read import FORMATS, NOT_YET, read_trace
+from rota.traces.format import Format
+from rota.traces.read import FORMATS, read_trace
 
 PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-10-09 07:01:55,66.0,1,66.0,11cb48
@@ -14,48 +15,12 @@ PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-10-09 06:13:03,0,2,0,11cb48
 
 """
-TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n7,8,30,133,vgg11,147,23\n3,1,0,606,,164,30\n"
 
 
 def write(folder: Path, text: str) -> Path:
     path = folder / "trace.csv"
     path.write_bytes(text.encode())
     return path
-
-
-def test_philly(tmp_path: Path) -> None:
-    trace = read_trace(write(tmp_path, PHILLY))
-    assert (trace.name, trace.format, trace.skipped) == ("trace.csv", "philly", ())
-    assert trace.arrivals == (
-        Arrival(0.0, JobSpec(name="philly-3", gpus=4, steps=2951.0, tenant="6214e9")),
-        Arrival(0.0, JobSpec(name="philly-4", gpus=2, steps=0.0, tenant="11cb48")),
-        Arrival(2932.0, JobSpec(name="philly-2", gpus=1, steps=66.0, tenant="11cb48")),
-    )
-    assert trace.lines == (3, 4, 2)
-
-
-def test_philly_counts_from_the_first_job_that_was_asked_for(tmp_path: Path) -> None:
-    trace = read_trace(write(tmp_path, PHILLY), where=[("num_gpus", "1")])
-    assert [(arrival.submitted_s, arrival.spec.name) for arrival in trace.arrivals] == [(0.0, "philly-2")]
-
-
-def test_philly_needs_neither_cluster_nor_gpu_time(tmp_path: Path) -> None:
-    trace = read_trace(write(tmp_path, "num_gpus,timestamp,duration\n1,2017-10-09 07:01:55,66\n"))
-    assert trace.arrivals == (Arrival(0.0, JobSpec(name="philly-2", gpus=1, steps=66.0)),)
-
-
-def test_tiresias_keeps_its_numbers(tmp_path: Path) -> None:
-    trace = read_trace(write(tmp_path, TIRESIAS.replace("3,1,0,", "3,1,5,")))
-    assert trace.format == "tiresias"
-    assert trace.arrivals == (
-        Arrival(5.0, JobSpec(name="job-3", gpus=1, steps=164.0)),
-        Arrival(30.0, JobSpec(name="vgg11-7", gpus=8, steps=147.0)),
-    )
-
-
-def test_tiresias_needs_only_four_columns(tmp_path: Path) -> None:
-    trace = read_trace(write(tmp_path, "duration,submit_time,num_gpu,job_id\n10,0,2,a\n"))
-    assert trace.arrivals == (Arrival(0.0, JobSpec(name="job-a", gpus=2, steps=10.0)),)
 
 
 def test_rota_with_everything(tmp_path: Path) -> None:
@@ -108,14 +73,6 @@ def test_ways_to_write_the_same(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("format", ["auto", "philly"])
 def test_a_format_may_be_named(tmp_path: Path, format: str) -> None:
     assert len(read_trace(str(write(tmp_path, PHILLY)), format=format)) == 3
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_formats_without_a_reader_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TraceError, match=f"format '{name}' is not readable yet") as caught:
-        read_trace(write(tmp_path, PHILLY), format=name)
-    assert (caught.value.field, caught.value.value) == ("format", name)
-    assert all(known in caught.value.hint for known in FORMATS)
 
 
 def test_an_unknown_format_gets_the_closest(tmp_path: Path) -> None:
@@ -174,12 +131,20 @@ def test_rows_that_were_not_asked_for_may_be_malformed(tmp_path: Path) -> None:
     assert len(read_trace(write(tmp_path, text), where=[("user", "ana")])) == 1
 
 
-def test_detection_lists_what_each_format_needs(tmp_path: Path) -> None:
-    with pytest.raises(TraceError) as caught:
+def test_detection_says_what_the_nearest_format_needs(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"Nearest: rota, which needs submit_time, gpus\.") as caught:
         read_trace(write(tmp_path, "submit_time,gpu,duration\n0,1,5\n"))
-    for known in FORMATS.values():
-        assert f"{known.name} needs {', '.join(known.required)}" in caught.value.message
-    assert "--format" in caught.value.hint
+    assert all(name in caught.value.message for name in FORMATS)
+    assert "--format rota" in caught.value.hint
+
+
+@pytest.mark.parametrize("known", [known for known in FORMATS.values() if known.required], ids=lambda known: known.name)
+def test_detection_of_a_header_that_lacks_one_column(tmp_path: Path, known: Format) -> None:
+    if known.name != "rota":
+        with pytest.raises(TraceError, match=f"Nearest: {known.name}, which needs {', '.join(known.required)}"):
+            read_trace(write(tmp_path, ",".join(known.required[:-1]) + "\n"))
+    with pytest.raises(TraceError, match=f"the {known.name} format needs this column"):
+        read_trace(write(tmp_path, ",".join(known.required[:-1]) + "\n"), format=known.name)
 
 
 def test_a_header_that_fits_two_formats_must_be_named(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""The text of a file, or one error that says why it cannot be had."""
+
+from pathlib import Path
+
+from rota.errors import InputError
+
+
+def read_text(path: Path | str, error: type[InputError], instead: str = "") -> str:
+    """UTF-8, with or without a byte order mark. `instead`: what else could have been named."""
+    return _decoded(_bytes(path, error, instead), str(path), error)
+
+
+def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
+    where = str(path)
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise error("there is no such file.", where=where, hint=", or ".join(filter(None, ("check the path", instead)))) from None
+    except IsADirectoryError:
+        raise error("is a folder, not a file.", where=where, hint="name one file inside it") from None
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise error(f"cannot be read: {why}.", where=where, hint="check the path and its permissions") from None
+
+
+def _decoded(data: bytes, where: str, error: type[InputError]) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise error(
+            "the file is not UTF-8 text.",
+            where=where,
+            line=_line_after(problem.object[: problem.start].decode()),
+            field="byte",
+            value=f"0x{problem.object[problem.start]:02x}",
+            hint="save it as UTF-8, for example with iconv -t UTF-8",
+        ) from None
+    if "\0" in text:
+        raise error(
+            "text holds no NUL.",
+            where=where,
+            line=_line_after(text[: text.index("\0")]),
+            field="byte",
+            value="0x00",
+            hint="the file may be binary or damaged; save it as UTF-8 text",
+        )
+    return text
+
+
+def _line_after(text: str) -> int:
+    """The number of the line on which whatever follows this text stands."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1

@@ -1,0 +1,38 @@
+"""Jobs of Kalos, the LLM cluster of Acme (Hu et al., NSDI'24), as converted for a network simulator:
+`job_id,arrival_time,num_iteration,gpu_workers,gpu_per_worker` among others.
+
+`arrival_time` is seconds. A job has `gpu_workers` times `gpu_per_worker` GPUs; the converter cut its run time into iterations of
+half a second, so it has half as many steps as `num_iteration`, one per second, and no profile. Jobs without GPUs are skipped.
+Not read, because the converter made them up: the times of an iteration and `tensorsizes`; and CPUs, parameter servers (`ps`)
+and `profiled_network`. Only completed jobs are in the file, evaluation and debugging left out: most of the cluster's jobs.
+"""
+
+from rota.files.rows import MOST_COUNT, Row
+from rota.model.job import Arrival, JobSpec
+from rota.traces.format import Format
+from rota.traces.parts import NO_GPU, filled
+from rota.traces.trace import Skipped
+
+ITERATION_SECONDS = 0.5
+
+
+def arrival(row: Row) -> Arrival | Skipped:
+    gpus = row.whole("gpu_workers", least=0) * row.whole("gpu_per_worker", least=0)
+    if not gpus:
+        return Skipped(row.line, NO_GPU)
+    if gpus > MOST_COUNT:
+        raise row.wrong("gpu_workers", f"makes {gpus:,} GPUs, more than {MOST_COUNT:,}.", hint="check gpu_per_worker, too")
+    spec = JobSpec(
+        name=f"kalos-{filled(row, 'job_id')}",
+        gpus=gpus,
+        steps=row.number("num_iteration") * ITERATION_SECONDS,
+    )
+    return Arrival(row.number("arrival_time"), spec)
+
+
+KALOS = Format(
+    "kalos",
+    arrival,
+    required=("job_id", "arrival_time", "num_iteration", "gpu_workers", "gpu_per_worker"),
+    unique="job_id",
+)

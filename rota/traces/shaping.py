@@ -1,0 +1,74 @@
+"""What makes a generated trace look lived in: tenants of unequal weight, days and nights, and real models."""
+
+import numpy as np
+
+from rota.model.accelerators import REFERENCE
+from rota.model.units import Floats, Ints
+from rota.profiles.catalogue import Catalogue
+
+MODELS = (
+    "resnet50/bs64",
+    "lm/bs20",
+    "recommendation/bs2048",
+    "bert/bs12",
+    "transformer/bs64",
+    "resnet18/bs128",
+    "deepspeech2/bs20",
+    "cyclegan/bs1",
+    "pointnet/bs32",
+    "inception3/bs64",
+    "yolov3/bs8",
+    "vgg16/bs64",
+)
+"""Profiles of the built-in catalogue that fit into 12 GiB; some gain a lot from a faster GPU, some next to nothing."""
+
+USERS_PER_TENANT = 4
+_DAY_S = 86_400.0
+_PER_DAY = 1440
+"""Points at which a day is known; between them it is a straight line."""
+
+
+def owners(jobs: int, tenants: int, seed: int) -> list[tuple[str, str]]:
+    """Tenant and user of each job. Of the tenants, and of the users of each, the k-th submits 1/k as much as the first (Zipf)."""
+    # A stream of its own: asking for tenants changes nothing else about a trace.
+    draw = np.random.Generator(np.random.Philox(key=seed + 2**64))
+    tenant = draw.choice(tenants, size=jobs, p=_zipf(tenants)) + 1
+    user = draw.choice(USERS_PER_TENANT, size=jobs, p=_zipf(USERS_PER_TENANT)) + 1
+    return [(f"tenant-{t}", f"user-{t}-{u}") for t, u in zip(tenant.tolist(), user.tolist(), strict=True)]
+
+
+def trained(sizes: Ints, seconds: Floats, models: int, seed: int) -> list[tuple[str, float]]:
+    """Profile and steps of each job, drawn evenly from so many models; on the reference GPU it runs as long as it did."""
+    draw = np.random.Generator(np.random.Philox(key=seed + 2**65))
+    catalogue, found = Catalogue(), []
+    drawn = draw.integers(models, size=len(sizes)).tolist()
+    for model, gpus, length in zip(drawn, sizes.tolist(), seconds.tolist(), strict=True):
+        known = catalogue.rate(MODELS[model], REFERENCE, gpus)
+        assert known is not None
+        found.append((MODELS[model], float(max(round(length * known[0]), 1))))
+    return found
+
+
+def by_day(submitted_s: Floats, strength: float) -> Floats:
+    """Arrivals at an even pace, moved so that they come at the pace of days: 1 - strength * cos(time of day).
+
+    A day begins with the trace and at its quietest; at strength 1 its middle is twice as busy as the mean, and its ends are
+    silent. The first and the last arrival stay, and with them the load.
+    """
+    at_s = np.linspace(0.0, _DAY_S, _PER_DAY + 1)
+    # Arrivals until then, if one came per second on average: over a whole day as many as at an even pace.
+    until = at_s - strength * _DAY_S / (2 * np.pi) * np.sin(2 * np.pi * at_s / _DAY_S)
+    end_s = float(submitted_s[-1])
+    days, rest_s = divmod(end_s, _DAY_S)
+    total = days * _DAY_S + float(np.interp(rest_s, at_s, until))
+    day, rest = np.divmod(submitted_s * (total / end_s), _DAY_S)
+    moved = np.maximum.accumulate(day * _DAY_S + np.interp(rest, until, at_s))
+    moved = np.minimum(moved, end_s)
+    moved[-1] = end_s
+    return moved
+
+
+def _zipf(n: int) -> Floats:
+    shares: Floats = 1.0 / np.arange(1, n + 1)
+    shares /= shares.sum()
+    return shares
