@@ -1,60 +1,109 @@
-"""Believed rates: steps per second of a profile on an accelerator type, from a table or from relative speeds."""
+"""Believed rates: steps per second of a profile on an accelerator type, measured, modelled or from relative speeds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
+
+from rota.model.accelerators import ACCELERATORS, REFERENCE
+
+Key = tuple[str, str, int]
+"""Profile, accelerator type, GPUs."""
 
 SPEEDS: Mapping[str, float] = {
-    "K80": 0.27,
-    "M60": 0.18,
-    "P100": 0.81,
-    "T4": 0.36,
-    "V100": 1.0,
-    "A10": 0.67,
-    "A100": 1.73,
-    "L40S": 0.96,
-    "H100": 3.72,
-    "H200": 5.33,
-    "B200": 8.89,
+    name: round(card.bandwidth_gb_s / ACCELERATORS[REFERENCE].bandwidth_gb_s, 2) for name, card in ACCELERATORS.items()
 }
-"""Memory bandwidth of each type over that of a V100 (900 GB/s), from the makers' data sheets. A rough rule for jobs nobody
-has profiled: training is often bound by bandwidth. A type not listed counts as a V100."""
+"""Memory bandwidth of each type over that of a V100. A rough rule for jobs nobody has profiled: training is often bound by
+bandwidth. A type not listed counts as a V100."""
 
 UNPROFILED_SPREAD = 0.5
 """How wrong the rough rule may be, as a relative spread."""
 
 
+class Source(Protocol):
+    """Whatever knows rates of profiles that nobody measured, such as the built-in catalogue."""
+
+    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
+        """(steps per second of the whole gang, relative spread): 0 where it does not fit, None for a profile it does not know.
+        More nodes are never faster, and 0 on several only if it is 0 on one."""
+        ...
+
+
 @dataclass(frozen=True)
 class Rates:
-    """A table of measured rates, and relative speeds for what is not in it."""
+    """Measured rates, a model for profiles without any, and relative speeds for jobs without a profile."""
 
-    table: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
-    """(profile, accelerator type, GPUs) -> steps per second of the whole gang."""
+    table: Mapping[Key, float] = field(default_factory=dict)
+    """Steps per second of the whole gang, in one node."""
     speeds: Mapping[str, float] = field(default_factory=lambda: SPEEDS)
     """Accelerator type -> speed of a job nobody profiled, in steps per second."""
+    apart: Mapping[Key, float] = field(default_factory=dict)
+    """The same as `table` for a gang that spans nodes."""
+    pairs: Mapping[tuple[str, str, str, int], tuple[float, float]] = field(default_factory=dict)
+    """(first profile, second profile, accelerator type, GPUs) -> steps per second of either while both share these GPUs."""
+    model: Source | None = None
+    """Asked about profiles that were not measured."""
+    everywhere: str = ""
+    """Every accelerator type runs like this one; empty: each like itself."""
 
     @cached_property
-    def _counts(self) -> dict[tuple[str, str], list[int]]:
-        found: dict[tuple[str, str], list[int]] = {}
-        for profile, accelerator, gpus in self.table:
-            found.setdefault((profile, accelerator), []).append(gpus)
-        return {key: sorted(counts) for key, counts in found.items()}
+    def _together(self) -> dict[tuple[str, str], list[int]]:
+        return _counts(self.table)
+
+    @cached_property
+    def _apart(self) -> dict[tuple[str, str], list[int]]:
+        return _counts(self.apart)
 
     @cached_property
     def _profiles(self) -> frozenset[str]:
-        return frozenset(profile for profile, _, _ in self.table)
+        return frozenset(profile for profile, _, _ in (*self.table, *self.apart))
 
-    def rate(self, profile: str, accelerator: str, gpus: int) -> tuple[float, float]:
-        """(steps per second, relative spread); 0 where the profile is known not to run."""
+    @cached_property
+    def _spread_profiles(self) -> frozenset[str]:
+        return frozenset(profile for profile, _, _ in self.apart)
+
+    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float]:
+        """(steps per second, relative spread) of a gang over so many nodes; 0 where the profile is known not to run."""
+        kind = self.everywhere or accelerator
         if profile not in self._profiles:
-            return self.speeds.get(accelerator, 1.0), UNPROFILED_SPREAD
-        counts = self._counts.get((profile, accelerator))
-        if not counts:
-            return 0.0, 0.0
-        near = max((n for n in counts if n <= gpus), default=counts[0])
-        # A count nobody measured scales linearly from the nearest smaller one.
-        return self.table[profile, accelerator, near] * gpus / near, 0.0 if near == gpus else UNPROFILED_SPREAD
+            known = self.model.rate(profile, kind, gpus, nodes) if profile and self.model is not None else None
+            return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_SPREAD)
+        if nodes > 1 and (profile, kind) in self._apart:
+            return _nearest(self.apart, self._apart, profile, kind, gpus)
+        if (profile, kind) in self._together:
+            return _nearest(self.table, self._together, profile, kind, gpus)
+        # Measured over several nodes only: in one node it is at least as fast.
+        return _nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+
+    def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
+        """Steps per second of two profiles that share the same GPUs, in this order; None where nobody measured it."""
+        kind = self.everywhere or accelerator
+        found = self.pairs.get((first, second, kind, gpus))
+        if found is None and (turned := self.pairs.get((second, first, kind, gpus))) is not None:
+            found = (turned[1], turned[0])
+        return found
+
+    def layout_matters(self, profile: str) -> bool:
+        """Whether a gang of this profile may run at another rate when it spans nodes."""
+        return profile in self._spread_profiles or bool(profile and self.model is not None and profile not in self._profiles)
 
 
 SAME_SPEED = Rates(speeds={})
 """Every GPU alike, one step a second: a trace's duration is its run time."""
+
+
+def _counts(table: Mapping[Key, float]) -> dict[tuple[str, str], list[int]]:
+    """The GPU counts that were measured, by profile and accelerator type."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for profile, accelerator, gpus in table:
+        found.setdefault((profile, accelerator), []).append(gpus)
+    return {key: sorted(counts) for key, counts in found.items()}
+
+
+def _nearest(
+    table: Mapping[Key, float], counts: Mapping[tuple[str, str], list[int]], profile: str, accelerator: str, gpus: int
+) -> tuple[float, float]:
+    measured = counts[profile, accelerator]
+    near = max((n for n in measured if n <= gpus), default=measured[0])
+    # A count nobody measured scales linearly from the nearest smaller one.
+    return table[profile, accelerator, near] * gpus / near, 0.0 if near == gpus else UNPROFILED_SPREAD

@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
+import types
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -150,30 +151,39 @@ def split_pair(text: str) -> tuple[str, str | None]:
 def _from_file(shelf: Shelf, path: Path, attribute: str) -> Any:
     if not path.is_file():
         raise OptionError("no such file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
-    name = f"rota_user_{path.stem}_{zlib.crc32(str(path.resolve()).encode())}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise OptionError("is not a Python file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    before = set(shelf.declared.values())
-    try:
-        spec.loader.exec_module(module)
-    except RotaError:
-        raise
-    except Exception as problem:
-        raise OptionError(
-            f"raised {type(problem).__name__}: {problem}.", field=shelf.what, value=str(path), hint=f"python {path}"
-        ) from problem
+    module = _loaded(shelf, path)
     if attribute:
         if not hasattr(module, attribute):
             known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, shelf.method, None))]
             raise NameUnknown(f"{shelf.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
         return getattr(module, attribute)
-    here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == name]
-    found = [v for v in here if callable(getattr(v, shelf.method, None)) or v in set(shelf.declared.values()) - before]
+    here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
+    found = [v for v in here if callable(getattr(v, shelf.method, None)) or v in shelf.declared.values()]
     if len(found) != 1:
         raise OptionError(
             f"has {len(found)} classes with {shelf.method}.", field=shelf.what, value=str(path), hint=f"name one: {path}:Mine"
         )
     return found[0]
+
+
+def _loaded(shelf: Shelf, path: Path) -> types.ModuleType:
+    """The file as a module: loaded once as long as it says the same, so that its classes stay the same classes."""
+    mark = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.resolve()).encode()))
+    name = f"rota_user_{path.stem}_{mark}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OptionError("is not a Python file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as problem:
+        del sys.modules[name]
+        if isinstance(problem, RotaError) or not isinstance(problem, Exception):
+            raise
+        raise OptionError(
+            f"raised {type(problem).__name__}: {problem}.", field=shelf.what, value=str(path), hint=f"python {path}"
+        ) from problem
+    return module

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.beliefs.rates import SAME_SPEED
+from rota.beliefs.rates import Rates
 from rota.errors import NameUnknown, OptionError
+from rota.model.accelerators import REFERENCE
+from rota.profiles.catalogue import Catalogue
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Preset:
 
 MEASURED = Preset(
     "What starting and stopping a training process costs on a current GPU: launch 5 s, save 6 s, load 3 s; speeds by type.",
-    physics={"launch_seconds": 5.0, "checkpoint_seconds": 6.0, "restore_seconds": 3.0},
+    physics={"rates": Rates(model=Catalogue()), "launch_seconds": 5.0, "checkpoint_seconds": 6.0, "restore_seconds": 3.0},
 )
 """Used when no preset is named. From measurements with PyTorch on an H200: importing it and opening a CUDA context takes about
 5 s, writing 4 GiB of state about 6 s, reading it about 3 s."""
@@ -27,7 +29,7 @@ MEASURED = Preset(
 PRESETS: Mapping[str, Preset] = {
     "ideal": Preset(
         "Decisions at events, zero overhead, GPUs pooled, run time is the trace's duration.",
-        physics={"rates": SAME_SPEED},
+        physics={"rates": Rates(speeds={}, model=Catalogue(), everywhere=REFERENCE), "spread_penalty": 1.0},
         settings={"at_events": True, "round_seconds": 0.0},
     ),
     "measured": MEASURED,

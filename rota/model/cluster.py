@@ -1,9 +1,10 @@
 """The machines: nodes of equal GPUs, GPUs numbered node by node, one pool per accelerator type."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -36,23 +37,25 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     text: str = field(default="", compare=False)
+    dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
+    """What one GPU of a type costs, where that is not its list price."""
+    inside_gb_s: Mapping[str, float] = field(default_factory=dict)
+    """Bandwidth between the GPUs of one node, by accelerator type, where that is not what is usual for the type."""
+    between_gb_s: float | None = None
+    """Bandwidth between nodes; None: what is usual."""
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], text: str = "") -> "Cluster":
+    def of(cls, nodes: Iterable[Node], text: str = "", **facts: Any) -> "Cluster":
         found = tuple(nodes)
         if not found:
             raise ClusterError("a cluster needs at least one GPU.", field="cluster", value=text, hint=EXAMPLE)
         if sum(node.gpus for node in found) > MOST_GPUS:
             raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=text, hint=EXAMPLE)
-        return cls(found, text)
+        return cls(found, text, **facts)
 
     @classmethod
     def parse(cls, text: str) -> "Cluster":
         """Read `36xV100 + 9x(4xP100)`: a bare term is one pool without node structure, brackets are nodes."""
-        if text.strip().lower().endswith((".yaml", ".yml")):
-            raise ClusterError(
-                "clusters from a file are planned and not in this version yet.", field="cluster", value=text, hint=EXAMPLE
-            )
         nodes: list[Node] = []
         for raw in text.split("+"):
             term = raw.strip()
@@ -66,7 +69,7 @@ class Cluster:
             if copies * gpus > MOST_GPUS:
                 raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=term, hint=EXAMPLE)
             kind = canonical(match["type"] or match["bare"])
-            nodes.extend(Node(f"n{len(nodes) + i + 1}", kind, gpus) for i in range(copies))
+            nodes += [Node(f"n{number}", kind, gpus) for number in range(len(nodes) + 1, len(nodes) + copies + 1)]
         return cls.of(nodes, text)
 
     @cached_property

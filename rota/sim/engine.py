@@ -259,7 +259,7 @@ class Engine:
                 self._storage[job] = steps
                 self._stop(job, run)
             else:
-                self.record.release(job, run.gpus, self.now_s - run.held_s)
+                self.record.release(job, run.gpus, run.held_s, self.now_s)
                 run.held_s = FOREVER
             self.record.suspensions[job] += 1
             later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps))
@@ -311,7 +311,7 @@ class Engine:
     def _stop(self, job: int, run: _Run) -> None:
         del self._runs[job]
         if run.held_s < FOREVER:
-            self.record.release(job, run.gpus, self.now_s - run.held_s)
+            self.record.release(job, run.gpus, run.held_s, self.now_s)
 
     def _saved(self, job: int, run: _Run, now_s: float) -> float:
         """Steps on storage: what it last wrote, and what it saved since it runs."""
@@ -330,8 +330,10 @@ class Engine:
         return saved
 
     def _schedule_failure(self, node: int) -> None:
-        rng = keyed_rng(self._seed, node * 1_000_000 + int(self._failures[node]), 3)
-        self._push(self.now_s + float(rng.exponential(self.physics.node_mtbf_seconds)), _FAIL, node)
+        mean = self.physics.mtbf_seconds(node)
+        if mean < FOREVER:
+            rng = keyed_rng(self._seed, node * 1_000_000 + int(self._failures[node]), 3)
+            self._push(self.now_s + float(rng.exponential(mean)), _FAIL, node)
 
     def _fail(self, node: int, events: list[External]) -> None:
         """A node dies, and every gang that had a part on it. The driver vouches for that."""
@@ -343,4 +345,4 @@ class Engine:
                 others = [n for n in run.nodes if n != node]
                 events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
         events.append(NodeLost(node, int(self._failures[node]) - 1, self.now_s))
-        self._push(self.now_s + self.physics.node_repair_seconds, _REPAIR, node)
+        self._push(self.now_s + self.physics.repair_seconds(node), _REPAIR, node)

@@ -1,5 +1,6 @@
 """Physics: how fast jobs really run and what starting, stopping and breaking really cost. The scheduler never sees this."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,29 +17,29 @@ class Physics:
     """The truth about a simulated cluster. The defaults are the `ideal` machine: every GPU alike and nothing costs anything."""
 
     rates: Rates = field(default_factory=lambda: SAME_SPEED)
-    """True steps per second of a gang on healthy GPUs in one node."""
+    """True steps per second of a gang on healthy GPUs."""
     gpu_speed: Floats | None = None
     """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
-    spread_penalty: float = 1.0
-    """Factor by which a step takes longer when a gang spans nodes."""
+    spread_penalty: float | None = None
+    """Factor by which a step takes longer when a gang spans nodes, whatever its profile; None: what the profile says."""
     launch_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
     checkpoint_every_seconds: float = FOREVER
     """Jobs also save their state this often while they run; between saves, a crash loses work."""
-    node_mtbf_seconds: float = FOREVER
-    """Mean time between failures of one node, exponential."""
-    node_repair_seconds: float = 3600.0
-    """Time a failed node is away."""
+    node_mtbf_seconds: float | Floats = FOREVER
+    """Mean time between failures of one node, exponential; one number, or one for each node."""
+    node_repair_seconds: float | Floats = 3600.0
+    """Time a failed node is away; one number, or one for each node."""
 
     def __post_init__(self) -> None:
         for name in ("launch_seconds", "checkpoint_seconds", "restore_seconds", "node_repair_seconds"):
-            if not getattr(self, name) >= 0:
+            if not np.all(np.asarray(getattr(self, name)) >= 0):
                 raise OptionError("must be 0 or more.", field=name, value=getattr(self, name))
         for name in ("checkpoint_every_seconds", "node_mtbf_seconds"):
-            if not getattr(self, name) > 0:
+            if not np.all(np.asarray(getattr(self, name)) > 0):
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
-        if not self.spread_penalty >= 1:
+        if self.spread_penalty is not None and not self.spread_penalty >= 1:
             raise OptionError(
                 "must be 1 or more: spreading never makes a job faster.",
                 field="spread_penalty",
@@ -46,12 +47,9 @@ class Physics:
             )
 
     def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
-        """True steps per second of a job on these GPUs."""
-        accelerator = cluster.pools[cluster.gpu_pool[gpus[0]]]
-        rate, _ = self.rates.rate(spec.profile, accelerator, len(gpus))
-        if self.gpu_speed is not None:
-            rate *= float(self.gpu_speed[gpus].min())
-        return rate / self.spread_penalty if nodes > 1 else rate
+        """True steps per second of a job on these GPUs, which lie on so many nodes."""
+        rate = self._over(spec.profile, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), nodes)
+        return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
 
     def fastest(self, spec: JobSpec, cluster: Cluster) -> dict[int, float]:
         """Upper limit of a job's true rate on each pool it may use, for bounds."""
@@ -59,7 +57,10 @@ class Physics:
         for pool, accelerator in enumerate(cluster.pools):
             if spec.gpus > cluster.pool_gpus[pool] or (spec.accelerators and accelerator not in spec.accelerators):
                 continue
-            rate, _ = self.rates.rate(spec.profile, accelerator, spec.gpus)
+            # Some measured tables are faster apart than together; beyond two nodes nothing gets faster.
+            fewest = _fewest_nodes(cluster, pool, spec.gpus)
+            layouts = {fewest, 2} if spec.gpus > 1 and len(cluster.pool_nodes[pool]) > 1 else {1}
+            rate = max(self._over(spec.profile, accelerator, spec.gpus, nodes) for nodes in layouts)
             if self.gpu_speed is not None:
                 # The best gang there is: its slowest member is the n-th fastest GPU of the pool.
                 speeds = np.sort(self.gpu_speed[cluster.gpu_pool == pool])[::-1]
@@ -68,6 +69,40 @@ class Physics:
                 found[pool] = rate
         return found
 
+    def layout_matters(self, specs: Iterable[JobSpec], cluster: Cluster) -> bool:
+        """Whether one of these jobs may run at another rate on other nodes of the same pool."""
+        if max(len(nodes) for nodes in cluster.pool_nodes) == 1:
+            return False
+        if self.spread_penalty is not None:
+            return self.spread_penalty > 1
+        return any(self.rates.layout_matters(profile) for profile in {spec.profile for spec in specs if spec.gpus > 1})
+
+    def mtbf_seconds(self, node: int) -> float:
+        return _of_node("node_mtbf_seconds", self.node_mtbf_seconds, node)
+
+    def repair_seconds(self, node: int) -> float:
+        return _of_node("node_repair_seconds", self.node_repair_seconds, node)
+
     @property
     def fails(self) -> bool:
-        return self.node_mtbf_seconds < FOREVER
+        return bool(np.any(np.asarray(self.node_mtbf_seconds) < FOREVER))
+
+    def _over(self, profile: str, accelerator: str, gpus: int, nodes: int) -> float:
+        if self.spread_penalty is None:
+            return self.rates.rate(profile, accelerator, gpus, nodes)[0]
+        rate, _ = self.rates.rate(profile, accelerator, gpus)
+        return rate / self.spread_penalty if nodes > 1 else rate
+
+
+def _fewest_nodes(cluster: Cluster, pool: int, gpus: int) -> int:
+    """Nodes of a pool that so many GPUs take at least."""
+    largest = np.sort(cluster.node_gpus[cluster.pool_nodes[pool]])[::-1]
+    return int(np.searchsorted(np.cumsum(largest), gpus)) + 1
+
+
+def _of_node(name: str, values: float | Floats, node: int) -> float:
+    if not isinstance(values, np.ndarray):
+        return float(values)
+    if node >= len(values):
+        raise OptionError("has too few values.", field=name, value=len(values), hint="one value for each node of the cluster")
+    return float(values[node])

@@ -1,7 +1,8 @@
 """What happened in a simulation, job by job, as the physics saw it."""
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -10,6 +11,45 @@ from rota.model.cluster import Cluster
 from rota.model.commands import Launch
 from rota.model.job import Arrival
 from rota.model.units import Floats, Ints
+
+
+class Holds:
+    """Who had which GPUs when: one row per stretch of time in which a job held its GPUs, in the order they ended."""
+
+    def __init__(self) -> None:
+        self._job, self._start, self._end = array("q"), array("d"), array("d")
+        self._first, self._gpus = array("q", [0]), array("i")
+
+    def add(self, job: int, gpus: Ints, start_s: float, end_s: float) -> None:
+        self._job.append(job)
+        self._start.append(start_s)
+        self._end.append(end_s)
+        self._gpus.extend(gpus.tolist())
+        self._first.append(len(self._gpus))
+
+    def __len__(self) -> int:
+        return len(self._job)
+
+    @property
+    def job(self) -> Ints:
+        return np.array(self._job, dtype=np.int64)
+
+    @property
+    def start_s(self) -> Floats:
+        return np.array(self._start, dtype=np.float64)
+
+    @property
+    def end_s(self) -> Floats:
+        return np.array(self._end, dtype=np.float64)
+
+    @property
+    def first(self) -> Ints:
+        """Row r held the GPUs gpus[first[r]:first[r + 1]]."""
+        return np.array(self._first, dtype=np.int64)
+
+    @property
+    def gpus(self) -> Ints:
+        return np.array(self._gpus, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -35,6 +75,7 @@ class Record:
     decision_seconds: float = 0.0
     """Processor time the core and the policy took."""
     instants: int = 0
+    holds: Holds = field(default_factory=Holds)
 
     @classmethod
     def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster) -> Self:
@@ -71,7 +112,9 @@ class Record:
         if np.isnan(self.first_run_s[job]):
             self.first_run_s[job] = now_s
 
-    def release(self, job: int, gpus: Ints, seconds: float) -> None:
+    def release(self, job: int, gpus: Ints, held_s: float, now_s: float) -> None:
+        seconds = now_s - held_s
+        self.holds.add(job, gpus, held_s, now_s)
         self.held_seconds[job] += seconds
         self.held_gpu_seconds[job] += seconds * len(gpus)
         self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * len(gpus)

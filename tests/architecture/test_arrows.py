@@ -21,7 +21,7 @@ _CORE = {"core", "policies", "placers", "tactics"} | _MATHS
 _SIM = {"files", "profiles", "traces"} | _CORE
 _LIVE = {"agent", "wire"} | _SIM
 _BELOW_REPORT = {"sim", "live", VERSION} | _LIVE
-_BELOW_SERVER = {"report", "compose", "api", "train"} | _BELOW_REPORT
+_BELOW_SERVER = {"report", "compose", "api", "sweeps", "train"} | _BELOW_REPORT
 
 # What each room may import from `rota`, itself apart.
 ALLOWED: dict[str, set[str]] = {
@@ -29,21 +29,22 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"errors"},
     "solver": {"model", "errors"},
     "beliefs": {"model", "errors"},
-    "wire": {"model", "errors"},
+    "wire": {"files", "model", "errors"},
     "policies": _MATHS,
     "placers": _MATHS,
     "tactics": _MATHS,
     "core": _CORE,
     "files": {"errors"},
     "profiles": {"files", "model", "beliefs", "errors"},
-    "traces": {"files", "model", "beliefs", "errors"},
+    "traces": {"files", "profiles", "model", "beliefs", "errors"},
     "sim": _SIM,
     "live": _LIVE,
     "agent": {"model", "wire", "errors"},
     "train": {"model", "wire", "errors"},
     "report": _BELOW_REPORT,
     "compose": _BELOW_REPORT,
-    "api": _BELOW_SERVER,
+    "api": _BELOW_SERVER - {"sweeps"},
+    "sweeps": _BELOW_SERVER,
     FACE: _BELOW_SERVER,
     "server": {FACE} | _BELOW_SERVER,
     "cli": {FACE, "server"} | _BELOW_SERVER,

@@ -108,3 +108,8 @@ def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
         JobSpec(**wrong)  # type: ignore[arg-type]
     assert JobSpec(accelerators=("v100",)).accelerators == ("V100",)
+
+
+def test_nodes_are_numbered_through() -> None:
+    cluster = Cluster.parse("2x(4xV100) + 2x(4xP100) + 8xK80")
+    assert [node.name for node in cluster.nodes] == ["n1", "n2", "n3", "n4", "n5"]

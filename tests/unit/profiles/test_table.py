@@ -48,6 +48,20 @@ def test_ways_to_write_the_same(tmp_path: Path, text: str) -> None:
     assert read_rates(str(write(tmp_path, text))).table == {("p", "T4", 1): 2.0}
 
 
+def test_apart_and_in_pairs(tmp_path: Path) -> None:
+    text = (
+        "profile,accelerator,gpus,nodes,beside,steps_per_second\n"
+        "a,V100,4,1,,20\na,V100,4,2,,15\na,V100,,,b,3\nb,V100,1,1,a,30\nb,V100,1,,b,0\nc,V100,8,4,,7\n"
+    )
+    rates = read_rates(write(tmp_path, text))
+    assert rates.table == {("a", "V100", 4): 20.0}
+    assert rates.apart == {("a", "V100", 4): 15.0, ("c", "V100", 8): 7.0}
+    assert rates.rate("a", "V100", 4, 2) == (15.0, 0.0)
+    assert rates.together("a", "b", "V100", 1) == (3.0, 30.0)
+    assert rates.together("b", "a", "V100", 1) == (30.0, 3.0)
+    assert rates.together("b", "b", "V100", 1) == (0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -61,6 +75,11 @@ class Case:
 def row(cells: str) -> str:
     """A file whose third line is the one in question."""
     return f"{HEADER}\np,V100,1,2\n{cells}\n"
+
+
+def wide(cells: str) -> str:
+    """The same with all columns."""
+    return f"profile,accelerator,gpus,nodes,beside,steps_per_second\np,V100,4,2,,2\n{cells}\n"
 
 
 LONG = "9" * 10_001
@@ -97,6 +116,14 @@ CASES = [
     Case("nan", row("p,V100,2,nan"), "not a finite number", 3, "steps_per_second", "nan"),
     Case("inf", row("p,V100,2,inf"), "not a finite number", 3, "steps_per_second", "inf"),
     Case("beyond all sense", row("p,V100,2,1e16"), "more than", 3, "steps_per_second", "1e16"),
+    Case("no nodes", wide("p,V100,4,0,,2"), "at least 1", 3, "nodes", "0"),
+    Case("half a node", wide("p,V100,4,1.5,,2"), "not a whole number", 3, "nodes", "1.5"),
+    Case("more nodes than GPUs", wide("p,V100,4,5,,2"), "more than its GPUs, 4", 3, "nodes", "5"),
+    Case("one GPU on two nodes", wide("p,V100,,2,,2"), "more than its GPUs, 1", 3, "nodes", "2"),
+    Case("a pair apart", wide("p,V100,4,2,q,2"), "one node only", 3, "nodes", "2"),
+    Case("never apart", wide("q,V100,4,2,,0"), "more than 0", 3, "steps_per_second", "0"),
+    Case("half a pair", wide("p,V100,4,1,q,2"), "no line says how q runs beside p", 3, "beside", "q"),
+    Case("duplicate apart", wide("p,V100,4,3,,1"), "over several nodes is already given on line 2", 3, "profile", "p"),
     Case("duplicate row", row("p,v100,,3"), "already given on line 2", 3, "profile", "p"),
 ]
 

@@ -1,0 +1,144 @@
+"""An analytic model of one training step: a roofline for each GPU, launches no GPU can shorten, a ring between the GPUs.
+
+    busy  = max(FLOPs / usable peak, bytes / usable bandwidth, input pipeline)
+    step  = busy + launches x seconds per launch + max(0, ring - OVERLAP x busy)
+
+It saturates by itself: with a small batch the launches decide, and a larger GPU is no faster. The constants are fitted to
+measurements, to all tables at once; docs/profiles.md has the error that remains. What a workload says about itself comes from its
+architecture.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rota.model.accelerators import BETWEEN_NODES_GB_S, Accelerator
+
+PLAIN_EFFICIENCY = 0.43
+"""Share of the peak of the plain units that whole training steps reach."""
+TENSOR_EFFICIENCY = 0.24
+"""The same for tensor cores: they wait for data more often."""
+WIDE_TENSOR_EFFICIENCY = 0.4
+"""The same for layers thousands of units wide, as published for large language models; not fitted."""
+MEMORY_EFFICIENCY = 0.4
+"""Share of the peak bandwidth that a chain of small unfused kernels reaches."""
+LAUNCH_SECONDS = 26e-6
+"""Host time per kernel launch of an eager framework, its share of the Python around it included; hosts and software to 2021."""
+MODERN_LAUNCH_SECONDS = 6e-6
+"""The same beside accelerators from `MODERN_YEAR` on, whose hosts are faster and whose frameworks fuse the optimiser."""
+MODERN_YEAR = 2022
+OVERLAP = 0.3
+"""Share of the busy time behind which the ring can hide: most of the backward pass."""
+
+RUNTIME_GIB = 0.7
+"""Memory that a process holds before the first tensor: context, libraries, workspaces."""
+USABLE_MEMORY = 0.95
+"""The rest is lost to error correction and fragmentation."""
+
+_GIGA, _TERA, _GIB = 1e9, 1e12, 2.0**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One model with its input, as a step sees it."""
+
+    name: str
+    title: str
+    flops_per_example: float
+    """Forward and backward; a multiplication and an addition are two."""
+    bytes_per_example: float
+    """Activations moved through memory, forward and backward."""
+    params: float
+    activation_bytes_per_example: float
+    """Activations kept for the backward pass."""
+    launches: int
+    """Kernels per step: forward, backward and optimiser."""
+    default_batch: int
+    """Examples per GPU."""
+    precision: Literal["fp32", "half"] = "fp32"
+    wide: bool = False
+    """Its products are large enough to fill tensor cores well."""
+    bytes_per_param_state: float = 12.0
+    """Weight, gradient and optimiser state of a parameter that is trained."""
+    trained_params: float = 0.0
+    """How many are trained, if not all: the others only take room, two bytes each."""
+    synced_bytes_per_param: float = 4.0
+    """What the GPUs exchange for each trained parameter."""
+    host_seconds_per_example: float = 0.0
+    """Input pipeline, or an environment, where the host is what decides."""
+    sharded: bool = False
+    """The GPUs of the gang share the state among them (ZeRO, FSDP)."""
+
+    @property
+    def trained(self) -> float:
+        return self.trained_params or self.params
+
+
+def state_bytes(workload: Workload, gpus: int = 1) -> float:
+    """Weights, gradients and optimiser state on each GPU."""
+    frozen = 2.0 * (workload.params - workload.trained)
+    return (frozen + workload.bytes_per_param_state * workload.trained) / (gpus if workload.sharded else 1)
+
+
+def memory_gib(workload: Workload, batch: float, gpus: int = 1) -> float:
+    """Memory that a batch takes on each GPU of a gang."""
+    return RUNTIME_GIB + (state_bytes(workload, gpus) + workload.activation_bytes_per_example * batch) / _GIB
+
+
+def room(workload: Workload, accelerator: Accelerator, gpus: int = 1) -> int:
+    """Examples that fit on each GPU at once; 0 where the model alone is too large."""
+    free = USABLE_MEMORY * accelerator.memory_gib - memory_gib(workload, 0, gpus)
+    return max(0, int(free * _GIB / workload.activation_bytes_per_example))
+
+
+def fits(workload: Workload, accelerator: Accelerator, batch: int, gpus: int = 1) -> bool:
+    return batch <= room(workload, accelerator, gpus)
+
+
+def usable_tflops(workload: Workload, accelerator: Accelerator) -> float:
+    tensor = accelerator.half_tflops if workload.precision == "half" else accelerator.tf32_tflops
+    # Where there are no tensor cores their rate is that of the plain units, which then win.
+    return max(
+        accelerator.fp32_tflops * PLAIN_EFFICIENCY, tensor * (WIDE_TENSOR_EFFICIENCY if workload.wide else TENSOR_EFFICIENCY)
+    )
+
+
+def busy_seconds(workload: Workload, accelerator: Accelerator, batch: float, gpus: int = 1) -> float:
+    """A pass over the batch on one GPU, launches apart: whichever of arithmetic, memory and input is slowest."""
+    compute = workload.flops_per_example * batch / (usable_tflops(workload, accelerator) * _TERA)
+    # The optimiser reads and writes its state once a step.
+    moved = workload.bytes_per_example * batch + 2.0 * state_bytes(workload, gpus)
+    memory = moved / (accelerator.bandwidth_gb_s * MEMORY_EFFICIENCY * _GIGA)
+    return max(compute, memory, workload.host_seconds_per_example * batch)
+
+
+def overhead_seconds(workload: Workload, accelerator: Accelerator) -> float:
+    """What a pass takes on a GPU of infinite speed, the input pipeline apart."""
+    return workload.launches * (MODERN_LAUNCH_SECONDS if accelerator.year >= MODERN_YEAR else LAUNCH_SECONDS)
+
+
+def ring_seconds(workload: Workload, gpus: int, link_gb_s: float) -> float:
+    """An all-reduce moves nearly every gradient twice; sharded weights are gathered twice and their gradients reduced once."""
+    share = (gpus - 1) / gpus
+    return (3.0 if workload.sharded else 2.0) * share * workload.trained * workload.synced_bytes_per_param / (link_gb_s * _GIGA)
+
+
+def step_seconds(
+    workload: Workload,
+    accelerator: Accelerator,
+    batch: float,
+    gpus: int = 1,
+    nodes: int = 1,
+    *,
+    inside_gb_s: float | None = None,
+    between_gb_s: float = BETWEEN_NODES_GB_S,
+    passes: int = 1,
+) -> float:
+    """One optimiser step of a gang with `batch` examples per GPU, gathered in so many passes."""
+    inside = accelerator.link_gb_s if inside_gb_s is None else inside_gb_s
+    busy = busy_seconds(workload, accelerator, batch / passes, gpus)
+    alone = passes * (busy + overhead_seconds(workload, accelerator))
+    if gpus == 1:
+        return alone
+    # A ring is as fast as its slowest link.
+    ring = ring_seconds(workload, gpus, min(inside, between_gb_s) if nodes > 1 else inside)
+    return alone + max(0.0, ring - OVERLAP * busy)

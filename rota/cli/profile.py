@@ -1,0 +1,149 @@
+"""`rota profile`: how fast jobs run: the built-in catalogue, files of measured rates, and how far the two are apart."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.cli import options as flag
+from rota.errors import OptionError
+
+app = typer.Typer(
+    help="List and show rates of models, and compare them with measured ones.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command("list")
+def list_(output: flag.Output = "table") -> None:
+    """The models of the built-in catalogue: memory and steps per second on one GPU with their usual batch."""
+    shaped = flag.shape(output)
+    from rota.profiles.describe import TYPES, entries
+
+    found = entries()
+    if shaped == "json":
+        typer.echo(json.dumps([dataclasses.asdict(entry) for entry in found]))
+        return
+    rows = [
+        [e.name, _many(e.params), str(e.batch), _short(e.memory_gib), *(_short(e.steps_per_second[kind]) for kind in TYPES)]
+        for e in found
+    ]
+    _table(["NAME", "PARAMS", "BATCH", "GIB", *TYPES], rows)
+    typer.echo("Modelled, not measured; -: does not fit in memory. One of them: rota profile show NAME")
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A profile such as resnet50 or resnet50/bs64, or a file of measured rates.")],
+    output: flag.Output = "table",
+) -> None:
+    """One profile over accelerator types and GPU counts, or what a file of rates holds.
+
+    Example: rota profile show bert/global64
+    """
+    shaped = flag.shape(output)
+    from rota.profiles.describe import COUNTS, describe, describe_file
+
+    if Path(name).exists() or Path(name).suffix.lower() in (".csv", ".json"):
+        held = describe_file(name)
+        if shaped == "json":
+            typer.echo(json.dumps(dataclasses.asdict(held)))
+            return
+        typer.echo(f"{held.path}: {len(held.profiles):,} profiles on {', '.join(held.accelerators)}")
+        typer.echo(
+            f"measured  {held.alone:,} alone, {held.never:,} of them 0; {held.apart:,} over several nodes; {held.pairs:,} pairs"
+        )
+        typer.echo(f"GPUs      {', '.join(str(count) for count in held.gpus)}")
+        typer.echo(
+            f"{len(held.profiles) - len(held.unknown):,} of the profiles are in the catalogue too: rota profile error {held.path}"
+        )
+        return
+    model = describe(name)
+    if shaped == "json":
+        typer.echo(json.dumps(dataclasses.asdict(model)))
+        return
+    typer.echo(f"{model.profile}: {model.title}; {_many(model.params)} parameters, {model.batch:,} examples per {model.batch_of}")
+    by_type: dict[str, list[str]] = {}
+    for way in model.ways:
+        row = by_type.setdefault(way.accelerator, [way.accelerator])
+        row += [_short(way.steps_per_second), _short(way.memory_gib)]
+    heads = [head for count in COUNTS for head in (f"{count} GPU{'s' if count > 1 else ''}", "GIB")]
+    _table(["TYPE", *heads], list(by_type.values()))
+    typer.echo("Steps per second of the gang in one node, and memory on each GPU; -: does not fit. Modelled, not measured.")
+
+
+@app.command("error")
+def error(
+    paths: Annotated[list[str], typer.Argument(help="Files of rates, or folders as ElasticFlow and Pollux publish them.")],
+    really: Annotated[
+        list[str] | None, typer.Option("--as", help="V100=RTX5000: what a file calls V100 was an RTX5000.", metavar="TYPE=TYPE")
+    ] = None,
+    output: flag.Output = "table",
+) -> None:
+    """How far the catalogue is from measured rates.
+
+    Example: rota profile error simulation_throughputs.json
+    """
+    shaped = flag.shape(output)
+    from rota.profiles.error import compare
+
+    report = compare(paths, _renamed(really or []))
+    if shaped == "json":
+        typer.echo(json.dumps(dataclasses.asdict(report)))
+        return
+    rows = [
+        [
+            x.source,
+            x.model,
+            x.accelerator,
+            f"{x.cells:,}",
+            *(_times(v) for v in (x.ratio, x.typical_factor, x.p90_factor)),
+            str(x.refused),
+        ]
+        for x in report.lines
+    ]
+    _table(["SOURCE", "MODEL", "TYPE", "CELLS", "RATIO", "TYPICAL", "P90", "REFUSED"], rows, left=3)
+    typer.echo(
+        "RATIO: median of measured over modelled. TYPICAL and P90: half and nine tenths of the cells are within this factor.\n"
+        "REFUSED: ran, though the model says it does not fit. "
+        f"{report.unknown:,} measurements are of profiles the catalogue does not know."
+    )
+
+
+def _renamed(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        named, equals, real = (part.strip().upper() for part in text.partition("="))
+        if not (named and equals and real):
+            raise OptionError("not TYPE=TYPE.", field="--as", value=text, hint="--as V100=RTX5000")
+        found[named] = real
+    return found
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="left" if number < left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _short(value: float) -> str:
+    """Three digits at most, so that many columns fit."""
+    if value == 0:
+        return "-"
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 1 else f"{value:.2g}".removeprefix("0")
+
+
+def _many(count: float) -> str:
+    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

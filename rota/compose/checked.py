@@ -1,0 +1,86 @@
+"""Looks at a file as if it were used, and says what it is: a trace, rates, a cluster, a job spec or a policy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.errors import InputError, OptionError, SpecError
+from rota.files.rows import read_table
+from rota.files.tree import read_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file that can be used."""
+
+    file: str
+    kind: str
+    says: str
+    """What is in it, in a few words."""
+
+
+def check_file(path: str) -> Checked:
+    """Raises the error that using the file would raise."""
+    suffix = Path(path.partition(":")[0]).suffix.lower()
+    if suffix == ".py":
+        return _policy(path)
+    look: Callable[[str], Checked] = {".yaml": _yaml, ".yml": _yaml, ".json": _rates}.get(suffix, _table)
+    return look(path)
+
+
+def _yaml(path: str) -> Checked:
+    """Nodes make a cluster, a command makes a job."""
+    from rota.compose.site import read_site
+    from rota.wire.spec import spec_from
+
+    root = read_tree(path, SpecError)
+    names = root.mapping()
+    if "nodes" in names and "run" not in names:
+        cluster = read_site(path).cluster
+        parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
+        return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}")
+    spec = spec_from(root)
+    gpus = spec.gpus if isinstance(spec.gpus, int) else f"{spec.gpus.min} to {spec.gpus.max}"
+    return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
+
+
+def _table(path: str) -> Checked:
+    """Rates have a column of their own; whatever else is a table is taken for a trace."""
+    try:
+        columns = read_table(path, OptionError).columns
+    except InputError:
+        columns = ()  # the reader of traces says it better
+    return _rates(path) if "steps_per_second" in columns else _trace(path)
+
+
+def _trace(path: str) -> Checked:
+    from rota.traces.info import describe
+    from rota.traces.read import read_trace
+
+    found = describe(read_trace(path))
+    skipped = f", {found.skipped:,} skipped" if found.skipped else ""
+    return Checked(path, f"trace ({found.format})", f"{found.jobs:,} jobs over {found.span_seconds / 3600:,.1f} h{skipped}")
+
+
+def _rates(path: str) -> Checked:
+    from rota.profiles.read import read_rates
+
+    rates = read_rates(path)
+    profiles = len({profile for profile, _, _ in rates.table})
+    types = sorted({accelerator for _, accelerator, _ in rates.table})
+    pairs = f", {len(rates.pairs):,} pairs" if rates.pairs else ""
+    return Checked(path, "rates", f"{profiles} profiles on {', '.join(types)}{pairs}")
+
+
+def _policy(path: str) -> Checked:
+    from rota.compose.catalogue import make_policy
+    from rota.sim.conformance import check_policy
+
+    make_policy(path)
+    findings = check_policy(lambda: make_policy(path), 5)
+    broken = [finding for finding in findings if not finding.holds]
+    if broken:
+        raise OptionError(
+            f"{broken[0].name}: {broken[0].story}", field="policy", value=path, hint=f"rota policy check {path} for all of it"
+        )
+    return Checked(path, "policy", f"keeps all {len(findings)} rules")

@@ -1,0 +1,118 @@
+"""A cluster from a short text or from a YAML file, with what only a simulation needs to know: how often its nodes fail.
+
+nodes:
+  - count: 4              # four such nodes; 1 if left out
+    accelerator: A100
+    gpus: 8
+    name: big             # big1 to big4; n1, n2, ... if left out
+    rack: r1              # or racks: 2, dealt out in turn
+    host_memory: 512 GiB  # what parked jobs may use
+    mtbf: 30d             # each fails this often on average
+    repair: 2h            # and is away for so long
+links: {between: 12.5, inside: {A100: 300}}   # GB/s
+prices: {A100: 2.9}       # dollars per GPU and hour
+failures: {mtbf: 60d, repair: 1h}             # of nodes that do not say it themselves
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.errors import ClusterError
+from rota.files.tree import Entry, read_tree
+from rota.model.cluster import EXAMPLE, MOST_GPUS, Cluster, Node, canonical
+from rota.model.units import FOREVER
+
+REPAIR_SECONDS = 3600.0
+
+_NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory", "mtbf", "repair")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, and the keywords of `Physics` that its description settles."""
+
+    cluster: Cluster
+    physics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def open_site(given: str | Cluster) -> Site:
+    """`9x(4xV100)`, the path of a YAML file, or a cluster as it is."""
+    if isinstance(given, Cluster):
+        return Site(given)
+    if given.strip().lower().endswith((".yaml", ".yml")):
+        return read_site(given.strip())
+    return Site(Cluster.parse(given))
+
+
+def read_site(path: Path | str) -> Site:
+    """Read a YAML file. Nothing in it is guessed: an unknown name is an error that says its line."""
+    root = read_tree(path, ClusterError, instead=EXAMPLE)
+    top = root.fields(("nodes", "links", "prices", "failures"), required=("nodes",))
+    failing = top["failures"].fields(("mtbf", "repair")) if "failures" in top else {}
+    nodes: list[Node] = []
+    mtbf: list[float] = []
+    repair: list[float] = []
+    for group in top["nodes"].items():
+        fields = group.fields(_NODE, required=("accelerator", "gpus"))
+        made = list(_nodes(group, fields, len(nodes)))
+        _check_names(group, made, nodes)
+        nodes += made
+        mtbf += [_seconds(fields, failing, "mtbf", FOREVER)] * len(made)
+        repair += [_seconds(fields, failing, "repair", REPAIR_SECONDS)] * len(made)
+        if sum(node.gpus for node in nodes) > MOST_GPUS:
+            raise group.wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
+    types = {node.accelerator for node in nodes}
+    links = top["links"].fields(("between", "inside")) if "links" in top else {}
+    cluster = Cluster.of(
+        nodes,
+        str(path),
+        dollars_per_hour=_by_type(top.get("prices"), types, above=False),
+        inside_gb_s=_by_type(links.get("inside"), types, above=True),
+        between_gb_s=links["between"].number(above=True) if "between" in links else None,
+    )
+    fails = min(mtbf) < FOREVER
+    return Site(cluster, {"node_mtbf_seconds": np.array(mtbf), "node_repair_seconds": np.array(repair)} if fails else {})
+
+
+def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[Node]:
+    count = fields["count"].whole(least=1, most=MOST_GPUS) if "count" in fields else 1
+    gpus = fields["gpus"].whole(least=1, most=MOST_GPUS)
+    if count * gpus > MOST_GPUS:
+        raise fields["gpus"].wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
+    if "rack" in fields and "racks" in fields:
+        raise fields["racks"].wrong("beside `rack`: which of the two?", hint="`rack` names one, `racks` counts several")
+    racks = fields["racks"].whole(least=1, most=count) if "racks" in fields else 0
+    name = fields["name"].text() if "name" in fields else ""
+    accelerator = canonical(fields["accelerator"].text())
+    host_gib = fields["host_memory"].gib() if "host_memory" in fields else 0.0
+    for i in range(count):
+        called = f"{name}{i + 1}" if name and count > 1 else name or f"n{before + i + 1}"
+        rack = f"{name or f'n{before + 1}'}-rack{i % racks + 1}" if racks else fields["rack"].text() if "rack" in fields else ""
+        yield Node(called, accelerator, gpus, rack, host_gib)
+
+
+def _seconds(fields: Mapping[str, Entry], failing: Mapping[str, Entry], name: str, otherwise: float) -> float:
+    entry = fields.get(name) or failing.get(name)
+    return entry.seconds() if entry is not None else otherwise
+
+
+def _by_type(entry: Entry | None, types: set[str], *, above: bool) -> dict[str, float]:
+    if entry is None:
+        return {}
+    found = {}
+    for name, value in entry.mapping().items():
+        if canonical(name) not in types:
+            raise value.wrong(f"no node has {canonical(name)}.", hint=f"one of {', '.join(sorted(types))}")
+        found[canonical(name)] = value.number(above=above)
+    return found
+
+
+def _check_names(group: Entry, made: list[Node], before: list[Node]) -> None:
+    taken = {node.name for node in before}
+    for node in made:
+        if node.name in taken:
+            raise group.wrong(f"a node is already called {node.name!r}.", hint="give each group its own name")

@@ -1,0 +1,141 @@
+"""The built-in catalogue: rates of real models on real accelerators, computed, so that everything works with no file.
+
+A profile key names a workload and, if it says so, its batch:
+
+| key | meaning |
+|---|---|
+| `resnet50` | the usual batch on each GPU |
+| `resnet50/bs64` | 64 examples on each GPU: a step of the gang handles 64 x GPUs |
+| `resnet50/global256` | 256 examples over the whole gang; what does not fit at once is gathered in several passes |
+| `ResNet-50 (batch size 64)` | Gavel's name for it (OSDI'20). Gavel adds up the steps of all workers, so the rate is that sum |
+| `cifar10`, `imagenet` | Pollux's names (OSDI'21), with `/bs` or `/global`; its others are ours |
+| `elasticflow/bert` | ElasticFlow's models where their input differs from ours (ASPLOS'23) |
+| `pal/vgg19` | an iteration takes as long as PAL published it on a V100 (SC'24), on any number of GPUs |
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from rota.beliefs.roofline import Workload, fits, room, step_seconds
+from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S, REFERENCE, Accelerator
+from rota.profiles.workloads import WORKLOADS
+
+SPREAD = 0.25
+"""Typical relative error against measured tables, as `rota profile error` prints it."""
+UNKNOWN_SPREAD = 0.5
+"""The same for an accelerator type without a data sheet here, which counts as a V100."""
+
+ALIASES: Mapping[str, str] = {
+    "cifar10": "resnet18",
+    "imagenet": "resnet50-amp",
+    "elasticflow/bert": "bert-cola",
+    "elasticflow/deepspeech2": "deepspeech2-libri",
+    "elasticflow/gpt2": "gpt2-imdb",
+    "elasticflow/resnet50_cifar10": "resnet50-cifar",
+}
+GAVEL: Mapping[str, str] = {
+    "ResNet-18": "resnet18",
+    "ResNet-50": "resnet50",
+    "Transformer": "transformer",
+    "LM": "lm",
+    "Recommendation": "recommendation",
+    "A3C": "a3c",
+    "CycleGAN": "cyclegan",
+}
+PAL_SECONDS: Mapping[str, float] = {
+    "bert": 0.179,
+    "dcgan": 0.0469266931,
+    "gpt2": 3.5714,
+    "pointnet": 0.28125,
+    "resnet50": 0.17540429367763434,
+    "vgg19": 0.300610341,
+}
+"""Seconds per iteration on a V100 (Jain et al., PAL, SC'24, the workloads of its artifact)."""
+
+_BATCH = re.compile(r"(?P<name>.+?)(?:/(?P<of>bs|global)(?P<batch>[1-9]\d{0,6}))?")
+_GAVEL = re.compile(r"(?P<name>[\w-]+)(?: \(batch size (?P<batch>[1-9]\d{0,6})\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a profile key means."""
+
+    workload: Workload
+    batch: int
+    of_gang: bool = False
+    """The batch is that of the whole gang, not of each GPU."""
+    summed: bool = False
+    """Steps are those of all workers together."""
+    published_seconds: float = 0.0
+    """An iteration on a V100, where it was published instead of modelled."""
+
+
+@lru_cache(maxsize=4096)
+def read_key(profile: str) -> Reading | None:
+    """None for a key that the catalogue does not know."""
+    if profile.startswith("pal/"):
+        name = profile.removeprefix("pal/")
+        seconds = PAL_SECONDS.get(name)
+        return Reading(WORKLOADS[name], WORKLOADS[name].default_batch, published_seconds=seconds) if seconds is not None else None
+    match = _GAVEL.fullmatch(profile)
+    if match is not None and match["name"] in GAVEL:
+        workload = WORKLOADS[GAVEL[match["name"]]]
+        return Reading(workload, int(match["batch"] or workload.default_batch), summed=True)
+    match = _BATCH.fullmatch(profile)
+    known = WORKLOADS.get(ALIASES.get(match["name"], match["name"])) if match is not None else None
+    if match is None or known is None:
+        return None
+    return Reading(known, int(match["batch"] or known.default_batch), of_gang=match["of"] == "global")
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Modelled rates on clusters with these links. Remembers its answers: the simulator asks at every launch."""
+
+    inside_gb_s: Mapping[str, float] = field(default_factory=dict)
+    """Accelerator type -> what an all-reduce inside a node gets, where that is not what is usual for the type."""
+    between_gb_s: float = BETWEEN_NODES_GB_S
+    _answers: dict[tuple[str, str, int, bool], tuple[float, float] | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
+        """(optimiser steps per second of the gang, relative spread); 0 where it does not fit in memory, None if not known."""
+        key = (profile, accelerator, gpus, nodes > 1)
+        if key not in self._answers:
+            reading = read_key(profile)
+            spread = SPREAD if accelerator in ACCELERATORS else UNKNOWN_SPREAD
+            self._answers[key] = None if reading is None else (self._rate(reading, accelerator, gpus, nodes), spread)
+        return self._answers[key]
+
+    def _rate(self, reading: Reading, accelerator: str, gpus: int, nodes: int) -> float:
+        card = ACCELERATORS.get(accelerator, ACCELERATORS[REFERENCE])
+        workload = reading.workload
+        if reading.published_seconds:
+            reference = step_seconds(workload, ACCELERATORS[REFERENCE], reading.batch)
+            return reference / step_seconds(workload, card, reading.batch) / reading.published_seconds
+        batch, passes = share(reading, card, gpus)
+        if not fits(workload, card, math.ceil(batch / passes), gpus):
+            return 0.0
+        seconds = step_seconds(
+            workload,
+            card,
+            batch,
+            gpus,
+            nodes,
+            inside_gb_s=self.inside_gb_s.get(accelerator),
+            between_gb_s=self.between_gb_s,
+            passes=passes,
+        )
+        return (gpus if reading.summed else 1) / seconds
+
+
+def share(reading: Reading, card: Accelerator, gpus: int) -> tuple[int, int]:
+    """Examples that each GPU has in a step, and in how many passes it takes them."""
+    if not reading.of_gang:
+        return reading.batch, 1
+    batch = math.ceil(reading.batch / gpus)
+    return batch, math.ceil(batch / max(1, room(reading.workload, card, gpus)))

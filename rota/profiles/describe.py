@@ -1,0 +1,124 @@
+"""What there is to look at: the models of the catalogue, one of them over GPUs, and what a file of rates holds."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.beliefs.roofline import memory_gib
+from rota.errors import NameUnknown
+from rota.model.accelerators import ACCELERATORS
+from rota.profiles.catalogue import ALIASES, GAVEL, PAL_SECONDS, Catalogue, read_key, share
+from rota.profiles.read import read_measured
+from rota.profiles.workloads import WORKLOADS
+
+TYPES = ("K80", "P100", "V100", "T4", "A100", "H100", "H200", "B200")
+"""Those a list has room for; `Model` has all."""
+COUNTS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model of the catalogue with its usual batch on one GPU."""
+
+    name: str
+    title: str
+    params: float
+    batch: int
+    memory_gib: float
+    steps_per_second: Mapping[str, float]
+    """By accelerator type; 0 where it does not fit in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A profile on some GPUs of one node."""
+
+    accelerator: str
+    gpus: int
+    steps_per_second: float
+    memory_gib: float
+    """On each GPU."""
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the catalogue makes of a profile key."""
+
+    profile: str
+    title: str
+    params: float
+    batch: int
+    batch_of: str
+    """`GPU` or `gang`."""
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a file of measured rates holds."""
+
+    path: str
+    profiles: tuple[str, ...]
+    accelerators: tuple[str, ...]
+    gpus: tuple[int, ...]
+    alone: int
+    apart: int
+    """Gangs over several nodes."""
+    pairs: int
+    """Two profiles on the same GPUs, either order counted once."""
+    never: int
+    """Rates of 0."""
+    unknown: tuple[str, ...]
+    """Profiles that the catalogue does not know."""
+
+
+def entries() -> list[Entry]:
+    """The models of the catalogue by name."""
+    catalogue = Catalogue()
+    return [
+        Entry(
+            name,
+            workload.title,
+            workload.params,
+            workload.default_batch,
+            memory_gib(workload, workload.default_batch),
+            {kind: (catalogue.rate(name, kind, 1) or (0.0, 0.0))[0] for kind in TYPES},
+        )
+        for name, workload in sorted(WORKLOADS.items())
+    ]
+
+
+def describe(profile: str) -> Model:
+    """A profile key over accelerator types and GPU counts."""
+    reading = read_key(profile)
+    if reading is None:
+        known = [*WORKLOADS, *ALIASES, *GAVEL, *(f"pal/{name}" for name in PAL_SECONDS)]
+        raise NameUnknown("profile", profile, known, hint="rota profile list; a batch is written resnet50/bs64")
+    catalogue, ways = Catalogue(), []
+    for kind, card in ACCELERATORS.items():
+        for gpus in COUNTS:
+            batch, passes = share(reading, card, gpus)
+            rate = (catalogue.rate(profile, kind, gpus) or (0.0, 0.0))[0]
+            ways.append(Way(kind, gpus, rate, memory_gib(reading.workload, math.ceil(batch / passes), gpus), rate > 0))
+    of = "gang" if reading.of_gang else "GPU"
+    return Model(profile, reading.workload.title, reading.workload.params, reading.batch, of, tuple(ways))
+
+
+def describe_file(path: Path | str) -> Held:
+    """A file of measured rates, summed up."""
+    rates = read_measured(path)
+    keys = (*rates.table, *rates.apart)
+    profiles = tuple(sorted({profile for profile, _, _ in keys}))
+    return Held(
+        str(path),
+        profiles,
+        tuple(sorted({accelerator for _, accelerator, _ in keys})),
+        tuple(sorted({gpus for _, _, gpus in keys})),
+        alone=len(rates.table),
+        apart=len(rates.apart),
+        pairs=len({(*sorted((first, second)), kind, gpus) for first, second, kind, gpus in rates.pairs}),
+        never=sum(rate == 0 for rate in rates.table.values()),
+        unknown=tuple(profile for profile in profiles if read_key(profile) is None),
+    )

@@ -1,0 +1,77 @@
+"""How far the catalogue is from what was measured: measured over modelled rate, by source, model and accelerator type."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rota.errors import ProfileError
+from rota.profiles.catalogue import read_key
+from rota.profiles.published import read_measurements
+
+EVERY = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Many measurements: how far the model is from them."""
+
+    source: str
+    model: str
+    accelerator: str
+    cells: int
+    ratio: float | None
+    """Median of measured over modelled: above 1 the model is too slow."""
+    typical_factor: float | None
+    """Half of the cells are off by no more than this factor, up or down."""
+    p90_factor: float | None
+    """Nine of ten are."""
+    refused: int
+    """Cells that ran though the model says they do not fit in memory; they count nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The error against everything that was named."""
+
+    lines: tuple[Line, ...]
+    """By source, model and accelerator type; then each source; then everything."""
+    unknown: int
+    """Measurements of profiles that the catalogue does not know."""
+
+
+def compare(paths: Iterable[Path | str], renamed: Mapping[str, str] | None = None) -> Report:
+    """Compare with files and folders. `renamed`: the type that a file names -> the one that was really measured."""
+    named = [Path(path) for path in paths]
+    true_types = renamed or {}
+    groups: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    unknown = 0
+    for path in named:
+        for source, profile, kind, gpus, nodes, measured, catalogue in read_measurements(path):
+            accelerator = true_types.get(kind, kind)
+            reading, answer = read_key(profile), catalogue.rate(profile, accelerator, gpus, nodes)
+            if reading is None or answer is None:
+                unknown += 1
+                continue
+            for group in ((source, reading.workload.name, accelerator), (source, EVERY, EVERY), (EVERY, EVERY, EVERY)):
+                groups.setdefault(group, []).append((measured, answer[0]))
+    if not groups:
+        where = ", ".join(str(path) for path in named)
+        raise ProfileError("holds no profile that the catalogue knows.", where=where, hint="rota profile list")
+    return Report(tuple(_line(*group, groups[group]) for group in sorted(groups, key=_order)), unknown)
+
+
+def _order(group: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
+    return group[0] == EVERY, group[1] == EVERY, group
+
+
+def _line(source: str, model: str, accelerator: str, cells: Sequence[tuple[float, float]]) -> Line:
+    logs = np.array([math.log2(measured / modelled) for measured, modelled in cells if modelled > 0])
+    refused = len(cells) - len(logs)
+    if not len(logs):
+        return Line(source, model, accelerator, 0, None, None, None, refused)
+    off = np.abs(logs)
+    ratio, typical, p90 = (float(2**value) for value in (np.median(logs), np.median(off), np.quantile(off, 0.9)))
+    return Line(source, model, accelerator, len(logs), ratio, typical, p90, refused)

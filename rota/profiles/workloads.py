@@ -1,0 +1,311 @@
+"""The workloads of the built-in catalogue: a dozen and more real models, by what their architecture says about a step.
+
+Parameters and multiplications come from the papers and the usual implementations. Two rules give the rest:
+
+- A convolution's output crosses memory about 28 times per step when batch normalisation and an activation follow it, forward and
+  backward, 14 times when only an activation does; two copies of it wait for the backward pass.
+- A transformer layer keeps `tokens x width x (34 + 5 x heads x tokens / width)` bytes in half precision (Korthikanti et al. 2022)
+  and moves that four times.
+
+Launches count the kernels of an eager framework: about three per layer forward, twice that backward, and per parameter tensor
+four for SGD with momentum and ten for Adam.
+
+What the papers do not say was read off the tables that the catalogue is compared with: the seconds on the host, the launches of
+the LSTM, the NCF and the GRUs, and the lengths to which speech and sentences are padded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from rota.beliefs.roofline import Workload
+
+_MEGA, _GIGA = 1e6, 1e9
+_NORMED, _PLAIN = 28, 14
+_ADAM = 16.0
+"""Bytes per parameter: weight, gradient and two moments; in mixed precision the half copies are in exchange for them."""
+
+
+def _convnet(
+    name: str, title: str, *, gmacs: float, outputs: float, params: float, crossings: int = _NORMED, **rest: Any
+) -> Workload:
+    """From multiplications and convolution outputs, in billions and millions per example."""
+    width = 2 if rest.get("precision") == "half" else 4
+    return Workload(
+        name=name,
+        title=title,
+        flops_per_example=6 * gmacs * _GIGA,
+        bytes_per_example=crossings * outputs * _MEGA * width,
+        activation_bytes_per_example=2 * outputs * _MEGA * width,
+        params=params * _MEGA,
+        **rest,
+    )
+
+
+def _transformer(
+    name: str,
+    title: str,
+    *,
+    tokens: int,
+    layers: int,
+    width: int,
+    heads: int,
+    params: float,
+    head_params: float = 0.0,
+    precision: Literal["fp32", "half"] = "fp32",
+    **rest: Any,
+) -> Workload:
+    """A stack of layers of 12 x width^2 weights, and a head of so many million weights over every token."""
+    per_token = 6 * (12 * layers * width**2 + head_params * _MEGA) + 12 * layers * width * tokens
+    kept = tokens * width * layers * (34 + 5 * heads * tokens / width) * (1 if precision == "half" else 2)
+    return Workload(
+        name=name,
+        title=title,
+        flops_per_example=per_token * tokens,
+        bytes_per_example=4 * kept,
+        activation_bytes_per_example=kept,
+        params=params * _MEGA,
+        precision=precision,
+        bytes_per_param_state=_ADAM,
+        **rest,
+    )
+
+
+_LLAMA_TOKENS = 2048
+_LLAMA = Workload(
+    name="llama7b",
+    title="Llama 7B, full fine-tune, 2048 tokens, recomputed activations, state shared by the gang",
+    # Eight FLOPs per weight and token instead of six: the forward pass runs twice. Attention: 16 x layers x width x tokens.
+    flops_per_example=_LLAMA_TOKENS * (8 * 6.74e9 + 16 * 32 * 4096 * _LLAMA_TOKENS),
+    bytes_per_example=4 * 34 * 32 * 4096 * _LLAMA_TOKENS,
+    activation_bytes_per_example=(2 * 32 + 34) * 4096 * _LLAMA_TOKENS,
+    params=6.74e9,
+    launches=4000,
+    default_batch=2,
+    precision="half",
+    wide=True,
+    bytes_per_param_state=_ADAM,
+    synced_bytes_per_param=2.0,
+    sharded=True,
+)
+
+_ALL = (
+    _convnet("resnet18", "ResNet-18 on CIFAR-10", gmacs=0.556, outputs=0.615, params=11.2, launches=450, default_batch=128),
+    _convnet("resnet50", "ResNet-50 on ImageNet", gmacs=4.11, outputs=11.1, params=25.6, launches=1170, default_batch=64),
+    _convnet(
+        "resnet50-amp",
+        "ResNet-50 on ImageNet, mixed precision",
+        gmacs=4.11,
+        outputs=11.1,
+        params=25.6,
+        launches=1700,
+        default_batch=128,
+        precision="half",
+    ),
+    _convnet(
+        "resnet50-cifar", "ResNet-50 on CIFAR-10", gmacs=0.084, outputs=0.227, params=23.5, launches=1170, default_batch=128
+    ),
+    _convnet(
+        "vgg16", "VGG-16 on ImageNet", gmacs=15.5, outputs=13.6, params=138.4, crossings=_PLAIN, launches=240, default_batch=64
+    ),
+    _convnet(
+        "vgg19", "VGG-19 on ImageNet", gmacs=19.6, outputs=14.9, params=143.7, crossings=_PLAIN, launches=280, default_batch=64
+    ),
+    _convnet("inception3", "Inception-v3 on ImageNet", gmacs=5.73, outputs=9.0, params=23.8, launches=2100, default_batch=64),
+    _convnet(
+        "yolov3",
+        "YOLOv3 on PASCAL VOC, 320 to 608 pixels, mixed precision",
+        gmacs=42.5,
+        outputs=53.0,
+        params=61.9,
+        launches=2300,
+        default_batch=8,
+        precision="half",
+    ),
+    # Six passes through a generator of 57 billion multiplications and eight through a discriminator of 3 billion.
+    _convnet(
+        "cyclegan",
+        "CycleGAN, 256 pixels",
+        gmacs=350.0,
+        outputs=276.0,
+        params=28.3,
+        launches=2900,
+        default_batch=1,
+        bytes_per_param_state=_ADAM,
+    ),
+    _convnet(
+        "dcgan",
+        "DCGAN, 64 pixels",
+        gmacs=0.42,
+        outputs=0.62,
+        params=6.3,
+        launches=900,
+        default_batch=128,
+        bytes_per_param_state=_ADAM,
+    ),
+    _convnet(
+        "pointnet",
+        "PointNet on ModelNet40, 1024 points",
+        gmacs=0.44,
+        outputs=4.1,
+        params=3.5,
+        launches=1000,
+        default_batch=32,
+        bytes_per_param_state=_ADAM,
+    ),
+    _transformer(
+        "vit-large",
+        "ViT-L/16 on ImageNet, mixed precision",
+        tokens=197,
+        layers=24,
+        width=1024,
+        heads=16,
+        params=304.3,
+        launches=2500,
+        default_batch=32,
+        precision="half",
+    ),
+    Workload(
+        name="transformer",
+        title="Transformer base, Multi30k translation, 30 tokens each way",
+        # 18.9 million weights per source token; 25.2 million and an output layer of 1.6 million per target token.
+        flops_per_example=6 * 30 * (18.9e6 + 26.8e6),
+        bytes_per_example=4 * 16.6e6,
+        activation_bytes_per_example=16.6e6,
+        params=48.8e6,
+        launches=3400,
+        default_batch=64,
+        bytes_per_param_state=_ADAM,
+    ),
+    Workload(
+        name="lm",
+        title="LSTM language model on WikiText-2, 2 x 200 units, 35 tokens",
+        # Nearly all of it is the output layer: 200 x 33,278 weights over every token, and its softmax.
+        flops_per_example=35 * 6 * (6.66e6 + 0.64e6),
+        bytes_per_example=35 * 8 * 33278 * 4,
+        activation_bytes_per_example=35 * 2 * 33278 * 4,
+        params=14.0e6,
+        launches=330,
+        default_batch=20,
+        bytes_per_param_state=8.0,
+    ),
+    Workload(
+        name="recommendation",
+        title="Autoencoder on MovieLens 20M, 200 units",
+        flops_per_example=6 * 8.0e6,
+        bytes_per_example=8 * 20108 * 4,
+        activation_bytes_per_example=2 * 20108 * 4,
+        params=8.0e6,
+        launches=200,
+        default_batch=2048,
+        bytes_per_param_state=_ADAM,
+        # Sparse histories become dense rows on the host.
+        host_seconds_per_example=35e-6,
+    ),
+    Workload(
+        name="ncf",
+        title="Neural collaborative filtering on MovieLens 1M, 32 factors",
+        flops_per_example=6 * 43e3,
+        bytes_per_example=28 * 640 * 4,
+        activation_bytes_per_example=2 * 640 * 4,
+        params=1.6e6,
+        launches=300,
+        default_batch=256,
+        bytes_per_param_state=_ADAM,
+    ),
+    Workload(
+        name="a3c",
+        title="A3C on Atari Pong, 4 actors of 20 frames",
+        flops_per_example=20 * 6 * 4e6,
+        bytes_per_example=20 * 28 * 30e3 * 4,
+        activation_bytes_per_example=20 * 2 * 30e3 * 4,
+        params=0.7e6,
+        launches=2000,
+        default_batch=4,
+        bytes_per_param_state=_ADAM,
+        # The games are played on the host.
+        host_seconds_per_example=0.03,
+    ),
+    Workload(
+        name="deepspeech2",
+        title="DeepSpeech2, 5 x 800 bidirectional GRU on CMU Arctic, padded to 5.5 s",
+        flops_per_example=275 * 6 * 41e6 + 18e9,
+        bytes_per_example=0.4e9,
+        activation_bytes_per_example=0.08e9,
+        params=41e6,
+        launches=3200,
+        default_batch=20,
+    ),
+    Workload(
+        name="deepspeech2-libri",
+        title="DeepSpeech2, 5 x 512 bidirectional GRU on LibriSpeech, padded to 16 s",
+        flops_per_example=640 * 6 * 23.7e6 + 13.6e9,
+        bytes_per_example=1.3e9,
+        activation_bytes_per_example=0.2e9,
+        params=23.7e6,
+        launches=3200,
+        default_batch=32,
+        bytes_per_param_state=_ADAM,
+        # One process decodes the audio and computes its spectrogram.
+        host_seconds_per_example=8e-3,
+    ),
+    _transformer(
+        "bert",
+        "BERT base fine-tuned on SQuAD, 384 tokens",
+        tokens=384,
+        layers=12,
+        width=768,
+        heads=12,
+        params=109.5,
+        launches=3500,
+        default_batch=12,
+    ),
+    _transformer(
+        "bert-cola",
+        "BERT base fine-tuned on CoLA, 128 tokens",
+        tokens=128,
+        layers=12,
+        width=768,
+        heads=12,
+        params=109.5,
+        launches=3500,
+        default_batch=32,
+    ),
+    _transformer(
+        "gpt2",
+        "GPT-2 small, 1024 tokens, mixed precision",
+        tokens=1024,
+        layers=12,
+        width=768,
+        heads=12,
+        params=124.4,
+        head_params=38.6,
+        launches=2700,
+        default_batch=8,
+        precision="half",
+    ),
+    _transformer(
+        "gpt2-imdb",
+        "GPT-2 small fine-tuned on IMDb reviews, 60 tokens",
+        tokens=60,
+        layers=12,
+        width=768,
+        heads=12,
+        params=124.4,
+        launches=2700,
+        default_batch=32,
+    ),
+    _LLAMA,
+    replace(
+        _LLAMA,
+        name="llama7b-lora",
+        title="Llama 7B with LoRA of rank 8, 2048 tokens, recomputed activations",
+        # The frozen weights need no gradient of their own: six FLOPs per weight and token.
+        flops_per_example=_LLAMA_TOKENS * (6 * 6.74e9 + 16 * 32 * 4096 * _LLAMA_TOKENS),
+        trained_params=20e6,
+        default_batch=1,
+        sharded=False,
+    ),
+)
+
+WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}

@@ -1,0 +1,76 @@
+"""`rota profile` as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rota.profiles.describe import TYPES
+from rota.profiles.workloads import WORKLOADS
+from tests.unit.cli.test_bad_input import rota
+
+
+def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = rota(capsys, monkeypatch, "profile", "list")
+    assert code == 0
+    lines = out.splitlines()
+    assert all(len(line) <= 100 for line in lines) and "…" not in out
+    assert {line.split()[0] for line in lines[1:-1]} == set(WORKLOADS)
+    code, out, _ = rota(capsys, monkeypatch, "profile", "list", "-o", "json")
+    listed = json.loads(out)
+    assert code == 0 and len(listed) == len(WORKLOADS)
+    assert set(listed[0]["steps_per_second"]) == set(TYPES)
+
+
+def test_show_a_profile(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = rota(capsys, monkeypatch, "profile", "show", "resnet50/global256")
+    assert code == 0 and "256 examples per gang" in out and "H200" in out
+    code, out, _ = rota(capsys, monkeypatch, "profile", "show", "llama7b", "-o", "json")
+    ways = json.loads(out)["ways"]
+    assert {(way["accelerator"], way["gpus"]): way["fits"] for way in ways}["A100", 8]
+    assert not {(way["accelerator"], way["gpus"]): way["fits"] for way in ways}["A100", 1]
+
+
+def test_show_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("profile,accelerator,gpus,steps_per_second\nresnet50,V100,1,5\nmine,K80,2,0\n")
+    code, out, _ = rota(capsys, monkeypatch, "profile", "show", str(path))
+    assert code == 0 and "2 profiles on K80, V100" in out and "1 of the profiles" in out
+    code, out, _ = rota(capsys, monkeypatch, "profile", "show", str(path), "-o", "json")
+    assert json.loads(out)["unknown"] == ["mine"]
+
+
+def test_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("profile,accelerator,gpus,steps_per_second\nresnet50,V100,1,5\nmine,K80,2,1\n")
+    code, out, _ = rota(capsys, monkeypatch, "profile", "error", str(path), "--as", "v100=rtx5000")
+    assert code == 0 and "RTX5000" in out and "1 measurements are of profiles" in out
+    code, out, _ = rota(capsys, monkeypatch, "profile", "error", str(path), "-o", "json")
+    assert json.loads(out)["lines"][0]["cells"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        (("show", "resnet5"), ("resnet5", "Closest: resnet50")),
+        (("show", "resnet50/bs0"), ("resnet50/bs0",)),
+        (("show", "nowhere.csv"), ("nowhere.csv", "no such file")),
+        (("show", "nowhere.json"), ("nowhere.json", "no such file")),
+        (("error", "nowhere.csv"), ("nowhere.csv", "no such file")),
+        (("error", "."), ("no measurements in this folder",)),
+        (("error", "x.csv", "--as", "V100"), ("--as", "V100")),
+        (("list", "-o", "xml"), ("-o", "xml")),
+    ],
+)
+def test_what_is_mistyped(
+    words: tuple[str, ...],
+    seen: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = rota(capsys, monkeypatch, "profile", *words)
+    assert code == 2 and not out
+    assert all(part in err for part in seen)
+    assert err.splitlines()[-1].startswith("Try: ") and len(err.splitlines()) == 2
