@@ -1,7 +1,7 @@
 """The figures of a run: one summary, and one row per job.
 
 Jobs count in trace order. The window picks the jobs that everything is about, averages, totals and bounds alike; only utilization
-is about the cluster, over the whole run, and the fairness of a job in the window looks at all jobs it shared the cluster with.
+and cost are about the cluster, over the whole run, and the fairness of a job in the window looks at all jobs beside it.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rota.errors import OptionError
+from rota.model.accelerators import ACCELERATORS
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.model.units import Floats, Ints
@@ -59,6 +60,7 @@ class Summary:
     lost_gpu_seconds: float
     """Work done and lost to crashes."""
     cost_dollars: float | None
+    """GPU-hours taken times their price per accelerator type, by all jobs over the whole run; None where a type has no price."""
     slo_violations: int | None
     rounds: int | None
     decisions: int
@@ -115,7 +117,7 @@ def summarise(
         suspensions=int(record.suspensions[first:last].sum()),
         migrations=int(record.migrations[first:last].sum()),
         lost_gpu_seconds=float(record.lost_gpu_seconds[first:last].sum()),
-        cost_dollars=None,
+        cost_dollars=_cost(record, cluster),
         slo_violations=None,
         rounds=rounds,
         decisions=decisions,
@@ -164,6 +166,17 @@ def _makespan(record: Record, done: Ints) -> float | None:
 def _utilization(record: Record, cluster: Cluster) -> float | None:
     seconds = _makespan(record, np.flatnonzero(np.isfinite(record.finished_s)))
     return float(record.pool_gpu_seconds.sum()) / (cluster.gpus * seconds) if seconds else None
+
+
+def _cost(record: Record, cluster: Cluster) -> float | None:
+    total = 0.0
+    for accelerator, seconds in zip(cluster.pools, record.pool_gpu_seconds.tolist(), strict=True):
+        card = ACCELERATORS.get(accelerator)
+        price = cluster.dollars_per_hour.get(accelerator, card.dollars_per_hour if card is not None else None)
+        if price is None and seconds > 0:
+            return None
+        total += (price or 0.0) * seconds / 3600.0
+    return total
 
 
 def _rho(record: Record, done: Ints, shortest_seconds: Floats, cluster_gpus: int) -> Floats:

@@ -1,12 +1,20 @@
 """Results that print themselves: what was simulated, what came out, and how far that is from the best possible."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
+from rota.errors import RotaError
+from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.report.metrics import Summary, jobs_table
 from rota.sim.record import Record
+
+if TYPE_CHECKING:
+    from rota.report.comparison import Comparison
+    from rota.report.plots import Plot
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +26,7 @@ class Result:
     """What was asked for, enough to run it again."""
     record: Record
     arrivals: Sequence[Arrival]
+    cluster: Cluster
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
@@ -31,6 +40,23 @@ class Result:
             whole["jobs"] = self.jobs
         return whole
 
+    def to_pandas(self) -> Any:
+        """A data frame with one row per job, for those who have pandas."""
+        return pandas().DataFrame(self.jobs).set_index("id")
+
+    def plot(self, what: str = "jct") -> "Plot":
+        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy` or `queue`."""
+        return self._alone().plot(what)
+
+    def page(self) -> str:
+        """One self-contained HTML page."""
+        return self._alone().page()
+
+    def _alone(self) -> "Comparison":
+        from rota.report.comparison import Comparison
+
+        return Comparison({str(self.params["policy"]): [self]})
+
     def __str__(self) -> str:
         s = self.summary
         bound = f"{duration(s.mean_jct_bound_seconds)} at best" if s.mean_jct_bound_seconds else "no bound"
@@ -42,6 +68,27 @@ class Result:
             f"makespan {duration(s.makespan_seconds)}   GPUs busy {percent(s.utilization)}   suspensions {s.suspensions}"
         )
 
+    def __repr__(self) -> str:
+        return f"<Result of {self.params['policy']}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return self._alone()._repr_html_()
+
+
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "") -> str:
+    """A plain table for notebooks; everything in it is escaped."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(footing)}</p>"
+
+
+def pandas() -> Any:
+    """The library, which Rota does not install."""
+    try:
+        return importlib.import_module("pandas")
+    except ImportError:
+        raise RotaError("pandas is not installed.", hint="pip install pandas, or use .to_dict()") from None
+
 
 def duration(seconds: float | None) -> str:
     """A length of time as people say it."""
@@ -49,7 +96,8 @@ def duration(seconds: float | None) -> str:
         return "-"
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
         if seconds >= 2 * size:
-            return f"{seconds / size:#.3g}".rstrip(".") + unit
+            count = seconds / size
+            return (f"{count:,.0f}" if count >= 999.5 else f"{count:#.3g}".rstrip(".")) + unit
     return f"{seconds:.3g}s"
 
 

@@ -69,7 +69,7 @@ def test_a_whole_run() -> None:
         "suspensions": 3,
         "migrations": 2,
         "lost_gpu_seconds": 2.0,
-        "cost_dollars": None,
+        "cost_dollars": pytest.approx(24 / 3600 * 3.06),  # 24 GPU-seconds of V100s
         "slo_violations": None,
         "rounds": None,
         "decisions": 3,

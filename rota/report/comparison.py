@@ -1,0 +1,240 @@
+"""Several runs side by side: one line per policy, with intervals over seeds, paired against the first.
+
+A seed gives every policy the same jobs and the same luck, so the difference between two policies is taken seed by seed before it
+is averaged. Intervals are Student's, at 95%; with one seed there is none.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from rota.report.metrics import Summary
+from rota.report.result import Result, duration, html_table, percent
+
+if TYPE_CHECKING:
+    from rota.report.plots import Plot
+
+CONFIDENCE = 0.95
+
+WALL_CLOCK = ("decision_seconds", "simulated_in_seconds", "peak_memory_mb")
+"""Figures of a summary that say how the simulation went, not what the cluster did: no two runs agree on them."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """How a policy's mean JCT compares with the baseline's on the same seeds."""
+
+    against: str
+    ratio: float
+    """Geometric mean over seeds of mean JCT / the baseline's: below 1 is better."""
+    interval: Interval | None
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One policy over all seeds."""
+
+    label: str
+    results: tuple[Result, ...]
+    paired: Paired | None
+
+    @cached_property
+    def summary(self) -> dict[str, float | int | None]:
+        """The mean of each figure over the seeds; of a single seed, what it says."""
+        if len(self.results) == 1:
+            return self.results[0].summary.to_dict()
+        return {name: _mean(self._values(name)) for name in Summary.__dataclass_fields__}
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """95% intervals of the figures that were measured under every seed."""
+        found = {}
+        for name in Summary.__dataclass_fields__:
+            values = [value for value in self._values(name) if value is not None]
+            if name not in WALL_CLOCK and len(values) == len(self.results) > 1:
+                found[name] = interval(values)
+        return found
+
+    def half_width(self, name: str) -> float | None:
+        bounds = self.intervals.get(name)
+        return (bounds[1] - bounds[0]) / 2 if bounds else None
+
+    def _values(self, name: str) -> list[float | None]:
+        return [getattr(result.summary, name) for result in self.results]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a single run says it, and what several seeds add."""
+        whole: dict[str, Any] = {"summary": self.summary, "params": dict(self.results[0].params)}
+        if len(self.results) > 1:
+            whole["params"]["seeds"] = [result.params["seed"] for result in self.results]
+            whole["seeds"] = [result.summary.to_dict() for result in self.results]
+            whole["intervals"] = {name: list(bounds) for name, bounds in self.intervals.items()}
+        if self.paired is not None:
+            bounds = list(self.paired.interval) if self.paired.interval else None
+            whole["paired"] = {"against": self.paired.against, "mean_jct_ratio": self.paired.ratio, "interval": bounds}
+        return whole
+
+
+class Comparison(Sequence[Result]):
+    """Runs of several policies over the same jobs. As a sequence: every run, policy by policy, seed by seed."""
+
+    def __init__(self, runs: Mapping[str, Sequence[Result]]) -> None:
+        baseline = next(iter(runs), "")
+        self.lines = tuple(
+            Line(label, tuple(results), None if label == baseline else _paired(baseline, runs[baseline], results))
+            for label, results in runs.items()
+        )
+
+    @property
+    def seeds(self) -> int:
+        return len(self.lines[0].results) if self.lines else 0
+
+    @property
+    def best(self) -> Line | None:
+        """The lowest mean JCT, if it stands out."""
+        known = [line for line in self.lines if line.summary["mean_jct_seconds"] is not None]
+        return min(known, key=lambda line: float(line.summary["mean_jct_seconds"] or 0.0), default=None)
+
+    def line(self, label: str) -> Line:
+        return next(line for line in self.lines if line.label == label)
+
+    @cached_property
+    def _all(self) -> list[Result]:
+        return [result for line in self.lines for result in line.results]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, at: int) -> Result: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Result]: ...
+    def __getitem__(self, at: int | slice) -> Result | list[Result]:
+        return self._all[at]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._all)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The machine-readable form: one object per policy."""
+        return [line.to_dict() for line in self.lines]
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per run, for those who have pandas."""
+        from rota.report.result import pandas
+
+        return pandas().DataFrame([{**_flat(result.params), **result.summary.to_dict()} for result in self])
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """The table that people read: headings and rows."""
+        heads = ["POLICY", "MEAN JCT", "xBOUND", "MEDIAN", "P99", "QUEUE", "SPAN", "BUSY", "RHO", "SUSP"]
+        compared = self.seeds > 1 and len(self.lines) > 1
+        rows = []
+        for line in self.lines:
+            s = line.summary
+            half = line.half_width("mean_jct_seconds")
+            gap, rho = s["gap_to_jct_bound"], s["finish_time_fairness_p95"]
+            rows.append(
+                [
+                    line.label,
+                    duration(s["mean_jct_seconds"]) + (f" ±{duration(half)}" if half is not None else ""),
+                    "-" if gap is None else f"{1 + gap:.2f}",
+                    duration(s["median_jct_seconds"]),
+                    duration(s["p99_jct_seconds"]),
+                    duration(s["mean_queueing_seconds"]),
+                    duration(s["makespan_seconds"]),
+                    percent(s["utilization"]),
+                    "-" if rho is None else f"{rho:.1f}",
+                    f"{s['suspensions']:,.0f}",
+                ]
+                + ([_against(line.paired)] if compared else [])
+            )
+        return heads + ([f"JCT vs {self.lines[0].label}"] if compared else []), rows
+
+    def footing(self) -> str:
+        """Bound and load, beside every number."""
+        s, p = self.lines[0].summary, self.lines[0].results[0].params
+        load = "unknown" if s["offered_load"] is None else f"{s['offered_load']:.2f}"
+        skipped = f"   {p['skipped']:,} jobs skipped" if p["skipped"] else ""
+        seeds = f"   {self.seeds} seeds, 95% intervals" if self.seeds > 1 else ""
+        return (
+            f"{p['trace']}: {s['jobs']:,.0f} jobs on {p['cluster']}   offered load {load}   no schedule beats mean JCT "
+            f"{duration(s['mean_jct_bound_seconds'])} or makespan {duration(s['makespan_bound_seconds'])}{skipped}{seeds}"
+        )
+
+    def plot(self, what: str = "jct") -> "Plot":
+        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy` or `queue`."""
+        from rota.report.plots import plot
+
+        return plot(self, what)
+
+    def page(self) -> str:
+        """One self-contained HTML page."""
+        from rota.report.page import page
+
+        return page(self)
+
+    def __str__(self) -> str:
+        heads, rows = self.cells()
+        widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in [heads, *rows]
+        ]
+        return "\n".join([*(line.rstrip() for line in lines), self.footing()])
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(line.label for line in self.lines)}: {len(self)} runs>\n{self}"
+
+    def _repr_html_(self) -> str:
+        heads, rows = self.cells()
+        return html_table(heads, rows, self.footing()) + self.plot()._repr_svg_()
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Student's interval of a mean."""
+    from scipy.special import stdtrit
+
+    sample = np.asarray(values, dtype=np.float64)
+    half = float(stdtrit(len(sample) - 1, (1 + CONFIDENCE) / 2)) * float(sample.std(ddof=1)) / math.sqrt(len(sample))
+    return float(sample.mean()) - half, float(sample.mean()) + half
+
+
+def _paired(label: str, baseline: Sequence[Result], results: Sequence[Result]) -> Paired | None:
+    """On a logarithmic scale, so that twice as long and half as long weigh the same."""
+    both = [
+        (ours.summary.mean_jct_seconds, theirs.summary.mean_jct_seconds) for ours, theirs in zip(results, baseline, strict=True)
+    ]
+    logs = [math.log(ours / theirs) for ours, theirs in both if ours and theirs]
+    if len(logs) < len(results) or not logs:
+        return None
+    bounds = interval(logs) if len(logs) > 1 else None
+    return Paired(
+        label, math.exp(float(np.mean(logs))), (math.exp(bounds[0]), math.exp(bounds[1])) if bounds is not None else None
+    )
+
+
+def _against(paired: Paired | None) -> str:
+    if paired is None:
+        return "-"
+    if paired.interval is None:
+        return f"x{paired.ratio:.2f}"
+    return f"x{paired.ratio:.2f} ({paired.interval[0]:.2f}-{paired.interval[1]:.2f})"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) and known else None
+
+
+def _flat(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if isinstance(value, str | int | float | bool) or value is None}

@@ -1,0 +1,330 @@
+"""Static pictures of a comparison for notebooks and papers: SVG, the same text for the same runs.
+
+Colours and greys are of middle brightness, so that a picture reads on a white page and on a dark one. Lines that some readers
+could not tell apart by colour differ in their dashes.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from rota.errors import NameUnknown, OptionError
+from rota.model.units import Floats
+from rota.report.comparison import Comparison
+from rota.report.result import Result, duration, percent
+from rota.report.timeline import busy, edges, queue
+
+PALETTE = ("#2673c4", "#d95f02", "#0f9d77", "#b455a0", "#b58900", "#2aa1cf", "#7a7a7a", "#9c5a35")
+DASHES = ("", "7 3", "2 3", "9 3 2 3")
+"""Four colours each: more are hard to tell apart for many."""
+
+INK, FAINT = "#767676", "#7f7f7f"
+
+WIDTH, LEFT, RIGHT, TOP, HEIGHT = 760, 62, 18, 62, 270
+"""The picture, its margins, and the height of the part with the lines."""
+LEGEND_ROW, LETTER = 19, 6.4
+"""Height of a row of the legend; about the mean width of a letter."""
+LONGEST_LABEL = 44
+
+BINS = 160
+"""Stretches of time drawn: fine enough to see what happens, coarse enough to tell many lines apart."""
+
+SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3600.0, 86400.0
+STEPS = [
+    n * unit
+    for unit, ns in ((SECOND, (1, 2, 5, 10, 15, 30)), (MINUTE, (1, 2, 5, 10, 15, 30)), (HOUR, (1, 2, 3, 6, 12)))
+    for n in ns
+]
+"""Distances between ticks of time that people count in; from a day on 1, 2 and 5 times a power of ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A picture. In a notebook it draws itself."""
+
+    title: str
+    svg: str
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, whose name ends in .svg."""
+        file = Path(path)
+        if file.suffix.lower() != ".svg":
+            raise OptionError(
+                "a plot is written as .svg only.", field="path", value=str(path), hint=f'plot.save("{file.stem or "plot"}.svg")'
+            )
+        file.write_text(self.svg, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __str__(self) -> str:
+        return f'Plot: {self.title}. In a notebook it draws itself; .save("plot.svg") writes it.'
+
+    def __repr__(self) -> str:
+        return f"<Plot: {self.title}>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    label: str
+    note: str
+    """What the legend says behind the label."""
+    x: Floats
+    y: Floats
+    """One value for each stretch between two x."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    title: str
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]]
+    log: bool = False
+
+    def at(self, values: Floats, begin: float, end: float) -> Floats:
+        """Where these values are between two edges of the picture; what lies outside is put on the edge."""
+        inside = np.clip(values, self.low, self.high)
+        share = (
+            np.log(inside / self.low) / math.log(self.high / self.low)
+            if self.log
+            else (inside - self.low) / (self.high - self.low)
+        )
+        placed: Floats = begin + share * (end - begin)
+        return placed
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    title: str
+    x: _Axis
+    y: _Axis
+    curves: Sequence[_Curve]
+    mark_x: tuple[float, str] | None = None
+    mark_y: tuple[float, str] | None = None
+
+
+def plot(comparison: Comparison, what: str = "jct") -> Plot:
+    """`jct`: how many jobs are done how soon. `busy`: GPUs taken over time. `queue`: jobs waiting over time."""
+    if what not in _PICTURES:
+        raise NameUnknown("plot", str(what), _PICTURES, hint='.plot("jct")')
+    if not comparison.lines:
+        raise OptionError("there is no run to draw.", field="comparison", value="empty", hint="compare at least one policy")
+    runs = {line.label: line.results[0] for line in comparison.lines}
+    picture = _PICTURES[what](runs)
+    return Plot(picture.title, _svg(picture, _subtitle(comparison)))
+
+
+# What is in them -------------------------------------------------------------------------------------------------
+
+
+def _jct(runs: Mapping[str, Result]) -> _Picture:
+    records = {label: result.record for label, result in runs.items()}
+    jct = {label: np.sort((r.finished_s - r.submitted_s)[np.isfinite(r.finished_s)]) for label, r in records.items()}
+    x = _log_time("job completion time (JCT)", np.concatenate(list(jct.values())))
+    # A curve says what it is at every pixel, so that a million jobs make no longer text than a thousand.
+    at = x.low * (x.high / x.low) ** np.linspace(0, 1, WIDTH - LEFT - RIGHT + 1)
+    curves = [
+        _Curve(label, duration(runs[label].summary.mean_jct_seconds), at, _share_within(values, at[:-1]))
+        for label, values in jct.items()
+    ]
+    bound = next(iter(runs.values())).summary.mean_jct_bound_seconds
+    mark = (bound, f"no mean JCT below {duration(bound)}") if bound else None
+    ticks = [(share / 100, f"{share}%") for share in (0, 25, 50, 75, 100)]
+    return _Picture("Jobs that finish within a time (legend: mean JCT)", x, _Axis("jobs", 0, 1, ticks), curves, mark_x=mark)
+
+
+def _share_within(values: Floats, at: Floats) -> Floats:
+    return np.searchsorted(values, at, side="right") / max(len(values), 1)
+
+
+def _busy(runs: Mapping[str, Result]) -> _Picture:
+    at = edges(list(runs.values()), BINS)
+    curves = []
+    for label, result in runs.items():
+        total = busy(result, at).sum(axis=0)
+        curves.append(_Curve(label, percent(result.summary.utilization), at - at[0], total))
+    gpus = max(result.cluster.gpus for result in runs.values())
+    y = _count("busy GPUs", gpus)
+    return _Picture(
+        "Busy GPUs over time (legend: share of all GPU time)", _time(at), y, curves, mark_y=(gpus, f"all {gpus:,} GPUs")
+    )
+
+
+def _queue(runs: Mapping[str, Result]) -> _Picture:
+    at = edges(list(runs.values()), BINS)
+    curves = []
+    for label, result in runs.items():
+        waiting = queue(result, at)
+        curves.append(_Curve(label, duration(result.summary.mean_queueing_seconds), at - at[0], waiting))
+    return _Picture(
+        "Waiting jobs over time (legend: mean queueing time)",
+        _time(at),
+        _count("waiting jobs", max(curve.y.max() for curve in curves)),
+        curves,
+    )
+
+
+_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], _Picture]] = {"jct": _jct, "busy": _busy, "queue": _queue}
+
+
+def _subtitle(comparison: Comparison) -> str:
+    first = comparison.lines[0].results[0]
+    load = "unknown" if first.summary.offered_load is None else f"{first.summary.offered_load:.2f}"
+    seeds = f", the first of {comparison.seeds} seeds" if comparison.seeds > 1 else ""
+    return f"{first.params['trace']}: {len(first.arrivals):,} jobs on {first.params['cluster']}, offered load {load}{seeds}"
+
+
+# Axes ------------------------------------------------------------------------------------------------------------
+
+
+def _log_time(title: str, values: Floats) -> _Axis:
+    """A little more than there is, and at least a factor of ten."""
+    nice = [n * unit for unit in (SECOND, MINUTE, HOUR) for n in (1.0, 10.0)]
+    nice = [0.01, 0.1, *nice, *(DAY * 10.0**n for n in range(8))]
+    seen = values[values > 0]
+    smallest, largest = (float(seen.min()), float(seen.max())) if len(seen) else (1.0, 1.0)
+    low = 0.8 * smallest
+    high = max(1.08 * largest, 10 * low)
+    return _Axis(title, low, high, [(tick, _told(tick)) for tick in nice if low <= tick <= high], log=True)
+
+
+def _time(at: Floats) -> _Axis:
+    seconds = float(at[-1] - at[0])
+    step = next((step for step in STEPS if seconds / step <= 9), None) or DAY * _nice(seconds / DAY / 9)
+    unit, name = next(
+        (unit, name) for unit, name in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (SECOND, "seconds")) if step >= unit
+    )
+    ticks = [(n * step, f"{n * step / unit:,.10g}") for n in range(int(seconds / step) + 1)]
+    return _Axis(f"{name} since the first submission", 0.0, seconds, ticks)
+
+
+def _count(title: str, most: float) -> _Axis:
+    step = max(_nice(most / 5), 1.0)
+    high = max(most * 1.04, step)
+    return _Axis(title, 0.0, high, [(n * step, f"{n * step:,.0f}") for n in range(int(high / step) + 1)])
+
+
+def _nice(value: float) -> float:
+    """The smallest of 1, 2 and 5 times a power of ten that is not below the value."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(n * power for n in (1, 2, 5, 10) if n * power >= value * (1 - 1e-9))
+
+
+def _told(seconds: float) -> str:
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:g} s"
+
+
+# Drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _svg(picture: _Picture, subtitle: str) -> str:
+    right, bottom = WIDTH - RIGHT, TOP + HEIGHT
+    legend, rows = _legend(picture.curves, bottom + 58)
+    parts = [
+        _text(LEFT, 22, picture.title, size=15, weight=600),
+        _text(LEFT, 42, _cut(subtitle, 108)),
+        *_grid(picture.x, picture.y, right, bottom),
+    ]
+    for number, curve in enumerate(picture.curves):
+        x, y = picture.x.at(curve.x, LEFT, right), picture.y.at(curve.y, bottom, TOP)
+        parts.append(f'<path d="{_steps(x, y)}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
+    parts += [*_marks(picture, right, bottom), *legend]
+    height = bottom + 58 + rows * LEGEND_ROW
+    described = f"{picture.title}. {subtitle}. Lines: {', '.join(f'{curve.label} {curve.note}' for curve in picture.curves)}."
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
+        f"font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" "
+        f'fill="{INK}">\n<title>{escape(described)}</title>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _grid(x: _Axis, y: _Axis, right: float, bottom: float) -> list[str]:
+    parts = []
+    for value, label in y.ticks:
+        at = float(y.at(np.array([value]), bottom, TOP)[0])
+        parts += [_rule(LEFT, at, right, at, opacity=0.28), _text(LEFT - 8, at + 4, label, anchor="end")]
+    for value, label in x.ticks:
+        at = float(x.at(np.array([value]), LEFT, right)[0])
+        parts += [_rule(at, TOP, at, bottom + 4, opacity=0.28), _text(at, bottom + 18, label, anchor="middle")]
+    middle = (TOP + bottom) / 2
+    turned = f'<g transform="translate(16 {middle:g}) rotate(-90)">{_text(0, 0, y.title, anchor="middle")}</g>'
+    return [
+        *parts,
+        _rule(LEFT, bottom, right, bottom, opacity=0.9),
+        _text((LEFT + right) / 2, bottom + 38, x.title, anchor="middle"),
+        turned,
+    ]
+
+
+def _marks(picture: _Picture, right: float, bottom: float) -> list[str]:
+    parts = []
+    if picture.mark_x is not None:
+        value, label = picture.mark_x
+        at = float(picture.x.at(np.array([value]), LEFT, right)[0])
+        late = at > (LEFT + right) / 2
+        parts += [
+            _rule(at, TOP, at, bottom, dash="4 4"),
+            _text(at + (-6 if late else 6), TOP + 14, label, anchor="end" if late else "start"),
+        ]
+    if picture.mark_y is not None:
+        value, label = picture.mark_y
+        at = float(picture.y.at(np.array([value]), bottom, TOP)[0])
+        parts += [_rule(LEFT, at, right, at, dash="4 4"), _text(right, at - 5, label, anchor="end")]
+    return parts
+
+
+def _legend(curves: Sequence[_Curve], top: float) -> tuple[list[str], int]:
+    """Entries side by side as long as they fit."""
+    parts, x, row = [], float(LEFT), 0
+    for number, curve in enumerate(curves):
+        label = _cut(curve.label, LONGEST_LABEL)
+        width = 34 + LETTER * (len(label) + len(curve.note) + 1) + 22
+        if x > LEFT and x + width > WIDTH - RIGHT + 22:
+            x, row = float(LEFT), row + 1
+        y = top + row * LEGEND_ROW
+        parts += [
+            f'<line x1="{x:g}" y1="{y - 4:g}" x2="{x + 26:g}" y2="{y - 4:g}" stroke-width="3" {_stroke(number)}/>',
+            f'<text x="{x + 34:g}" y="{y:g}">{escape(label)} <tspan font-weight="600">{escape(curve.note)}</tspan></text>',
+        ]
+        x += width
+    return parts, row + 1
+
+
+def _steps(x: Floats, y: Floats) -> str:
+    """A path that keeps each value until the next x; points that change nothing are left out."""
+    kept = [0, *(i for i in range(1, len(y)) if abs(y[i] - y[i - 1]) >= 0.05)]
+    path = f"M{x[0]:.1f} {y[0]:.1f}"
+    for i in kept[1:]:
+        path += f"H{x[i]:.1f}V{y[i]:.1f}"
+    return path + f"H{x[-1]:.1f}"
+
+
+def _stroke(number: int) -> str:
+    dash = DASHES[number // 4 % len(DASHES)]
+    return f'stroke="{PALETTE[number % len(PALETTE)]}"' + (f' stroke-dasharray="{dash}"' if dash else "")
+
+
+def _rule(x1: float, y1: float, x2: float, y2: float, *, opacity: float = 1.0, dash: str = "") -> str:
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    faded = f' stroke-opacity="{opacity:g}"' if opacity < 1 else ""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{FAINT}"{faded}{dashed}/>'
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, weight: int = 400) -> str:
+    shaped = (f' text-anchor="{anchor}"' if anchor != "start" else "") + (f' font-size="{size}"' if size != 12 else "")
+    heavy = f' font-weight="{weight}"' if weight != 400 else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{shaped}{heavy}>{escape(text)}</text>'
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,196 @@
+"""A run over time: busy GPUs, waiting jobs, and who had which GPUs when.
+
+Numbers of GPUs and jobs are step functions. Their means over a stretch of time come from their exact integrals, so that nothing
+falls between two samples. All is array work: a hundred thousand jobs take a second or two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.units import Floats, Ints
+from rota.report.result import Result
+
+MOST_ROWS = 512
+"""Rows of a coarse map at most: about as many as a screen can show."""
+
+FINEST = 8
+"""A coarse map starts with up to this many cells per rectangle allowed, since neighbours of one job merge."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Ranges:
+    """Who had which GPUs when, as rectangles: `rows` rows from `first_row` on, from `start_s` to `end_s`."""
+
+    first_row: Ints
+    rows: Ints
+    start_s: Floats
+    end_s: Floats
+    job: Ints
+    gpus_per_row: int = 1
+    """GPUs that a row stands for: row r has those from r x this on."""
+    seconds_per_cell: float = 0.0
+    """0: times are exact. Otherwise each row is cut into cells of this length, and a cell is shown as that of the job which had
+    most of it, or empty if more than half of it was idle."""
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+def span(results: Sequence[Result]) -> tuple[float, float]:
+    """From the first submission to when the last GPU was given back or the last job finished."""
+    starts = [float(result.record.submitted_s.min(initial=np.inf)) for result in results]
+    start = min(starts, default=0.0)
+    start = start if np.isfinite(start) else 0.0
+    ends = [float(_left(result).max(initial=start)) for result in results]
+    return start, max(*ends, start) if ends else start
+
+
+def edges(results: Sequence[Result], count: int) -> Floats:
+    """The edges of `count` equal stretches of time over all these runs; a run of no length gets one second."""
+    start, end = span(results)
+    return np.linspace(start, end if end > start else start + 1.0, count + 1)
+
+
+def busy(result: Result, bins: Floats) -> Floats:
+    """Mean number of busy GPUs, shape (pools, stretches). Stretch i goes from bins[i] to bins[i + 1]."""
+    holds, cluster = result.record.holds, result.cluster
+    first, start_s, end_s = holds.first, holds.start_s, holds.end_s
+    size = np.diff(first)
+    # All GPUs of a job are of one pool at a time.
+    pool = cluster.gpu_pool[holds.gpus[first[:-1]]]
+    means = np.empty((len(cluster.pools), len(bins) - 1))
+    for number in range(len(cluster.pools)):
+        here = pool == number
+        means[number] = _means(start_s[here], end_s[here], size[here].astype(np.float64), bins)
+    return means
+
+
+def queue(result: Result, bins: Floats) -> Floats:
+    """Mean number of jobs that were submitted, not over and without GPUs. Stretch i goes from bins[i] to bins[i + 1]."""
+    holds, submitted_s = result.record.holds, result.record.submitted_s
+    starts = np.concatenate((submitted_s, holds.start_s))
+    ends = np.concatenate((_left(result), holds.end_s))
+    weight = np.repeat([1.0, -1.0], [len(submitted_s), len(holds)])
+    return _means(starts, ends, weight, bins)
+
+
+def ranges(result: Result, most: int) -> Ranges:
+    """The map of a run in at most `most` rectangles: exact if that is enough, coarse otherwise."""
+    exact = _exact(result)
+    if len(exact) <= most:
+        return exact
+    start, end = span([result])
+    gpus_per_row = -(-result.cluster.gpus // MOST_ROWS)
+    rows = -(-result.cluster.gpus // gpus_per_row)
+    columns = max(FINEST * most // rows, 1)
+    while True:
+        coarse = _coarse(exact, result.cluster.gpus, gpus_per_row, start, (end - start) / columns, columns)
+        if len(coarse) <= most or (columns == 1 and rows == 1):
+            return coarse
+        if columns > 1:
+            columns = columns // 2
+        else:
+            gpus_per_row, rows = gpus_per_row * 2, -(-rows // 2)
+
+
+def _left(result: Result) -> Floats:
+    """When each job was over. One that did not finish left with its last GPUs; without any it stays to the end."""
+    record = result.record
+    holds = record.holds
+    last = np.full(len(record.submitted_s), -np.inf)
+    np.maximum.at(last, holds.job, holds.end_s)
+    left = np.where(np.isfinite(record.finished_s), record.finished_s, last)
+    end = max(float(left.max(initial=-np.inf)), float(record.submitted_s.max(initial=-np.inf)))
+    return np.where(np.isfinite(left), left, end)
+
+
+def _means(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Floats:
+    """Means of the sum of the weights that are there from start to end. The integral of steps is linear between them."""
+    instants = np.concatenate((start_s, end_s))
+    if not len(instants):
+        return np.zeros(len(bins) - 1)
+    order = np.argsort(instants, kind="stable")
+    instants, level = instants[order], np.cumsum(np.concatenate((weight, -weight))[order])
+    total = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(instants))))
+    means = np.diff(np.interp(bins, instants, total)) / np.diff(bins)
+    # Integrals cancel to a few units in the last place; no mean of these is below nothing.
+    return np.maximum(means, 0.0)
+
+
+def _exact(result: Result) -> Ranges:
+    """One rectangle per stretch of neighbouring GPUs of each hold."""
+    holds = result.record.holds
+    hold = np.repeat(np.arange(len(holds)), np.diff(holds.first))
+    gpu = holds.gpus
+    order = np.lexsort((gpu, hold))
+    hold, gpu = hold[order], gpu[order]
+    begins = np.ones(len(gpu), dtype=np.bool_)
+    begins[1:] = (hold[1:] != hold[:-1]) | (gpu[1:] != gpu[:-1] + 1)
+    at = np.flatnonzero(begins)
+    rows, start_s, end_s = np.diff(np.append(at, len(gpu))), holds.start_s[hold[at]], holds.end_s[hold[at]]
+    seen = np.flatnonzero(end_s > start_s)
+    return Ranges(
+        first_row=gpu[at][seen],
+        rows=rows[seen],
+        start_s=start_s[seen],
+        end_s=end_s[seen],
+        job=holds.job[hold[at]][seen],
+    )
+
+
+def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s: float, columns: int) -> Ranges:
+    """The same on a grid: GPU-seconds per cell and job, the largest wins, runs of one job along a row are one rectangle."""
+    first, last = exact.first_row // gpus_per_row, (exact.first_row + exact.rows - 1) // gpus_per_row
+    of, row = _spread(first, last)
+    low = np.maximum(exact.first_row[of], row * gpus_per_row)
+    high = np.minimum(exact.first_row[of] + exact.rows[of], (row + 1) * gpus_per_row)
+    start = (exact.start_s[of] - start_s) / cell_s
+    end = np.minimum((exact.end_s[of] - start_s) / cell_s, columns)
+    part, column = _spread(start.astype(np.int64), np.maximum(np.ceil(end).astype(np.int64) - 1, start.astype(np.int64)))
+    share = (high - low)[part] * (np.minimum(end[part], column + 1) - np.maximum(start[part], column))
+    inside = share > 0
+    part, column, share = part[inside], column[inside], share[inside]
+    cell = row[part] * columns + column
+    cell, job = _winners(cell, exact.job[of][part], share, gpus, gpus_per_row, columns)
+    begins = np.ones(len(cell), dtype=np.bool_)
+    begins[1:] = (cell[1:] != cell[:-1] + 1) | (job[1:] != job[:-1]) | (cell[1:] % columns == 0)
+    at = np.flatnonzero(begins)
+    begin = (cell[at] % columns).astype(np.float64)
+    return Ranges(
+        first_row=cell[at] // columns,
+        rows=np.ones(len(at), dtype=np.int64),
+        start_s=start_s + begin * cell_s,
+        end_s=start_s + (begin + np.diff(np.append(at, len(cell)))) * cell_s,
+        job=job[at],
+        gpus_per_row=gpus_per_row,
+        seconds_per_cell=cell_s,
+    )
+
+
+def _winners(cell: Ints, job: Ints, share: Floats, gpus: int, gpus_per_row: int, columns: int) -> tuple[Ints, Ints]:
+    """The cells that were busy at least half of their GPU-time, in order, and the job that had most of each."""
+    if not len(cell):
+        return cell, job
+    order = np.lexsort((job, cell))
+    cell, job, share = cell[order], job[order], share[order]
+    new_pair = np.ones(len(cell), dtype=np.bool_)
+    new_pair[1:] = (cell[1:] != cell[:-1]) | (job[1:] != job[:-1])
+    pair = np.flatnonzero(new_pair)
+    cell, job, share = cell[pair], job[pair], np.add.reduceat(share, pair)
+    at = np.flatnonzero(np.append(True, cell[1:] != cell[:-1]))
+    total, largest = np.add.reduceat(share, at), np.maximum.reduceat(share, at)
+    ahead = np.flatnonzero(share == np.repeat(largest, np.diff(np.append(at, len(share)))))
+    best = ahead[np.unique(cell[ahead], return_index=True)[1]]
+    size = np.minimum(gpus - cell[at] // columns * gpus_per_row, gpus_per_row)
+    # Rounding must not empty a cell that is half busy.
+    full = total >= 0.5 * size * (1 - 1e-9)
+    return cell[best][full], job[best][full]
+
+
+def _spread(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Every whole number from first[i] to last[i], with its i."""
+    count = last - first + 1
+    of = np.repeat(np.arange(len(first)), count)
+    return of, first[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)

@@ -1,0 +1,250 @@
+"""The page as text: what is in it, that it is safe, and that it is the same every time. How it behaves: tests/browser."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from html import unescape
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rota.errors import OptionError
+from rota.model.cluster import Cluster
+from rota.model.job import Arrival, JobSpec
+from rota.report.comparison import Comparison
+from rota.report.page import SCRIPTS, page
+from rota.report.result import Result
+from rota.report.timeline import busy, edges, queue
+from tests.unit.report.made import large_result, result_of
+
+HOSTILE = "</script><script>alert(1)</script>&\u2028\u2029'\"{{script}}"
+TWO = Cluster.parse("1xV100 + 1xK80")
+
+
+def run(first_s: float = 0.0, second_s: float = 60.0, **params: Any) -> Result:
+    """Two jobs of a minute and an hour, which start then."""
+    arrivals = [
+        Arrival(0.0, JobSpec(name="short", steps=60, tenant="a")),
+        Arrival(0.0, JobSpec(name=HOSTILE, steps=3600, tenant=HOSTILE, user="b", profile="c")),
+    ]
+    holds = [(0, [0], first_s, first_s + 60), (1, [0], second_s, second_s + 3600)]
+    return result_of(arrivals, TWO, holds, **params)
+
+
+def pair() -> Comparison:
+    return Comparison({"one": [run()], "two": [run(3600, 0)]})
+
+
+def text_of(html: str, pattern: str) -> str:
+    found = re.search(pattern, html, re.DOTALL)
+    assert found is not None, pattern
+    return unescape(re.sub(r"<[^>]+>", "", found[1]))
+
+
+def data_of(html: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return unpacked(json.loads(found[1]))
+
+
+def unpacked(value: Any) -> Any:
+    """What the browser does with packed arrays."""
+    if isinstance(value, list):
+        return [unpacked(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if "type" not in value:
+        return {name: unpacked(inner) for name, inner in value.items()}
+    planes = zlib.decompress(base64.b64decode(value["data"]))
+    if value["type"] == "text":
+        return json.loads(planes)
+    kind = np.dtype(f"<{value['type'][0]}{int(value['type'][1:]) // 8}")
+    return np.frombuffer(planes, np.uint8).reshape(kind.itemsize, -1).T.copy().view(kind).reshape(-1)
+
+
+def test_the_finding_is_a_sentence() -> None:
+    finding = r'<p class="finding">(.*?)</p>'
+    assert (
+        text_of(page(pair()), finding)
+        == "one has the lowest mean JCT: 31.0 min, 1.95x better than two; no schedule could be below 30.5 min."
+    )
+    turned = Comparison({"two": [run(3600, 0)], "one": [run()], "three": [run(0, 3600)]})
+    assert text_of(page(turned), finding).startswith("one has the lowest mean JCT: 31.0 min, 1.95x better than two;")
+    alone = Comparison({"one": [run()]})
+    assert text_of(page(alone), finding) == "one has a mean JCT of 31.0 min; no schedule could be below 30.5 min."
+    alike = Comparison({"one": [run()], "two": [run()]})
+    assert "one has the lowest mean JCT: 31.0 min, about the same as two;" in text_of(page(alike), finding)
+    nothing = result_of([Arrival(0.0, JobSpec(steps=1))], TWO, [])
+    assert text_of(page(Comparison({"p": [nothing]})), finding) == "No job finished."
+
+
+def test_seeds_say_how_sure_that_is() -> None:
+    finding = r'<p class="finding">(.*?)</p>'
+    sure = Comparison({"two": [run(3600, 0), run(3700, 0)], "one": [run(), run()]})
+    assert "better than two (95% interval over 2 seeds: " in text_of(page(sure), finding)
+    luck = Comparison({"two": [run(), run(3600, 0)], "one": [run(), run()]})
+    assert "better than two on average over 2 seeds, which may be luck;" in text_of(page(luck), finding)
+    first = Comparison({"one": [run(), run()], "two": [run(3600, 0), run(3700, 0)]})
+    assert "better than two on average over 2 seeds;" in text_of(page(first), finding)
+    assert "The first of 2 seeds." in data_of(page(first))["about"]
+    assert data_of(page(pair()))["about"] == ""
+
+
+def test_the_table_has_the_cells_of_the_comparison_and_every_heading_a_definition() -> None:
+    for comparison in (pair(), Comparison({"one": [run(), run(60)], "two": [run(3600, 0), run(3700, 0)]})):
+        html = page(comparison)
+        heads, rows = comparison.cells()
+        head = re.search(r"<thead>(.*?)</thead>", html, re.DOTALL)
+        body = re.search(r"<tbody>(.*?)</tbody>", html, re.DOTALL)
+        assert head is not None and body is not None
+        cells = re.findall(r"<th scope=\"col\">(.*?)</th>", head[1])
+        assert [text_of(cell, r"<span>(.*?)</span>") for cell in cells] == heads
+        for cell in cells:
+            target = re.search(r'href="#(define-[\w-]+)"', cell)
+            assert target is not None, cell
+            assert f'<dt id="{target[1]}">' in html
+        found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", body[1], re.DOTALL)]
+        assert [[text_of(cell, r"^(.*)$") for cell in row] for row in found] == rows
+
+
+def test_load_and_bounds_stand_beside_the_numbers() -> None:
+    html = page(pair())
+    assert "mean JCT 30.5m, makespan " in text_of(html, r'<dl class="facts">(.*?)</dl>')
+    assert "30.5m" in text_of(html, r"<tfoot>(.*?)</tfoot>")
+    assert "offered load" in text_of(html, r'<p class="note">(.*?)</p>')
+
+
+def test_the_settings_are_named() -> None:
+    facts = text_of(
+        page(Comparison({"p": [run(skipped=1200, decide="rounds", round_seconds=360.0)]})), r'<dl class="facts">(.*?)</dl>'
+    )
+    for fact in (
+        "Tracemade",
+        "Jobs2",
+        "Skipped1,200",
+        "Cluster1xV100 + 1xK80",
+        "Presetideal",
+        "Seed0",
+        "Decides atrounds",
+        "Round6.00m",
+    ):
+        assert fact in facts
+
+
+def test_the_data_is_that_of_the_record() -> None:
+    comparison = pair()
+    data = data_of(page(comparison))
+    assert data["jobs"]["name"] == ["short", HOSTILE]
+    assert data["jobs"]["tenant"]["names"] == ["a", HOSTILE]
+    assert data["jobs"]["tenant"]["code"].tolist() == [0, 1]
+    assert [found["label"] for found in data["runs"]] == ["one", "two"]
+    at = edges(list(comparison), data["bins"])
+    for found, result in zip(data["runs"], comparison, strict=True):
+        assert found["finished"].tolist() == result.record.finished_s.tolist()
+        assert found["first"].tolist() == result.record.first_run_s.tolist()
+        assert found["held"].tolist() == result.record.held_seconds.tolist()
+        assert found["busy"] == pytest.approx(busy(result, at).reshape(-1), rel=1e-6)
+        assert found["queue"] == pytest.approx(queue(result, at), rel=1e-6)
+        assert found["map"]["job"].tolist() == result.record.holds.job.tolist()
+        assert found["map"]["seconds_per_cell"] == 0
+    assert data["clusters"] == [data["clusters"][0]]
+    assert data["clusters"][0]["pools"] == ["V100", "K80"]
+
+
+def test_times_count_from_the_first_submission() -> None:
+    late = result_of([Arrival(1e6, JobSpec(steps=10))], TWO, [(0, [1], 1e6 + 5, 1e6 + 15)])
+    data = data_of(page(Comparison({"p": [late]})))
+    assert data["jobs"]["submitted"].tolist() == [0]
+    assert data["runs"][0]["map"]["start"].tolist() == [5]
+    assert data["end"] == 15
+
+
+def test_strangers_stay_text() -> None:
+    html = page(Comparison({HOSTILE: [run(trace=HOSTILE, cluster=HOSTILE)], "\ud800 lonely": [run()]}))
+    html.encode("utf-8")
+    assert html.count("<script") == 2
+    assert html.count("</script") == 2
+    assert "alert(1)</script>" not in html
+    assert "\u2028" not in data_block(html) and "\u2029" not in data_block(html)
+    assert not re.search(r"[<>&]", data_block(html))
+    assert text_of(html, r"<h1>(.*?)</h1>") == f"2 policies on {HOSTILE}"
+
+
+def data_block(html: str) -> str:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_policy_allows_the_two_inline_blocks_and_nothing_else() -> None:
+    html = page(pair())
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+    style, script = re.search(r"<style>(.*?)</style>", html, re.DOTALL), re.search(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert policy is not None and style is not None and script is not None
+    rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["style-src"] == f"'{hashed(style[1])}'"
+    assert rules["script-src"] == f"'{hashed(script[1])}'"
+    assert "unsafe" not in policy[1]
+    assert set(re.findall(r"https?://[^\s'\"<]+", html)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"\sstyle=|\son\w+=", re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL))
+
+
+def hashed(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def test_the_scripts_are_all_there_small_and_write_no_markup() -> None:
+    folder = resources.files("rota.report").joinpath("web")
+    assert {file.name for file in folder.iterdir()} == {"page.html", "page.css", *(f"{name}.js" for name in SCRIPTS)}
+    for name in SCRIPTS:
+        text = folder.joinpath(f"{name}.js").read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 400, name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|fetch\(|import\(", text
+        ), name
+
+
+def test_the_same_runs_give_the_same_page_and_no_figure_of_the_machine() -> None:
+    assert page(pair()) == page(pair())
+    for word in ("simulated_in_seconds", "decision_seconds", "peak_memory_mb"):
+        assert word not in page(pair())
+
+
+def test_a_page_with_many_jobs_stays_small() -> None:
+    runs = {f"p{seed}": [large_result(20_000, 240, policy="p", seed=seed)] for seed in (1, 2)}
+    assert len(page(Comparison(runs))) < 3_000_000
+
+
+def test_what_makes_no_page() -> None:
+    with pytest.raises(OptionError, match="no run to show"):
+        page(Comparison({}))
+    other = result_of([Arrival(0.0, JobSpec(steps=1))], TWO, [(0, [0], 0, 1)])
+    with pytest.raises(OptionError, match="not of the same jobs"):
+        page(Comparison({"one": [run()], "two": [other]}))
+
+
+def test_clusters_may_differ_between_runs() -> None:
+    one = result_of([Arrival(0.0, JobSpec(steps=1))], TWO, [(0, [0], 0, 1)])
+    two = result_of([Arrival(0.0, JobSpec(steps=1))], Cluster.parse("3xA100"), [(0, [2], 0, 1)])
+    data = data_of(page(Comparison({"one": [one], "two": [two], "three": [one]})))
+    assert [found["cluster"] for found in data["runs"]] == [0, 1, 0]
+    assert [found["gpus"] for found in data["clusters"]] == [2, 3]
+
+
+def test_a_window_is_told_from_all_jobs() -> None:
+    result = run()
+    counted = Result(
+        type(result.summary)(**{**result.summary.to_dict(), "jobs": 1, "finished": 1}),
+        result.params,
+        result.record,
+        result.arrivals,
+        TWO,
+    )  # type: ignore[arg-type]
+    html = page(Comparison({"p": [counted]}))
+    assert "Jobs1 of 2" in text_of(html, r'<dl class="facts">(.*?)</dl>')
+    assert "All 2 jobs, while the figures count 1." in data_of(html)["about"]
