@@ -17,7 +17,7 @@ STAMP := $(VENV)/.setup-done
 UV := $(PY) -m uv
 LOCK := requirements.lock
 
-.PHONY: help setup demo test lint types format docs lock bench clean
+.PHONY: help setup demo test lint types format docs lock bench clean browser screenshots
 
 help:
 	@echo 'make setup   create .venv and install Rota in it (done once; again when the lock changes)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make docs    build the documentation into docs/_build/html'
 	@echo 'make lock    write requirements.lock again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
+	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
 	@echo 'make clean   remove .venv and everything that was built'
 
 setup: $(STAMP)
@@ -86,7 +87,23 @@ docs: $(STAMP)
 	@$(PY) -m sphinx -q -E -W --keep-going -d docs/_build/doctrees -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html is up to date'
 
-test: lint types docs
+# Pages are tested in a real browser. Where none is found and packages may be installed, Debian's is; otherwise those tests say
+# that they were skipped.
+browser:
+	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1 \
+	    && command -v apt-get >/dev/null 2>&1; then \
+	    as=; [ "$$(id -u)" = 0 ] || as='sudo -n'; \
+	    echo '== installing chromium for the tests of the pages'; \
+	    { $$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq --no-install-recommends \
+	        chromium fonts-dejavu-core; } >/dev/null 2>&1 \
+	        || echo 'chromium could not be installed: the tests of the pages will be skipped'; \
+	fi
+
+screenshots: $(STAMP) browser
+	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
+	@echo 'docs/images is up to date'
+
+test: lint types docs browser
 	@echo '== tests'
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal --durations=15 $(ARGS)
 

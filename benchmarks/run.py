@@ -1,7 +1,7 @@
 """Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
 
     make bench                          everything but the million-job trace
-    make bench ARGS="philly"            one of: decision, fork, philly, million
+    make bench ARGS="philly"            one of: decision, fork, philly, sweep, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -11,6 +11,9 @@ import argparse
 import gc
 import json
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,7 +149,41 @@ def million() -> list[dict[str, Any]]:
     return [{"what": "a million synthetic jobs, 512 GPUs, srsf", "seconds": cost, "decisions": decisions, "peak_mb": peak}]
 
 
-PARTS = {"decision": decision, "fork": fork, "philly": philly, "million": million}
+def sweep_speedup() -> list[dict[str, Any]]:
+    """A sweep with two workers against two sweeps of half the grid each, side by side: same work, same machine, wall time."""
+    seeds, repeats = 24, 3
+    with tempfile.TemporaryDirectory() as folder:
+
+        def start(name: str, workers: int, first: int, count: int) -> "subprocess.Popen[bytes]":
+            grid = ["srsf", "--trace", "synthetic:jobs=3000,gpus=64,largest=16", "--cluster", "64xV100"]
+            which = ["--seed", str(first), "--vary", f"trace.seed={'/'.join(str(n) for n in range(first, first + count))}"]
+            command = [sys.executable, "-m", "rota", "sweep", *grid, *which, "--workers", str(workers), "-o", "json"]
+            return subprocess.Popen([*command, "--out", f"{folder}/{name}"], stdout=subprocess.DEVNULL)
+
+        def seconds(*started: "subprocess.Popen[bytes]") -> float:
+            began = time.perf_counter()
+            if any(process.wait() for process in started):
+                raise SystemExit("a sweep failed")
+            return time.perf_counter() - began
+
+        rows = []
+        for n in range(repeats):
+            alone = seconds(start(f"one{n}", 1, 0, seeds))
+            together = seconds(start(f"two{n}", 2, 0, seeds))
+            apart = seconds(start(f"a{n}", 1, 0, seeds // 2), start(f"b{n}", 1, seeds // 2, seeds // 2))
+            rows.append((alone / together, alone / apart, apart / together))
+    ours, theirs, ratio = (float(np.median(column)) for column in zip(*rows, strict=True))
+    return [
+        {
+            "what": f"rota sweep, {seeds} cells, 2 workers, median of {repeats}",
+            "speedup": ours,
+            "speedup_of_two_processes": theirs,
+            "ratio": ratio,
+        }
+    ]
+
+
+PARTS = {"decision": decision, "fork": fork, "philly": philly, "sweep": sweep_speedup, "million": million}
 
 
 def main() -> None:

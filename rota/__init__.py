@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from rota.model.cluster import Cluster
     from rota.model.job import JobSpec
     from rota.model.view import View
+    from rota.report.comparison import Comparison
     from rota.report.result import Result
+    from rota.sweeps.runner import sweep
     from rota.traces.trace import Trace
 
 _WHERE = {
     "Assignment": "rota.model.allocation",
     "Cluster": "rota.model.cluster",
+    "Comparison": "rota.report.comparison",
     "JobSpec": "rota.model.job",
     "Ranking": "rota.model.allocation",
     "Result": "rota.report.result",
@@ -39,12 +42,14 @@ _WHERE = {
     "placer": "rota.compose.catalogue",
     "policy": "rota.compose.catalogue",
     "simulate": "rota.api",
+    "sweep": "rota.sweeps.runner",
     "traces": "rota.traces",
 }
 
 __all__ = [
     "Assignment",
     "Cluster",
+    "Comparison",
     "JobSpec",
     "Ranking",
     "Result",
@@ -58,6 +63,7 @@ __all__ = [
     "placer",
     "policy",
     "simulate",
+    "sweep",
     "traces",
 ]
 

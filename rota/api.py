@@ -3,32 +3,42 @@
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.options import make_options, why_never
+from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.presets import preset as named_preset
+from rota.compose.site import open_site
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
+from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster
 from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
-from rota.profiles.table import read_rates
+from rota.profiles.catalogue import Catalogue
+from rota.profiles.read import read_rates
+from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
 from rota.report.result import Result
 from rota.sim.conformance import Finding, check_policy
 from rota.sim.engine import Engine, Progress
 from rota.sim.physics import Physics
-from rota.traces.synthetic import open_trace
+from rota.traces.synthetic import open_trace, reseeded
 from rota.traces.trace import Trace
+
+MOST_REASONS = 10
+"""Reasons for leaving rows out that a result lists; each oversized job has one of its own."""
 
 DECIDE = ("events", "rounds", "both")
 
@@ -58,9 +68,10 @@ def simulate(
     names with options (`tiresias:thresholds=3250/7200`), `A+B` for policy A with placer B, or objects. Further keywords are
     those of `Physics`: `launch_seconds`, `spread_penalty` and so on; they win over the preset's.
     """
-    floor = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    site = open_site(cluster)
+    floor = site.cluster
     chosen = named_preset(preset)
-    truth = _physics(chosen.physics, profile, physics)
+    truth = _physics({**site.physics, **chosen.physics}, floor, profile, physics)
     policy_text, pair = split_pair(policy) if isinstance(policy, str) else (policy, None)
     if pair is not None and placer is not None:
         raise OptionError(
@@ -79,7 +90,13 @@ def simulate(
     scheduler = Scheduler(floor, spots, settings, rates=truth.rates, costs=costs)
     started = time.perf_counter()
     engine = Engine(
-        scheduler, rule, truth, workload.arrivals, seed=seed, report_seconds=_report_seconds(truth, settings), progress=progress
+        scheduler,
+        rule,
+        truth,
+        workload.arrivals,
+        seed=seed,
+        report_seconds=_report_seconds(truth, settings, workload, floor),
+        progress=progress,
     )
     record = engine.run()
     summary = summarise(
@@ -98,6 +115,9 @@ def simulate(
         "trace": workload.name,
         "format": workload.format,
         "skipped": len(workload.skipped),
+        "skipped_why": dict(Counter(each.why for each in workload.skipped).most_common(MOST_REASONS)),
+        "notes": list(workload.notes),
+        "jobs": f"{jobs[0]}:{jobs[1]}" if jobs is not None else None,
         "policy": policy if isinstance(policy, str) else type(policy).__name__,
         "placer": placer if isinstance(placer, str) else (pair or "packed" if placer is None else type(placer).__name__),
         "cluster": str(floor),
@@ -106,12 +126,53 @@ def simulate(
         "round_seconds": settings.round_seconds or None,
         "seed": seed,
     }
-    return Result(summary, params, record, workload.arrivals)
+    return Result(summary, params, record, workload.arrivals, floor)
 
 
-def compare(policies: Sequence[str | Policy], *, trace: str | Path | Trace, **options: Any) -> list[Result]:
-    """The same trace under several policies (`A+B` for a policy with a placer); options as for `simulate`."""
-    return [simulate(trace, policy=policy, **options) for policy in policies]
+def compare(
+    policies: Sequence[str | Policy],
+    *,
+    trace: str | Path | Trace = "demo",
+    placers: Sequence[str] = (),
+    seeds: int = 1,
+    seed: int = 0,
+    format: str = "auto",
+    where: Sequence[tuple[str, str]] = (),
+    progress: Callable[[str, int, int, float], None] | None = None,
+    **options: Any,
+) -> Comparison:
+    """The same jobs under several policies; further options as for `simulate`.
+
+    `A+B` is policy A with placer B; with several `placers`, every policy that names none runs with each. Every seed gives all of
+    them the same jobs and the same luck: a generated trace is generated anew for each seed, a file stays as it is.
+    """
+    if seeds < 1:
+        raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 5")
+    contenders = _contenders(policies, placers)
+    runs: dict[str, list[Result]] = {label: [] for label in contenders}
+    for extra in range(seeds):
+        jobs = trace if isinstance(trace, Trace) else open_trace(reseeded(trace, extra), format=format, where=where)
+        for label, (policy, placer) in contenders.items():
+            show = partial(progress, label) if progress is not None else None
+            runs[label].append(simulate(jobs, policy=policy, placer=placer, seed=seed + extra, progress=show, **options))
+    return Comparison(runs)
+
+
+def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dict[str, tuple[str | Policy, str | None]]:
+    """What runs against what, by the name it gets in the table."""
+    if isinstance(policies, str) or not policies:
+        raise OptionError("give a list of policies.", field="policies", value=policies, hint='["fifo", "tiresias"]')
+    found: dict[str, tuple[str | Policy, str | None]] = {}
+    for policy in policies:
+        free = not (isinstance(policy, str) and "+" in policy)
+        for placer in placers if placers and free else (None,):
+            name = policy if isinstance(policy, str) else type(policy).__name__
+            label = f"{name}+{placer}" if placer is not None and len(placers) > 1 else name
+            taken, number = label, 2
+            while taken in found:
+                taken, number = f"{label} #{number}", number + 1
+            found[taken] = (policy, placer)
+    return found
 
 
 def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:
@@ -122,16 +183,20 @@ def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:
     return check_policy(lambda: make_policy(policy), seeds)
 
 
-def _physics(base: Any, profile: str | Path | None, given: dict[str, Any]) -> Physics:
+def _physics(base: Any, cluster: Cluster, profile: str | Path | None, given: dict[str, Any]) -> Physics:
     known = {name: value for name, value in given.items() if value is not None}
     unknown = known.keys() - Physics.__dataclass_fields__.keys()
     if unknown:
         name = min(unknown)
         raise OptionError("simulate takes no such keyword.", field=name, value=known[name], hint="see help(rota.simulate)")
     values = {**base, **known}
+    rates: Rates = values.get("rates", Rates())
+    if rates.model is not None and (cluster.inside_gb_s or cluster.between_gb_s is not None):
+        rates = replace(rates, model=Catalogue(cluster.inside_gb_s, cluster.between_gb_s or BETWEEN_NODES_GB_S))
     if profile is not None:
-        values["rates"] = read_rates(profile)
-    return Physics(**values)
+        # What was measured wins, on every type as it is; what was not is left to the model.
+        rates = replace(read_rates(profile), model=rates.model, speeds=rates.speeds)
+    return Physics(**{**values, "rates": rates})
 
 
 def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: int) -> Settings:
@@ -190,9 +255,10 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
     return jobs
 
 
-def _report_seconds(physics: Physics, settings: Settings) -> float:
+def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster: Cluster) -> float:
     """Jobs tell where they are only where the scheduler could not know it already."""
-    surprises = physics.gpu_speed is not None or physics.spread_penalty > 1 or physics.checkpoint_every_seconds < FOREVER
+    surprises = physics.gpu_speed is not None or physics.checkpoint_every_seconds < FOREVER
+    surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
     return max(settings.round_seconds, 300.0) if surprises else FOREVER
 
 

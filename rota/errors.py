@@ -5,6 +5,7 @@ RotaError                      carries a message and, where there is one, the ne
 │   ├── TraceError             a trace file, or a row of it
 │   ├── ClusterError           a cluster description
 │   ├── ProfileError           a table of rates
+│   ├── SpecError              a job spec
 │   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
 │   └── OptionError            a value that a policy, placer or setting does not take
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
@@ -55,6 +56,10 @@ class ClusterError(InputError):
 
 class ProfileError(InputError):
     """A table of rates cannot be used."""
+
+
+class SpecError(InputError):
+    """A job spec cannot be used."""
 
 
 class OptionError(InputError):

@@ -1,71 +1,39 @@
-"""`rota compare`: the same trace under several policies."""
+"""`rota compare`: the same jobs under several policies."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
+from rota.cli.setup import with_setup
+from rota.cli.show import say, write_page
 
 
+@with_setup()
 def compare(
     policies: Annotated[list[str], typer.Argument(help="Policies as for sim --policy; A+B is policy A with placer B.")],
-    trace: flag.Trace = "demo",
-    cluster: flag.Cluster = flag.CLUSTER,
-    placer: flag.Placer = None,
-    preset: flag.Preset = None,
-    profile: flag.Profile = None,
-    format: flag.Format = "auto",
-    where: flag.Where = None,
-    first: flag.First = None,
-    jobs: flag.Window = None,
-    drop_oversized: flag.Drop = False,
-    decide: flag.Decide = None,
-    round_seconds: flag.Round = None,
-    seed: flag.Seed = 0,
-    seeds: Annotated[int | None, typer.Option("--seeds", help="Several seeds with intervals (planned).")] = None,
-    html: Annotated[str | None, typer.Option("--html", help="One self-contained page (planned).")] = None,
+    placer: Annotated[
+        list[str] | None, typer.Option("--placer", help="packed, spread or random; several: every policy with each.")
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="So many seeds, with paired 95% intervals."
+        ),
+    ] = 1,
+    html: flag.Html = None,
     output: flag.Output = "table",
+    setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:
     """Compare policies on one trace.
 
-    Example: rota compare fifo tiresias srsf --trace philly-like
+    Example: rota compare fifo tiresias srsf --trace philly-like --seeds 5 --html result.html
     """
     shaped = flag.shape(output)
-    flag.not_yet("--seeds", seeds)
-    flag.not_yet("--html", html)
-    from rota.api import simulate
+    flag.may_write(html)
+    from rota.api import compare as run
 
-    results = []
-    for policy in policies:
-        with flag.progress_bar(policy) as progress:
-            results.append(
-                simulate(
-                    trace,
-                    policy=policy,
-                    cluster=cluster,
-                    placer=None if "+" in policy else placer,
-                    preset=preset,
-                    profile=profile,
-                    format=format,
-                    where=flag.filters(where),
-                    first=first,
-                    jobs=flag.window(jobs),
-                    drop_oversized=drop_oversized,
-                    decide=decide,
-                    round_seconds=round_seconds,
-                    seed=seed,
-                    progress=progress,
-                )
-            )
-    if shaped == "json":
-        import json
-
-        typer.echo(json.dumps([result.to_dict() for result in results]))
-        return
-    from rich.console import Console
-
-    from rota.cli.tables import footing, results_table
-
-    console = Console()
-    console.print(results_table(results))
-    console.print(footing(results[0]), highlight=False, soft_wrap=True)
+    with flag.progress_bars(len(policies) * max(len(placer or ()), 1) * seeds) as progress:
+        whole = run(policies, placers=placer or (), seeds=seeds, progress=progress, **setup)
+    say(shaped, whole, value=whole.to_dict())
+    write_page(whole, html)

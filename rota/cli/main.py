@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rota import __version__
-from rota.cli import compare, demo, policy, sim, trace
+from rota.cli import check, compare, demo, policy, profile, sim, sweep, trace
 from rota.errors import InputError, RotaError
 
 app = typer.Typer(
@@ -42,9 +42,12 @@ def root(
 
 app.command("sim")(sim.sim)
 app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
 app.command("demo")(demo.demo)
+app.command("check")(check.check)
 app.add_typer(policy.app, name="policy")
 app.add_typer(trace.app, name="trace")
+app.add_typer(profile.app, name="profile")
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
 """Flags that several commands take, declared once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,87 +30,33 @@ def number(flag: str, whole: bool = False) -> Any:
 
 
 Trace = Annotated[str, typer.Option("--trace", help="A file, demo, philly-like, or synthetic:jobs=500,seed=1.")]
-Format = Annotated[str, typer.Option("--format", help="auto, rota, philly or tiresias.")]
-Cluster = Annotated[str, typer.Option("--cluster", help='"36xV100 + 36xP100", or nodes: "9x(4xV100)".')]
+Format = Annotated[
+    str, typer.Option("--format", help="auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos.")
+]
 Placer = Annotated[str | None, typer.Option("--placer", help="packed, spread or random, e.g. packed:sticky=false.")]
-Preset = Annotated[str | None, typer.Option("--preset", help="ideal: no overheads, equal GPUs. Default: measured overheads.")]
-Profile = Annotated[str | None, typer.Option("--profile", help="A table of rates: profile,accelerator,gpus,steps_per_second.")]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Only rows with COLUMN=VALUE; may be given several times.")]
-First = Annotated[
-    int | None,
-    typer.Option("--first", parser=number("--first", whole=True), metavar="N", help="Only the first N jobs by arrival."),
-]
-Window = Annotated[str | None, typer.Option("--jobs", help="FIRST:LAST, the jobs that count for averages.")]
-Drop = Annotated[bool, typer.Option("--drop-oversized", help="Leave out jobs that can never fit, and count them.")]
-Decide = Annotated[str | None, typer.Option("--decide", help="events, rounds or both.")]
-Round = Annotated[
-    float | None,
-    typer.Option("--round-seconds", parser=number("--round-seconds"), metavar="NUMBER", help="Decide at every multiple of this."),
-]
 Seed = Annotated[int, typer.Option("--seed", parser=number("--seed", whole=True), metavar="N", help="Same seed, same result.")]
-Output = Annotated[str, typer.Option("-o", "--output", help="table or json.")]
-Launch = Annotated[
-    float | None,
-    typer.Option("--launch-seconds", parser=number("--launch-seconds"), metavar="NUMBER", help="What starting a job costs."),
-]
-Checkpoint = Annotated[
-    float | None,
-    typer.Option(
-        "--checkpoint-seconds", parser=number("--checkpoint-seconds"), metavar="NUMBER", help="What saving its state costs."
-    ),
-]
-Restore = Annotated[
-    float | None,
-    typer.Option("--restore-seconds", parser=number("--restore-seconds"), metavar="NUMBER", help="What loading its state costs."),
-]
-Spread = Annotated[
-    float | None,
-    typer.Option(
-        "--spread-penalty",
-        parser=number("--spread-penalty"),
-        metavar="NUMBER",
-        help="How many times longer a step takes across nodes.",
-    ),
-]
-Mtbf = Annotated[
-    float | None,
-    typer.Option(
-        "--node-mtbf-seconds",
-        parser=number("--node-mtbf-seconds"),
-        metavar="NUMBER",
-        help="Mean time between failures of a node.",
-    ),
-]
-Repair = Annotated[
-    float | None,
-    typer.Option(
-        "--node-repair-seconds", parser=number("--node-repair-seconds"), metavar="NUMBER", help="How long a failed node is away."
-    ),
-]
-Every = Annotated[
-    float | None,
-    typer.Option(
-        "--checkpoint-every-seconds",
-        parser=number("--checkpoint-every-seconds"),
-        metavar="NUMBER",
-        help="How often a running job saves its state.",
-    ),
-]
+Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]
+Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write one self-contained page.")]
+
+SHAPES = ("table", "wide", "json", "csv")
 
 
 def shape(output: str) -> str:
-    """table or json; what comes later is refused by name."""
-    if output in ("table", "json"):
+    if output in SHAPES:
         return output
-    if output in ("csv", "wide"):
-        raise OptionError("is planned and not in this version yet.", field="-o", value=output, hint="-o json")
-    raise OptionError("not an output.", field="-o", value=output, hint="-o table or -o json")
+    raise OptionError("not an output.", field="-o", value=output, hint=f"-o {', '.join(SHAPES)}")
 
 
-def not_yet(name: str, value: object) -> None:
-    """A flag of the public contract whose part has not arrived: refused by name."""
-    if value is not None:
-        raise OptionError("is planned and not in this version yet.", field=name, value=value, hint=f"leave {name} out")
+def may_write(page: str | None) -> None:
+    """Whether a page can go there is said before an hour of simulation, not after it."""
+    if page is None:
+        return
+    path = Path(page)
+    if path.is_dir():
+        raise OptionError("is a folder.", field="--html", value=page, hint=f"--html {path / 'result.html'}")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise OptionError("a page's name ends in .html.", field="--html", value=page, hint=f"--html {path}.html")
 
 
 def filters(where: list[str] | None) -> list[tuple[str, str]]:
@@ -121,18 +69,16 @@ def filters(where: list[str] | None) -> list[tuple[str, str]]:
     return found
 
 
-def window(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    first, colon, last = text.partition(":")
-    if not colon or not first.strip().isdigit() or not last.strip().isdigit():
-        raise OptionError("not FIRST:LAST.", field="--jobs", value=text, hint="--jobs 100:500")
-    return int(first), int(last)
+@contextmanager
+def progress_bar(label: str) -> Iterator["Progress"]:
+    """A bar on standard error for one run that takes more than two seconds."""
+    with progress_bars(1) as show:
+        yield partial(show, label)
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator["Progress"]:
-    """A bar on standard error for whatever takes more than two seconds."""
+def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]:
+    """The same for several runs, one after the other: what is running, how far it is, and how many runs are left."""
     import time
 
     from rich.console import Console
@@ -146,16 +92,18 @@ def progress_bar(label: str) -> Iterator["Progress"]:
         TimeRemainingColumn(),
     ]
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    began, shown = time.monotonic(), False
-    task = bar.add_task(label, total=None)
+    began, shown, past = time.monotonic(), False, 0
+    task = bar.add_task("", total=None)
 
-    def show(done: int, total: int, now_s: float) -> None:
-        nonlocal shown
+    def show(label: str, done: int, total: int, now_s: float) -> None:
+        nonlocal shown, past
         if not shown and time.monotonic() - began > 2:
             bar.start()
             shown = True
         if shown:
-            bar.update(task, completed=done, total=total)
+            count = f"  run {past + 1} of {runs}" if runs > 1 else ""
+            bar.update(task, completed=past * total + done, total=runs * total, description=label + count)
+        past += done == total
 
     try:
         yield show

@@ -2,12 +2,12 @@
 
 import dataclasses
 import inspect
-import json
 from typing import Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
+from rota.cli.show import say
 
 app = typer.Typer(help="List, show and check policies and placers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,22 +19,11 @@ def list_(output: flag.Output = "table") -> None:
     from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF
 
     rows = [
-        {"kind": shelf.what, "name": name, "about": _about(shelf.find(name))}
+        {"name": name, "kind": shelf.what, "about": _about(shelf.find(name))}
         for shelf in (POLICY_SHELF, PLACER_SHELF)
         for name in shelf.names()
     ]
-    if shaped == "json":
-        typer.echo(json.dumps(rows))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("NAME", "KIND", "ABOUT"):
-        table.add_column(column)
-    for row in rows:
-        table.add_row(row["name"], row["kind"], row["about"])
-    Console().print(table)
+    say(shaped, rows=rows)
 
 
 @app.command("show")
@@ -54,8 +43,9 @@ def show(
         for f in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())
         if f.init
     ]
-    if shaped == "json":
-        typer.echo(json.dumps({"name": spelled, "kind": shelf.what, "about": _about(kind), "options": options}))
+    if shaped in ("json", "csv"):
+        whole = {"name": spelled, "kind": shelf.what, "about": _about(kind), "options": options}
+        say(shaped, value=whole if shaped == "json" else None, rows=options)
         return
     from rich.console import Console
     from rich.table import Table
@@ -85,8 +75,8 @@ def check(
 
     findings = run_checks(name, seeds=seeds)
     failed = [finding for finding in findings if not finding.holds]
-    if shaped == "json":
-        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings]))
+    if shaped in ("json", "csv"):
+        say(shaped, rows=[dataclasses.asdict(finding) for finding in findings])
     else:
         for finding in findings:
             typer.echo(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}{': ' + finding.story if finding.story else ''}")

@@ -1,89 +1,45 @@
 """`rota sim`: one trace, one policy, one cluster."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
+from rota.cli.setup import with_setup
+from rota.cli.show import say, write_page
 
 
+@with_setup(without=("trace",))
 def sim(
     trace: flag.Trace,
     policy: Annotated[
         str, typer.Option("--policy", help="NAME[:key=value,...], A+B for a placer too, or ./mine.py:Mine.")
     ] = "fifo",
-    cluster: flag.Cluster = flag.CLUSTER,
     placer: flag.Placer = None,
-    preset: flag.Preset = None,
-    profile: flag.Profile = None,
-    format: flag.Format = "auto",
-    where: flag.Where = None,
-    first: flag.First = None,
-    jobs: flag.Window = None,
-    drop_oversized: flag.Drop = False,
-    decide: flag.Decide = None,
-    round_seconds: flag.Round = None,
-    seed: flag.Seed = 0,
-    launch_seconds: flag.Launch = None,
-    checkpoint_seconds: flag.Checkpoint = None,
-    restore_seconds: flag.Restore = None,
-    checkpoint_every_seconds: flag.Every = None,
-    spread_penalty: flag.Spread = None,
-    node_mtbf_seconds: flag.Mtbf = None,
-    node_repair_seconds: flag.Repair = None,
-    variability: Annotated[str | None, typer.Option("--variability", help="Per-GPU variability (planned).")] = None,
-    per_job: Annotated[bool, typer.Option("--per-job", help="With -o json: one row per job too.")] = False,
+    html: flag.Html = None,
+    per_job: Annotated[bool, typer.Option("--per-job", help="With -o json or csv: the jobs too.")] = False,
     output: flag.Output = "table",
+    setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:
     """Simulate a trace under a policy.
 
     Example: rota sim --trace philly-like --policy tiresias --cluster "8xV100 + 8xP100 + 8xK80"
     """
     shaped = flag.shape(output)
-    flag.not_yet("--variability", variability)
+    flag.may_write(html)
     from rota.api import simulate
+    from rota.report.comparison import Comparison
 
     with flag.progress_bar(policy) as progress:
-        result = simulate(
-            trace,
-            policy=policy,
-            cluster=cluster,
-            placer=placer,
-            preset=preset,
-            profile=profile,
-            format=format,
-            where=flag.filters(where),
-            first=first,
-            jobs=flag.window(jobs),
-            drop_oversized=drop_oversized,
-            decide=decide,
-            round_seconds=round_seconds,
-            seed=seed,
-            progress=progress,
-            launch_seconds=launch_seconds,
-            checkpoint_seconds=checkpoint_seconds,
-            restore_seconds=restore_seconds,
-            checkpoint_every_seconds=checkpoint_every_seconds,
-            spread_penalty=spread_penalty,
-            node_mtbf_seconds=node_mtbf_seconds,
-            node_repair_seconds=node_repair_seconds,
+        result = simulate(trace, policy=policy, placer=placer, progress=progress, **setup)
+    whole = Comparison({policy: [result]})
+    if shaped == "csv" and per_job:
+        say(shaped, rows=result.jobs)
+    else:
+        s = result.summary
+        note = (
+            f"simulated in {s.simulated_in_seconds:.1f} s, {s.decisions:,} decisions, {s.peak_memory_mb:.0f} MB "
+            f"(seed {setup['seed']})"
         )
-    if shaped == "json":
-        import json
-
-        typer.echo(json.dumps(result.to_dict(per_job=per_job)))
-        return
-    from rich.console import Console
-
-    from rota.cli.tables import footing, results_table
-
-    console = Console()
-    console.print(results_table([result]))
-    console.print(footing(result), highlight=False, soft_wrap=True)
-    s = result.summary
-    console.print(
-        f"simulated in {s.simulated_in_seconds:.1f} s, {s.decisions:,} decisions, {s.peak_memory_mb:.0f} MB (seed {seed})",
-        highlight=False,
-        soft_wrap=True,
-        style="dim",
-    )
+        say(shaped, whole, value=result.to_dict(per_job=per_job), note=note)
+    write_page(whole, html)

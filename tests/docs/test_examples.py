@@ -1,5 +1,7 @@
 """The examples in the documentation do what they say."""
 
+import contextlib
+import io
 import re
 import shlex
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli.main import main
+from rota.model.view import Jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,25 +37,72 @@ def test_the_policy_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert "./mine.py:Mine" in capsys.readouterr().out
 
 
+def test_your_own_policy_in_ten_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    patient, robin = blocks("docs/own-policy.md", "python")
+    monkeypatch.chdir(tmp_path)
+    Path("patient.py").write_text(patient)
+    Path("robin.py").write_text(robin)
+    check, compare = [block.strip() for block in blocks("docs/own-policy.md", "sh")]
+    assert run(check, monkeypatch) == 0
+    printed = capsys.readouterr().out
+    (shown,) = blocks("docs/own-policy.md", "text")
+    assert all(line in printed for line in shown.splitlines()), printed
+    assert run(compare, monkeypatch) == 0
+    assert "./patient.py:Patient:patience=0.5" in capsys.readouterr().out.replace("\n", "").replace(" ", "")
+    assert "<html" in Path("patient.html").read_text()
+    assert run("rota policy check ./robin.py:RoundRobin --seeds 5", monkeypatch) == 0
+    assert len(patient.splitlines()) < 60 and len(robin.splitlines()) < 60
+
+
+def test_the_columns_the_tutorial_names_exist() -> None:
+    table = (ROOT / "docs/own-policy.md").read_text().split("| column of")[1].split("\n\n")[0]
+    names = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert len(names) > 8
+    for name in names:
+        assert hasattr(Jobs, name), name
+
+
+def test_the_tutorial_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block of Python runs in one namespace, as in a notebook; the text behind it is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/tutorial.md").read_text()
+    cells = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", page, re.DOTALL)
+    assert len(cells) > 5
+    names: dict[str, object] = {}
+    for code, shown in cells:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "docs/tutorial.md", "exec"), names)
+        assert printed.getvalue().split() == shown.split(), code
+
+
 def test_the_readmes_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("jobs.csv").write_text("submit_time,gpus,duration\n0,1,60\n5,4,120\n")
     (policy,) = blocks("docs/policies.md", "python")
     Path("mine.py").write_text(policy)
     commands = [line for line in "\n".join(blocks("README.md", "sh")).splitlines() if line.startswith(".venv/bin/rota ")]
-    assert len(commands) == 4
+    assert len(commands) == 7
     for command in commands:
         assert run(command, monkeypatch) == 0, command
+    assert Path("result.html").exists() and Path("loads/results.csv").exists()
     assert "offered load" in capsys.readouterr().out
 
 
-def test_the_readmes_python(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readmes_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
     (code,) = blocks("README.md", "python")
     exec(compile(code, "README.md", "exec"), {})
-    assert "JCT mean" in capsys.readouterr().out
+    assert "JCT vs fifo" in capsys.readouterr().out
+    assert Path("jct.svg").read_text().startswith("<svg")
 
 
-def test_the_readmes_table_is_what_the_demo_prints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readmes_table_is_what_the_demo_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     shown = next(block for block in blocks("README.md", "text") if block.startswith("POLICY"))
     assert run("rota demo", monkeypatch) == 0
     printed = capsys.readouterr().out
@@ -60,4 +110,7 @@ def test_the_readmes_table_is_what_the_demo_prints(monkeypatch: pytest.MonkeyPat
     def cells(text: str) -> list[list[str]]:
         return [line.split() for line in text.strip().splitlines()]
 
-    assert cells(printed) == cells(shown)
+    table = printed.split("\n\n")[0]
+    assert cells(table) == cells(shown)
+    page = printed.splitlines()[-1]
+    assert page == str(tmp_path / "rota-demo.html") and Path(page).read_text().startswith("<!")

@@ -31,6 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "wrong.py").write_text("class Wrong:\n    def allocate(self, view): return [1, 2]\n")
     (tmp_path / "raising.py").write_text("class Raising:\n    def allocate(self, view): return 1 / 0\n")
     (tmp_path / "needs.py").write_text("class Needs:\n    def __init__(self, x): ...\n    def allocate(self, v): ...\n")
+    (tmp_path / "good.yaml").write_text("nodes: [{accelerator: V100, gpus: 8}]\n")
+    (tmp_path / "floor.yaml").write_text("nodes:\n  - {accelerator: V100, gpu: 8}\n")
+    (tmp_path / "job.yaml").write_text("run: train\ngpu: 4\n")
     (tmp_path / "history.csv").write_text("duration\n10\nlong\n")
     return tmp_path
 
@@ -61,7 +64,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("sim", "--trace", "demmo"), ("demmo", "demo")),
     (("sim", "--trace", "synthetic:jobs=none"), ("jobs", "none")),
     (("sim", "--trace", "synthetic:job=5"), ("job", "jobs")),
-    ((*SIM, "--format", "gavel"), ("gavel", "not readable yet")),
+    ((*SIM, "--format", "gavel"), ("good.csv:1", "gavel", "7, 10 or 12")),
     ((*SIM, "--format", "phily"), ("phily", "philly")),
     ((*SIM, "--where", "tenant=a"), ("tenant",)),
     ((*SIM, "--where", "gpus"), ("--where", "'gpus'")),
@@ -80,7 +83,9 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--cluster", "-4xV100"), ("-4xV100",)),
     ((*SIM, "--cluster", "9999999xV100"), ("1,000,000",)),
     ((*SIM, "--cluster", "2x(4xV100"), ("2x(4xV100",)),
-    ((*SIM, "--cluster", "floor.yaml"), ("floor.yaml", "not in this version yet")),
+    ((*SIM, "--cluster", "absent.yaml"), ("absent.yaml", "no such file")),
+    ((*SIM, "--cluster", "floor.yaml"), ("floor.yaml:2", "gpu", "Closest: gpus")),
+    ((*SIM, "--cluster", "good.yaml", "--policy", "fifo:x=1"), ("No option of fifo 'x'",)),
     # Policies, placers, presets
     ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "--policy", "gavel"), ("gavel", "not in this version yet")),
@@ -123,11 +128,26 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--node-mtbf-seconds", "0"), ("node_mtbf_seconds",)),
     ((*SIM, "--seed", "x"), ("--seed", "'x'")),
     ((*SIM, "--seed", "-1"), ("seed", "-1")),
-    (("compare", "fifo", "--html", "x.html"), ("--html", "not in this version yet")),
-    (("compare", "fifo", "--seeds", "5"), ("--seeds", "not in this version yet")),
+    (("compare", "fifo", "--html", "."), ("--html", "folder")),
+    (("compare", "fifo", "--html", "page.txt"), ("--html", "page.txt", "ends in .html")),
+    (("compare", "fifo", "--seeds", "0"), ("seeds", "0")),
+    (("compare", "fifo", "--seeds", "few"), ("--seeds", "few")),
+    (("compare", "fifo", "--placer", "pakced"), ("pakced", "Closest: packed")),
+    (("compare", "fifo", "--node-mtbf-seconds", "-1"), ("node_mtbf_seconds", "-1")),
+    (("sweep",), ("policies",)),
+    (("sweep", "fifa", "--out", "o"), ("fifa", "Closest: fifo")),
+    (("sweep", "fifo", "--out", "o", "--seeds", "0"), ("seeds", "0")),
+    (("sweep", "fifo", "--out", "o", "--workers", "0"), ("--workers", "0")),
+    (("sweep", "fifo", "--out", "o", "--cluster", "many"), ("cluster", "many")),
+    (("sweep", "fifo", "--out", "o", "--vary", "load"), ("--vary", "load", "NAME=A/B/C")),
+    (("sweep", "fifo", "--out", "o", "--vary", "round_seconds=a/b"), ("--vary", "a/b")),
+    (("sweep", "fifo", "--out", "o", "--vary", "colour=1/2"), ("colour",)),
+    (("sweep", "fifo", "--out", "o", "--vary", "first=1", "--vary", "first=2"), ("--vary", "twice")),
+    (("sweep", "fifo", "--out", "o", "--trace", "good.csv", "--vary", "trace.load=1/2"), ("good.csv", "no generated trace")),
+    (("sweep", "fifo", "--out", "good.csv"), ("--out", "good.csv")),
+    (("demo", "--html", "page.md"), ("--html", "page.md")),
     (("policy", "check", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "-o", "yaml"), ("-o", "yaml")),
-    ((*SIM, "-o", "csv"), ("csv", "not in this version yet")),
     ((*SIM, "--polcy", "fifo"), ("--polcy",)),
     (("sim",), ("--trace",)),
     (("simm",), ("simm",)),

@@ -1,0 +1,5 @@
+"""`python -m rota` is `rota`."""
+
+from rota.cli.main import main
+
+main()

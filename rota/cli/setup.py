@@ -1,0 +1,98 @@
+"""The flags that say what is simulated: which jobs, on what, under which rules. Declared once for every such command."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from rota.cli.options import CLUSTER, Format, Seed, Where, filters, number
+from rota.errors import OptionError
+
+Flag = tuple[Any, Any]
+
+
+def _seconds(flag: str, about: str) -> Flag:
+    return Annotated[float | None, typer.Option(flag, parser=number(flag), metavar="NUMBER", help=about)], None
+
+
+def _text(flag: str, about: str, default: str | None = None) -> Flag:
+    return Annotated[str | None, typer.Option(flag, help=about)], default
+
+
+_COUNT = number("--first", whole=True)
+
+FLAGS: dict[str, Flag] = {
+    "trace": _text("--trace", "A file, demo, philly-like, or synthetic:jobs=500,seed=1.", "demo"),
+    "cluster": _text("--cluster", '"36xV100 + 36xP100", nodes: "9x(4xV100)", or a YAML file.', CLUSTER),
+    "preset": _text("--preset", "ideal: no overheads, equal GPUs. Default: measured overheads."),
+    "profile": _text("--profile", "Measured rates: our table or Gavel's JSON."),
+    "format": (Format, "auto"),
+    "where": (Where, None),
+    "first": (
+        Annotated[int | None, typer.Option("--first", parser=_COUNT, metavar="N", help="Only the first N by arrival.")],
+        None,
+    ),
+    "jobs": _text("--jobs", "FIRST:LAST, the jobs that count for averages."),
+    "drop_oversized": (
+        Annotated[bool, typer.Option("--drop-oversized", help="Leave out jobs that can never fit, and count them.")],
+        False,
+    ),
+    "decide": _text("--decide", "events, rounds or both."),
+    "round_seconds": _seconds("--round-seconds", "Decide at every multiple of this."),
+    "seed": (Seed, 0),
+    "launch_seconds": _seconds("--launch-seconds", "What starting a job costs."),
+    "checkpoint_seconds": _seconds("--checkpoint-seconds", "What saving its state costs."),
+    "restore_seconds": _seconds("--restore-seconds", "What loading its state costs."),
+    "checkpoint_every_seconds": _seconds("--checkpoint-every-seconds", "How often a running job saves its state."),
+    "spread_penalty": _seconds("--spread-penalty", "How many times longer a step takes across nodes."),
+    "node_mtbf_seconds": _seconds("--node-mtbf-seconds", "Mean time between failures of a node."),
+    "node_repair_seconds": _seconds("--node-repair-seconds", "How long a failed node is away."),
+    "variability": _text("--variability", "Per-GPU variability (planned)."),
+}
+
+
+def with_setup(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command all these flags but some; it gets what was said as one mapping called `setup`, ready for `rota.simulate`."""
+    flags = {name: flag for name, flag in FLAGS.items() if name not in without}
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "setup"]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in flags.items()
+        ]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            command(**{p.name: given[p.name] for p in own}, setup=_tidy({name: given[name] for name in flags}))
+
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+        return run
+
+    return give
+
+
+def _tidy(given: dict[str, Any]) -> dict[str, Any]:
+    variability = given.pop("variability", None)
+    if variability is not None:
+        raise OptionError(
+            "is planned and not in this version yet.", field="--variability", value=variability, hint="leave --variability out"
+        )
+    if "where" in given:
+        given["where"] = filters(given["where"])
+    if "jobs" in given:
+        given["jobs"] = _window(given["jobs"])
+    return given
+
+
+def _window(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    if not colon or not first.strip().isdigit() or not last.strip().isdigit():
+        raise OptionError("not FIRST:LAST.", field="--jobs", value=text, hint="--jobs 100:500")
+    return int(first), int(last)

@@ -1,0 +1,139 @@
+"""How answers reach people and programs: tables, JSON, CSV, pages. Standard output has the answer and nothing else."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rota.errors import OptionError
+
+if TYPE_CHECKING:
+    from rota.report.comparison import Comparison
+
+_WIDE = {
+    "P95": "p95_jct_seconds",
+    "GEOMEAN": "geomean_jct_seconds",
+    "FIRST RUN": "mean_first_run_seconds",
+    "MOVES": "migrations",
+    "LOST GPU-S": "lost_gpu_seconds",
+    "COST": "cost_dollars",
+    "DECISIONS": "decisions",
+}
+"""What the wide table has besides the ordinary one."""
+
+
+def say(
+    shaped: str,
+    whole: "Comparison | None" = None,
+    *,
+    value: Any = None,
+    rows: Sequence[Mapping[str, Any]] | None = None,
+    note: str = "",
+) -> None:
+    """Print a comparison, or plain rows, in the shape that was asked for."""
+    if shaped == "json":
+        typer.echo(json.dumps(value if value is not None else rows))
+    elif shaped == "csv":
+        typer.echo(_csv(rows if rows is not None else _flat(value)), nl=False)
+    elif whole is not None:
+        _table(whole, wide=shaped == "wide", note=note)
+    else:
+        _plain(rows or [])
+
+
+def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
+    """One row per policy, the best mean JCT marked."""
+    from rich.console import Console
+    from rich.table import Table
+
+    heads, cells = whole.cells()
+    if wide:
+        heads = [*heads, *_WIDE]
+        cells = [
+            [*row, *(_short(line.summary[name]) for name in _WIDE.values())] for row, line in zip(cells, whole.lines, strict=True)
+        ]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for i, head in enumerate(heads):
+        table.add_column(
+            head, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold", max_width=48 if i == 0 else None
+        )
+    best = whole.best
+    for line, row in zip(whole.lines, cells, strict=True):
+        table.add_row(*row, style="bold green" if line is best and len(whole.lines) > 1 else None)
+    console = Console()
+    # A table that is wider than the terminal keeps its columns whole: figures cut short would be wrong figures.
+    console.width = max(console.width, console.measure(table, options=console.options.update(width=400)).maximum)
+    console.print(table)
+    console.print(whole.footing(), highlight=False, soft_wrap=True)
+    if note:
+        console.print(note, highlight=False, soft_wrap=True, style="dim")
+
+
+def _plain(rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for name in rows[0] if rows else ():
+        table.add_column(str(name).upper(), overflow="fold")
+    for row in rows:
+        table.add_row(*(_short(value) for value in row.values()))
+    Console().print(table)
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    return (
+        f"{value:,.0f}"
+        if isinstance(value, float) and abs(value) >= 100
+        else f"{value:.3g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def _flat(value: Any) -> list[dict[str, Any]]:
+    """One row per run: its parameters, then its summary."""
+    found = []
+    for each in value if isinstance(value, list) else [value]:
+        row = {name: _cell(item) for name, item in each["params"].items()} | each["summary"]
+        for name, (low, high) in each.get("intervals", {}).items():
+            row |= {f"{name}_low": low, f"{name}_high": high}
+        found.append(row)
+    return found
+
+
+def _cell(item: Any) -> Any:
+    return "/".join(map(str, item)) if isinstance(item, list) else item
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write_page(whole: "Comparison", path: str | None) -> None:
+    """The page goes to a file; where it went, to standard error."""
+    if path is None:
+        return
+    save(Path(path), whole.page())
+    sys.stderr.write(f"page: {path}\n")
+
+
+def save(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise OptionError(
+            f"cannot be written: {problem.strerror or problem}.", field="--html", value=str(path), hint="another folder"
+        ) from None

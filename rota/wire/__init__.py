@@ -1,0 +1,1 @@
+"""The contract: what goes between people, clients and the scheduler."""

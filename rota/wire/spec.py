@@ -1,0 +1,231 @@
+"""The job spec: what a user asks for, as they write it. Only `run` is required.
+
+The fields here are the schema: the reference page and the JSON schema are made from them.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from rota.errors import SpecError
+from rota.files.rows import closest, shown
+from rota.files.tree import Entry, duration_seconds, read_tree
+from rota.model.cluster import canonical
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
+_TYPE = re.compile(r"[\w.-]+")
+
+Moment = Literal["started", "finished", "failed", "preempted", "eta-slipped"]
+NOTIFY_ON: tuple[Moment, ...] = get_args(Moment)
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, str):
+        seconds = duration_seconds(value)
+        if seconds is None:
+            raise ValueError("is not a length of time; write it like 90s, 15m, 2h or 30d")
+        return seconds
+    return value
+
+
+def _one_or_many(value: Any) -> Any:
+    """One value is a list of one."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False, json_schema_extra={"example": "60s"})]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Range(_Strict):
+    """A job that may be resized."""
+
+    min: int = Field(ge=1, le=1_000_000, description="Fewest GPUs it runs on.")
+    max: int = Field(ge=1, le=1_000_000, description="Most GPUs it can use.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Range":
+        if self.min > self.max:
+            raise ValueError("min is more than max")
+        return self
+
+
+class Checkpoint(_Strict):
+    """How it keeps its state."""
+
+    dir: str | None = Field(None, min_length=1, description="Folder of its checkpoints, below the working directory.")
+    grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
+
+
+class Batch(_Strict):
+    """An elastic batch size."""
+
+    size: int = Field(ge=1, description="Examples per step.")
+    min: int | None = Field(None, ge=1, description="Smallest it may be given.")
+    max: int | None = Field(None, ge=1, description="Largest it may be given.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Batch":
+        if not (self.min or self.size) <= self.size <= (self.max or self.size):
+            raise ValueError("size is not between min and max")
+        return self
+
+
+class Notify(_Strict):
+    """Whom to tell."""
+
+    on: Annotated[tuple[Moment, ...], BeforeValidator(_one_or_many)] = Field(
+        ("finished", "failed"), description=f"When: {', '.join(NOTIFY_ON)}."
+    )
+    run: str = Field(min_length=1, description="A command; `ROTA_MESSAGE` holds what happened.")
+
+
+class Spec(_Strict):
+    """A training job."""
+
+    run: str | list[str] = Field(
+        description="The command: a text goes to `bash -c` as one argument, a list is an argument vector."
+    )
+    name: str | None = Field(None, min_length=1, max_length=200, description="What people call it.")
+    gpus: int | Range = Field(1, description="How many GPUs; {min, max}: it may be resized.")
+    accelerators: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list, description="Types it accepts; left out: any. The policy knows how fast each is."
+    )
+    steps: int | None = Field(None, ge=1, description="Optimiser steps until it is done: gives progress and a forecast.")
+    progress: str | None = Field(None, description="A pattern on its output that finds the step, and the total if it is there.")
+    checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it keeps its state.")
+    profile: str | None = Field(None, min_length=1, description="Key into the rates; left out: learned while it runs.")
+    weight: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="Its share under fair policies, inside its tenant.")
+    tenant: str | None = Field(None, description="Whose it is, as a path: vision/pretraining.")
+    deadline: datetime | None = Field(None, description="When it should be done, for policies that look at it.")
+    batch: Batch | None = Field(None, description="An elastic batch size.")
+    after: Annotated[list[int | str], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list, description="Starts when these jobs have finished."
+    )
+    max_run_time: Seconds | None = Field(None, description="It is stopped after running for so long.")
+    retries: int = Field(0, ge=0, le=1000, description="Failures of its own it may have; suspensions are free.")
+    workdir: str | None = Field(None, min_length=1, description="Where it runs; left out: where it was submitted.")
+    env: Mapping[str, str | int | float] = Field(default_factory=dict, description="Environment variables.")
+    notify: Notify | None = Field(None, description="Whom to tell.")
+
+    @field_validator("run")
+    @classmethod
+    def _runs(cls, value: str | list[str]) -> str | list[str]:
+        if not value or (isinstance(value, str) and not value.strip()) or (isinstance(value, list) and not value[0]):
+            raise ValueError("is empty; write the command that trains")
+        if any("\0" in part for part in ([value] if isinstance(value, str) else value)):
+            raise ValueError("holds a null character")
+        return value
+
+    @field_validator("gpus")
+    @classmethod
+    def _some(cls, value: int | Range) -> int | Range:
+        if isinstance(value, int) and not 1 <= value <= 1_000_000:
+            raise ValueError("must be from 1 to 1,000,000")
+        return value
+
+    @field_validator("accelerators")
+    @classmethod
+    def _types(cls, value: list[str]) -> list[str]:
+        for each in value:
+            if not _TYPE.fullmatch(each):
+                raise ValueError(f"{each!r} is no accelerator type")
+        return [canonical(each) for each in value]
+
+    @field_validator("progress")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            groups = re.compile(value).groups
+        except re.error as problem:
+            raise ValueError(f"is no regular expression: {problem}") from None
+        if groups not in (1, 2):
+            raise ValueError(f"has {groups} groups; one finds the step, a second one the total")
+        return value
+
+    @field_validator("tenant")
+    @classmethod
+    def _path(cls, value: str | None) -> str | None:
+        if value is not None and not _TENANT.fullmatch(value):
+            raise ValueError("is no path of names such as vision/pretraining")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _names(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name, text in value.items():
+            if not _ENV_NAME.fullmatch(name) or "\0" in str(text):
+                raise ValueError(f"{name!r} cannot be an environment variable")
+        return value
+
+
+def read_spec(path: Path | str) -> Spec:
+    """Read a YAML file. Whatever is wrong with it is one error that names line, field and value."""
+    return spec_from(read_tree(path, SpecError))
+
+
+def spec_from(root: Entry) -> Spec:
+    root.mapping()
+    try:
+        return Spec.model_validate(root.plain())
+    except ValidationError as problem:
+        raise _located(root, problem) from None
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a spec."""
+    return Spec.model_json_schema()
+
+
+def _located(root: Entry, problem: ValidationError) -> SpecError:
+    """The first fault, where it stands in the file."""
+    # A misspelt name first: it often explains the rest. Of several readings of one value, the one that got furthest.
+    fault = min(
+        problem.errors(include_url=False),
+        key=lambda each: (
+            each["type"] != "extra_forbidden",
+            root.find(each["loc"])[0].line,
+            each["type"].endswith(("_type", "_parsing")),
+            -len(each["loc"]),
+        ),
+    )
+    entry, found = root.find(fault["loc"])
+    name = ".".join(str(part) for part in found)
+    if fault["type"] == "extra_forbidden":
+        known = _fields(found[:-1])
+        return SpecError(
+            f"unknown field {found[-1]!r}.{closest(str(found[-1]), known)} All: {', '.join(known)}.",
+            where=root.where,
+            line=entry.line,
+            field=name,
+            hint="rename it, or take it out",
+        )
+    if fault["type"] == "missing":
+        wanted = str(fault["loc"][-1])
+        return SpecError(f"needs {wanted!r}.", where=root.where, line=entry.line, field=name, hint=f"add a line {wanted}: ...")
+    said = re.sub(r"^(Value error, )?(Input )?", "", fault["msg"])
+    value = entry.value if not isinstance(entry.value, list | dict) else None
+    return SpecError(
+        f"{said}.",
+        where=root.where,
+        line=entry.line,
+        field=name,
+        value=shown(str(value)) if value is not None else None,
+        hint=f"{found[0]}: {Spec.model_fields[str(found[0])].description}" if found else "one `name: value` per line",
+    )
+
+
+def _fields(way: tuple[Any, ...]) -> list[str]:
+    """The names that may stand there."""
+    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "notify": Notify, "gpus": Range}
+    return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

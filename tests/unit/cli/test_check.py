@@ -1,0 +1,45 @@
+"""`rota check`: every kind of file, right and wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.test_bad_input import folder, rota
+
+__all__ = ["folder"]
+
+
+def test_what_is_right_is_said(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "fine.yaml").write_text("run: train\ngpus: 4\n")
+    (folder / "fine.csv").write_text("profile,accelerator,gpus,steps_per_second\nx,V100,1,2.5\n")
+    (folder / "mine.py").write_text(
+        "import rota\nclass Mine:\n    def allocate(self, view): return rota.Ranking.by(view.jobs.submitted_s)\n"
+    )
+    files = ["good.csv", "good.yaml", "fine.yaml", "fine.csv", "./mine.py:Mine"]
+    code, out, _ = rota(capsys, monkeypatch, "check", *files)
+    assert code == 0
+    kinds = ["trace (rota), 2 jobs", "cluster, 1 nodes with 8 V100", "job spec, 4 GPUs", "rates, 1 profiles", "policy, keeps all"]
+    for line, file, kind in zip(out.splitlines(), files, kinds, strict=True):
+        assert line.startswith(f"{file}  ok: {kind}")
+
+
+def test_what_is_wrong_is_said_for_each(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ["good.csv", "job.yaml", "floor.yaml", "rates.csv", "text.csv", "absent.csv", "./raising.py", "binary.csv"]
+    code, out, _ = rota(capsys, monkeypatch, "check", *files, "-o", "json")
+    assert code == 2
+    found = json.loads(out)
+    assert [row["file"] for row in found] == files
+    assert [row["ok"] for row in found] == [True] + [False] * 7
+    assert (found[1]["line"], "Closest: gpus" in found[1]["error"]) == (2, True)
+    assert (found[2]["line"], found[3]["line"], found[4]["line"]) == (2, 2, 3)
+    assert all(row["hint"] for row in found[1:])
+    code, out, _ = rota(capsys, monkeypatch, "check", *files)
+    assert code == 2 and out.count("Try: ") == 7
+
+
+def test_example_of_the_contract(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = rota(capsys, monkeypatch, "check", "job.yaml")
+    assert code == 2 and "job.yaml:2" in out and "unknown field 'gpu'. Closest: gpus" in out

@@ -1,0 +1,217 @@
+"""A sweep: the grid, the store, and a run that is killed and goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.errors import InputError, OptionError
+from rota.sweeps.grid import Grid
+from rota.sweeps.runner import run as sweep
+from rota.sweeps.store import Store, write_whole
+
+JOBS = "synthetic:jobs=40,gpus=8,largest=4,longest_seconds=20000"
+CLUSTER = "4xV100 + 4xK80"
+
+
+def grid(**changes: object) -> Grid:
+    values: dict[str, object] = {
+        "policies": ("fifo", "srsf"),
+        "traces": (JOBS,),
+        "clusters": (CLUSTER,),
+        "vary": {"trace.load": (0.5, 1)},
+        "seeds": 2,
+    }
+    return Grid(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_grid_is_every_combination_once() -> None:
+    made = grid(placers=("packed", "spread"), vary={"trace.load": (0.5, 1), "round_seconds": (60, 360)})
+    cells = made.cells()
+    assert len(made) == len(cells) == 2 * 2 * 2 * 2 * 2
+    assert len({cell.key for cell in cells}) == len(cells)
+    first = cells[0]
+    assert first.axes == {
+        "policy": "fifo",
+        "trace": JOBS,
+        "cluster": CLUSTER,
+        "placer": "packed",
+        "trace.load": 0.5,
+        "round_seconds": 60,
+    }
+    assert "load=0.5" in first.keywords["trace"] and first.keywords["round_seconds"] == 60
+    assert "seed=1" in cells[1].keywords["trace"] and cells[1].keywords["seed"] == 1
+
+
+def test_a_policy_with_its_own_placer_is_one_cell() -> None:
+    cells = grid(policies=("fifo+random",), placers=("packed", "spread"), vary={}, seeds=1).cells()
+    assert [cell.keywords["placer"] for cell in cells] == [None]
+
+
+def test_keys_know_what_is_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_time,gpus,duration\n0,1,60\n")
+    made = grid(traces=(str(path),), vary={}, seeds=1)
+    before = [cell.key for cell in made.cells()]
+    assert before == [cell.key for cell in made.cells()]
+    path.write_text("submit_time,gpus,duration\n0,1,61\n")
+    assert not set(before) & {cell.key for cell in made.cells()}
+
+
+@pytest.mark.parametrize(
+    "changes,words",
+    [
+        ({"policies": ()}, "at least one"),
+        ({"seeds": 0}, "at least 1"),
+        ({"vary": {"colour": (1,)}}, "No value to vary 'colour'"),
+        ({"vary": {"round_seconds": tuple(range(1, 60_000))}}, "more than 100,000 cells"),
+    ],
+)
+def test_grids_that_make_no_sense(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        grid(**changes)
+
+
+def test_what_cannot_work_is_said_before_anything_runs(tmp_path: Path) -> None:
+    for changes in ({"policies": ("fifo", "no-such")}, {"clusters": ("many",)}, {"placers": ("nowhere",)}):
+        with pytest.raises(InputError):
+            sweep(grid(**changes), tmp_path / "out")
+        assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_settings_of_a_file_cannot_be_varied(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_time,gpus,duration\n0,1,60\n")
+    with pytest.raises(OptionError, match="no generated trace"):
+        grid(traces=(str(path),)).cells()
+
+
+def test_results_do_not_depend_on_how_many_work(tmp_path: Path) -> None:
+    one = sweep(grid(), tmp_path / "one", workers=1)
+    sweep(grid(), tmp_path / "two", workers=2)
+    assert len(one.rows) == 8 and one.reused == 0 and not one.failed
+    for name in ("results.csv", "results.json", "grid.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    again = sweep(grid(), tmp_path / "one")
+    assert again.reused == 8 and again.rows == one.rows
+    assert [point.seeds for point in one.points()] == [2, 2, 2, 2]
+    assert "TRACE.LOAD" in str(one) and "±" in str(one)
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    huge = "synthetic:jobs=10,gpus=64,largest=16,seed=2"
+    found = sweep(grid(traces=(JOBS, huge), vary={}, seeds=1), tmp_path)
+    assert len(found.rows) == 2
+    assert len(found.failed) == 2 and "can never run" in found.failed[0].error
+    problem = found.problem()
+    assert problem is not None and "2 cells failed" in problem.message and problem.hint
+
+
+def test_a_file_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
+    cells = grid().cells()
+    whole = sweep(grid(), tmp_path / "a")
+    path = tmp_path / "a" / "cells" / f"{cells[3].key}.json"
+    path.write_bytes(path.read_bytes()[:50])
+    again = sweep(grid(), tmp_path / "a")
+    assert again.reused == 7 and again.rows == whole.rows
+
+
+def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.locked(), pytest.raises(OptionError, match="another sweep"):
+        sweep(grid(), tmp_path)
+
+
+def test_a_write_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_whole(path, "one")
+    write_whole(path, "two")
+    assert path.read_text() == "two" and [each.name for each in tmp_path.iterdir()] == ["x.json"]
+
+
+COMMAND = [
+    "sweep",
+    "fifo",
+    "srsf",
+    "tiresias",
+    "--trace",
+    "synthetic:jobs=120,gpus=24",
+    "--vary",
+    "trace.load=0.6/0.9",
+    "--seeds",
+    "4",
+]
+
+
+def start(folder: Path) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "rota", *COMMAND, "--out", str(folder), "--workers", "2", "-o", "json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def test_killed_and_started_again_it_ends_the_same(tmp_path: Path) -> None:
+    """Killed with -9 three times, once with its workers and twice without them."""
+    straight = start(tmp_path / "straight")
+    out, err = straight.communicate(timeout=300)
+    assert straight.returncode == 0, err.decode()
+    cells, kills = tmp_path / "killed" / "cells", 0
+    for everyone in (True, False, False):
+        process = start(tmp_path / "killed")
+        seen = len(list(cells.glob("*.json"))) if cells.exists() else 0
+        while process.poll() is None and (not cells.exists() or len(list(cells.glob("*.json"))) <= seen):
+            time.sleep(0.01)
+        if process.poll() is None:
+            kills += 1
+            (os.killpg if everyone else os.kill)(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+    assert kills == 3, "it was really cut short each time"
+    last = start(tmp_path / "killed")
+    out_again, err = last.communicate(timeout=300)
+    assert last.returncode == 0, err.decode()
+    assert json.loads(out_again)["cells"] == json.loads(out)["cells"]
+    for name in ("results.csv", "results.json"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux to find the workers")
+def test_a_killed_worker_costs_one_cell_and_the_next_run_makes_it_up(tmp_path: Path) -> None:
+    process = start(tmp_path / "out")
+    cells = tmp_path / "out" / "cells"
+    while process.poll() is None and not list(cells.glob("*.json")):
+        time.sleep(0.01)
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 1 and "its worker died" in err.decode() and "Try:" in err.decode()
+    failed = len(json.loads(out)["failed"])
+    assert failed == 1 and len(json.loads(out)["cells"]) == 23
+    again = start(tmp_path / "out")
+    out, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err.decode()
+    assert len(json.loads(out)["cells"]) == 24
+
+
+def test_workers_that_cannot_live_stop_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    found = sweep(grid(), tmp_path, workers=1)
+    assert len(found.failed) == 3 and found.untried == 5
+    assert "5 were not tried" in str(found.problem())
+
+
+def test_from_python(tmp_path: Path) -> None:
+    found = rota.sweep(["fifo"], out=tmp_path, trace=JOBS, cluster=[CLUSTER, "8xV100"], vary={"trace.load": [0.5, 1]}, workers=2)
+    assert len(found.rows) == 4 and "<table>" in found._repr_html_()
+    pandas = pytest.importorskip("pandas")
+    frame = found.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and sorted(set(frame["cluster"])) == [CLUSTER, "8xV100"]

@@ -1,0 +1,61 @@
+"""What `rota.simulate` makes of clusters and profiles."""
+
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.traces.trace import Trace
+
+GANG = Trace.of("gang", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(gpus=8, steps=1000, profile="vgg16/bs64"))])
+
+
+def jct(cluster: str, **options: object) -> float:
+    found = rota.simulate(GANG, cluster=cluster, launch_seconds=0, **options)  # type: ignore[arg-type]
+    return found.summary.mean_jct_seconds or 0.0
+
+
+def cluster(folder: Path, extra: str = "", gpus: int = 4) -> str:
+    path = folder / "cluster.yaml"
+    path.write_text(f"nodes: [{{count: {8 // gpus}, accelerator: V100, gpus: {gpus}}}]\n{extra}")
+    return str(path)
+
+
+def test_links_decide_how_fast_gangs_are(tmp_path: Path) -> None:
+    usual = jct(cluster(tmp_path))
+    assert jct(cluster(tmp_path, "links: {between: 0.5}")) > 1.5 * usual, "a slow network"
+    assert jct(cluster(tmp_path, "links: {between: 0.5}", gpus=8)) == usual, "one node needs no network"
+    assert jct(cluster(tmp_path, "links: {inside: {V100: 0.5}}", gpus=8)) > 1.5 * usual, "but a link inside"
+    assert jct(cluster(tmp_path, "links: {between: 0.5}"), spread_penalty=1.0) == jct(cluster(tmp_path, gpus=8)), "the flag wins"
+
+
+def test_cost_is_gpu_hours_times_prices(tmp_path: Path) -> None:
+    path = cluster(tmp_path, "prices: {V100: 2}", gpus=8)
+    found = rota.simulate(GANG, cluster=path, launch_seconds=0)
+    hours = (found.summary.mean_jct_seconds or 0.0) * 8 / 3600
+    assert found.summary.cost_dollars == pytest.approx(2 * hours)
+    listed = rota.simulate(GANG, cluster="8xV100", launch_seconds=0)
+    assert listed.summary.cost_dollars == pytest.approx(3.06 * hours)
+    assert rota.simulate("demo", cluster="24xZ9").summary.cost_dollars is None, "nobody knows what a Z9 costs"
+
+
+def test_measured_rates_win_and_the_catalogue_fills_in(tmp_path: Path) -> None:
+    table = tmp_path / "rates.csv"
+    table.write_text("profile,accelerator,gpus,steps_per_second\nvgg16/bs64,V100,8,10\n")
+    assert jct("8xV100", profile=table) == pytest.approx(100.0)
+    table.write_text("profile,accelerator,gpus,steps_per_second\nother,V100,8,10\n")
+    assert jct("8xV100", profile=table) == jct("8xV100")
+
+
+def test_the_ideal_machine_runs_everything_like_a_v100() -> None:
+    assert jct("8xK80", preset="ideal") == jct("8xV100", preset="ideal") == jct("8xV100", checkpoint_seconds=0)
+    assert jct("8xK80") > 2 * jct("8xV100")
+
+
+def test_notes_of_a_trace_come_along(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+    path.write_text(f"{header}\np1,1,1,1,500,,LS,Running,0,100,0\np2,1,1,0,0,,LS,Running,0,100,0\n")
+    found = rota.simulate(path, cluster="1xT4")
+    assert found.params["skipped"] == 1
+    assert found.params["notes"] == ["1 job asked for a fraction of a GPU and got a whole one"]

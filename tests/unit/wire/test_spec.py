@@ -1,0 +1,102 @@
+"""The job spec: everything it can say, and what every mistake says."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.errors import SpecError
+from rota.wire.spec import Spec, read_spec, schema
+
+GOOD = r"""name: resnet50-bs64
+run: torchrun train.py --data /data/imagenet
+gpus: 4
+accelerators: [a100, V100]
+steps: 450_000
+progress: 'step (\d+)/(\d+)'
+checkpoint: {dir: ckpt, grace: 60s}
+profile: resnet50/bs64
+weight: 1
+tenant: vision/pretraining
+deadline: 2026-12-01T09:00
+batch: {size: 256, min: 64, max: 2048}
+after: [412]
+max_run_time: 12h
+retries: 2
+workdir: .
+env: {EPOCHS: "90"}
+notify: {on: finished, run: 'ntfy publish rota "$ROTA_MESSAGE"'}
+"""
+
+
+def read(folder: Path, text: str) -> Spec:
+    path = folder / "job.yaml"
+    path.write_text(text)
+    return read_spec(path)
+
+
+def test_everything(tmp_path: Path) -> None:
+    spec = read(tmp_path, GOOD)
+    assert spec.run == "torchrun train.py --data /data/imagenet"
+    assert (spec.gpus, spec.accelerators, spec.steps) == (4, ["A100", "V100"], 450_000)
+    assert spec.checkpoint.grace == 60.0 and spec.max_run_time == 43_200.0
+    assert spec.notify is not None and spec.notify.on == ("finished",)
+    assert spec.env == {"EPOCHS": "90"} and spec.after == [412]
+
+
+def test_only_run_is_required(tmp_path: Path) -> None:
+    spec = read(tmp_path, "run: [python, train.py]\n")
+    assert spec.run == ["python", "train.py"]
+    assert (spec.gpus, spec.weight, spec.retries, spec.accelerators) == (1, 1.0, 0, [])
+
+
+def test_elastic(tmp_path: Path) -> None:
+    spec = read(tmp_path, "run: x\ngpus: {min: 1, max: 8}\n")
+    assert not isinstance(spec.gpus, int) and (spec.gpus.min, spec.gpus.max) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    "old,new,line,words",
+    [
+        ("gpus: 4", "gpu: 4", 3, "unknown field 'gpu'. Closest: gpus"),
+        ("run: t", "rum: t", 2, "unknown field 'rum'. Closest: run"),
+        ("run: torchrun train.py --data /data/imagenet\n", "", 1, "needs 'run'"),
+        ("run: torchrun train.py --data /data/imagenet", "run: ''", 2, "is empty"),
+        ("run: torchrun train.py --data /data/imagenet", "run: []", 2, "is empty"),
+        ("run: torchrun train.py --data /data/imagenet", "run: {a: 1}", 2, "string|list"),
+        ("gpus: 4", "gpus: 0", 3, "from 1 to"),
+        ("gpus: 4", "gpus: {min: 4, max: 2}", 3, "min is more than max"),
+        ("gpus: 4", "gpus: many", 3, "integer"),
+        ("gpus: 4", "gpus: 1.5", 3, "integer"),
+        ("[a100, V100]", "['A 100']", 4, "no accelerator type"),
+        ("steps: 450_000", "steps: 0", 5, "greater than or equal to 1"),
+        (r"'step (\d+)/(\d+)'", "'step ('", 6, "no regular expression"),
+        (r"'step (\d+)/(\d+)'", "'step'", 6, "0 groups"),
+        ("grace: 60s", "grace: soon", 7, "not a length of time"),
+        ("grace: 60s", "grace: -1", 7, "greater than 0"),
+        ("grace: 60s", "grade: 60s", 7, "unknown field 'grade'. Closest: grace"),
+        ("weight: 1", "weight: 0", 9, "greater than 0"),
+        ("weight: 1", "weight: .nan", 9, "finite"),
+        ("vision/pretraining", "/vision//x", 10, "no path of names"),
+        ("2026-12-01T09:00", "tomorrow", 11, "datetime"),
+        ("size: 256", "size: 2", 12, "not between min and max"),
+        ("after: [412]", "after: {a: 1}", 13, "integer|string"),
+        ("max_run_time: 12h", "max_run_time: 12 parsecs", 14, "not a length of time"),
+        ("retries: 2", "retries: -1", 15, "greater than or equal to 0"),
+        ("{EPOCHS", "{'A B'", 17, "cannot be an environment variable"),
+        ("on: finished", "on: done", 18, "should be 'started'"),
+        ("run: 'ntfy", "ran: 'ntfy", 18, "unknown field 'ran'. Closest: run"),
+        ("weight: 1", "weight: 1\nweight: 2", 10, "already given on line 9"),
+    ],
+)
+def test_mistakes_say_where(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
+    assert old in GOOD
+    with pytest.raises(SpecError, match=words) as caught:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    assert caught.value.line == line
+    assert "job.yaml" in caught.value.message and "\n" not in caught.value.message and caught.value.hint
+
+
+def test_the_schema_describes_every_field() -> None:
+    properties = schema()["properties"]
+    assert set(properties) == set(Spec.model_fields)
+    assert all(field.description for field in Spec.model_fields.values())
