@@ -39,6 +39,9 @@ Seed = Annotated[int, typer.Option("--seed", parser=number("--seed", whole=True)
 Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]
 Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write one self-contained page.")]
 
+BAR_AFTER_SECONDS = 2.0
+LINE_EVERY_SECONDS = 10.0
+
 SHAPES = ("table", "wide", "json", "csv")
 
 
@@ -78,7 +81,8 @@ def progress_bar(label: str) -> Iterator["Progress"]:
 
 @contextmanager
 def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]:
-    """The same for several runs, one after the other: what is running, how far it is, and how many runs are left."""
+    """The same for several runs, one after the other: what is running, how far it is, and how many runs are left. On a terminal
+    that is a bar; into a file or a pipe goes a line now and then."""
     import time
 
     from rich.console import Console
@@ -91,22 +95,27 @@ def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     ]
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    began, shown, past = time.monotonic(), False, 0
+    console = Console(stderr=True)
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    past, said_s = 0, time.monotonic()
+    started = False
     task = bar.add_task("", total=None)
 
     def show(label: str, done: int, total: int, now_s: float) -> None:
-        nonlocal shown, past
-        if not shown and time.monotonic() - began > 2:
+        nonlocal past, said_s, started
+        silent_for = time.monotonic() - said_s
+        what = label + (f"  run {past + 1} of {runs}" if runs > 1 else "")
+        if not started and silent_for > BAR_AFTER_SECONDS:
             bar.start()
-            shown = True
-        if shown:
-            count = f"  run {past + 1} of {runs}" if runs > 1 else ""
-            bar.update(task, completed=past * total + done, total=runs * total, description=label + count)
+            started = True
+        if started and console.is_terminal:
+            bar.update(task, completed=past * total + done, total=runs * total, description=what)
+        elif silent_for > LINE_EVERY_SECONDS:
+            console.print(f"{what}: {done:,} of {total:,}", highlight=False)
+            said_s = time.monotonic()
         past += done == total
 
     try:
         yield show
     finally:
-        if shown:
-            bar.stop()
+        bar.stop()
