@@ -1,5 +1,6 @@
 """Values to plain data and back: what a journal writes and a wire carries. No code travels, only named fields."""
 
+import base64
 import dataclasses
 import math
 from enum import Enum
@@ -9,6 +10,10 @@ import numpy as np
 
 Plain = Any
 """None, bool, int, float, str, list or dict of these."""
+
+
+_KINDS = "biuf"
+"""Booleans, whole numbers and floats; arrays of anything else do not travel."""
 
 
 class Codec:
@@ -28,11 +33,7 @@ class Codec:
             number = float(value)
             return number if math.isfinite(number) else {"float": repr(number)}
         if isinstance(value, np.ndarray):
-            return {
-                "array": value.dtype.str,
-                "shape": list(value.shape),
-                "data": [self.encode(x) for x in value.ravel().tolist()],
-            }
+            return _array(value)
         if isinstance(value, list | tuple):
             return {"tuple" if isinstance(value, tuple) else "list": [self.encode(item) for item in value]}
         if isinstance(value, dict):
@@ -50,8 +51,10 @@ class Codec:
         if "enum" in plain:
             return self._named(plain["enum"])(plain["value"])
         if "array" in plain:
-            flat = np.array([self.decode(item) for item in plain["data"]], dtype=np.dtype(plain["array"]))
-            return flat.reshape(plain["shape"])
+            kind = np.dtype(plain["array"])
+            if kind.kind not in _KINDS:
+                raise ValueError(f"no arrays of {plain['array']!r} in plain data")
+            return np.frombuffer(base64.b64decode(plain["data"]), dtype=kind).reshape(plain["shape"]).copy()
         if "tuple" in plain:
             return tuple(self.decode(item) for item in plain["tuple"])
         if "list" in plain:
@@ -69,3 +72,12 @@ class Codec:
         if name not in self._types:
             raise ValueError(f"unknown type {name!r} in plain data")
         return self._types[name]
+
+
+def _array(value: "np.ndarray[Any, Any]") -> Plain:
+    """Its bytes, little end first: exact, and quick also for a column of a hundred thousand jobs."""
+    if value.dtype.kind not in _KINDS:
+        raise TypeError(f"an array of {value.dtype} cannot be written to a journal")
+    kind = value.dtype.newbyteorder("<")
+    raw = np.ascontiguousarray(value, dtype=kind).tobytes()
+    return {"array": kind.str, "shape": list(value.shape), "data": base64.b64encode(raw).decode("ascii")}

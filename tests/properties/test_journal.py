@@ -95,12 +95,12 @@ def test_snapshot_and_the_rest_equal_the_whole(run: tuple[Any, Journal], where: 
     whole, half = make(), make()
     saved = json.dumps(half.snapshot(WORDS))
     for number, (now_s, events, decided) in enumerate(journal):
-        if number == cut:
-            saved = json.dumps(whole.snapshot(WORDS))
         whole.fold(now_s, events)
         whole.commit(decided)
+        if number + 1 == cut:
+            saved = json.dumps(whole.snapshot(WORDS))
     half.restore(json.loads(saved), WORDS)
-    for now_s, events, decided in journal[cut:] if cut or not journal else journal:
+    for now_s, events, decided in journal[cut:]:
         half.fold(now_s, events)
         half.commit(decided)
     assert half.snapshot(WORDS) == whole.snapshot(WORDS)
