@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rota.report.result import Result
     from rota.sweeps.runner import sweep
     from rota.traces.trace import Trace
+    from rota.wire.client import connect
 
 _WHERE = {
     "Assignment": "rota.model.allocation",
@@ -38,6 +39,7 @@ _WHERE = {
     "Trace": "rota.traces.trace",
     "View": "rota.model.view",
     "compare": "rota.api",
+    "connect": "rota.wire.client",
     "errors": "rota.errors",
     "placer": "rota.compose.catalogue",
     "policy": "rota.compose.catalogue",
@@ -59,6 +61,7 @@ __all__ = [
     "View",
     "__version__",
     "compare",
+    "connect",
     "errors",
     "placer",
     "policy",

@@ -8,7 +8,9 @@ RotaError                      carries a message and, where there is one, the ne
 │   ├── SpecError              a job spec
 │   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
 │   └── OptionError            a value that a policy, placer or setting does not take
+├── UnreachableError           no scheduler answers, or it does not take this client
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
+├── JournalError               the journal cannot be read or written
 ├── Stalled                    a simulation can go no further though jobs are unfinished
 └── IllegalTransition          a phase change the lifecycle does not know: a defect of Rota itself
 """
@@ -78,8 +80,16 @@ class NameUnknown(InputError):
         self.name = name
 
 
+class UnreachableError(RotaError):
+    """No scheduler answers where one should be, or it does not take this client."""
+
+
 class PolicyBroken(RotaError):
     """A policy raised, or answered with something that is no allocation."""
+
+
+class JournalError(RotaError):
+    """The journal cannot be read or written."""
 
 
 class Stalled(RotaError):

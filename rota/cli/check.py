@@ -1,11 +1,11 @@
 """`rota check`: whether files can be used, before anything depends on them."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from rota.cli import options as flag
+from rota.cli.show import say
 from rota.errors import InputError, RotaError
 
 
@@ -27,8 +27,8 @@ def check(
         except RotaError as problem:
             found.append((file, problem))
     wrong = [problem for _, problem in found if isinstance(problem, RotaError)]
-    if shaped == "json":
-        typer.echo(json.dumps([_row(file, each) for file, each in found]))
+    if shaped in ("json", "csv"):
+        say(shaped, rows=[_row(file, each) for file, each in found])
     else:
         for file, each in found:
             if isinstance(each, RotaError):

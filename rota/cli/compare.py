@@ -6,7 +6,7 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
-from rota.cli.show import say, write_page
+from rota.cli.show import say, say_notes, write_page
 
 
 @with_setup()
@@ -36,4 +36,5 @@ def compare(
     with flag.progress_bars(len(policies) * max(len(placer or ()), 1) * seeds) as progress:
         whole = run(policies, placers=placer or (), seeds=seeds, progress=progress, **setup)
     say(shaped, whole, value=whole.to_dict())
+    say_notes(whole)
     write_page(whole, html)

@@ -2,23 +2,34 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from rota import __version__
-from rota.cli import check, compare, demo, policy, profile, sim, sweep, trace
-from rota.errors import InputError, RotaError
+from rota.cli.quick import Quick, QuickGroup
+from rota.errors import InputError, RotaError, UnreachableError
 
-app = typer.Typer(
-    name="rota",
-    help="A scheduler for shared clusters of unequal GPUs: simulate, compare and check policies.",
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
+COMMANDS = {
+    "up": "up",
+    "submit": "submit",
+    "jobs": "jobs",
+    "show": "show_job",
+    "why": "why",
+    "logs": "logs",
+    "cancel": "cancel",
+    "wait": "wait",
+    "sim": "sim",
+    "compare": "compare",
+    "sweep": "sweep",
+    "demo": "demo",
+    "check": "check",
+}
+"""Command -> the file with a function of its name."""
+
+GROUPS = {"policy": "policy", "trace": "trace", "profile": "profile"}
+"""Command with commands below it -> the file with its `app`."""
 
 # The command-line library's own errors: what was typed cannot be understood.
 UsageError: Any = typer.BadParameter.__base__
@@ -31,32 +42,47 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """A scheduler for shared clusters of unequal GPUs: simulate, compare and check policies."""
+    """A scheduler for shared clusters of unequal GPUs: run jobs; simulate, compare and check policies."""
 
 
-app.command("sim")(sim.sim)
-app.command("compare")(compare.compare)
-app.command("sweep")(sweep.sweep)
-app.command("demo")(demo.demo)
-app.command("check")(check.check)
-app.add_typer(policy.app, name="policy")
-app.add_typer(trace.app, name="trace")
-app.add_typer(profile.app, name="profile")
+def make_app(words: list[str]) -> typer.Typer:
+    """The commands. When one is named, only that one is loaded: the others would cost a quick question half its time."""
+    app = typer.Typer(
+        name="rota",
+        cls=QuickGroup,
+        help=root.__doc__,
+        no_args_is_help=True,
+        add_completion=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+    app.callback()(root)
+    every = COMMANDS | GROUPS
+    wanted = {words[0]} if words and words[0] in every else set(every)
+    for name in (name for name in every if name in wanted):
+        module = import_module(f"rota.cli.{every[name]}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, cls=getattr(module, "COMMAND", Quick))(getattr(module, name))
+    return app
 
 
 def main() -> None:
-    """Exit codes: 0 ok, 1 it failed, 2 you mistyped."""
+    """Exit codes: 0 ok, 1 it failed, 2 you mistyped, 3 no scheduler can be reached."""
     try:
-        code = app(standalone_mode=False, prog_name="rota")
+        code = make_app(sys.argv[1:])(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
         _fail(error.message, error.hint or "rota --help", 2)
+    except UnreachableError as error:
+        _fail(error.message, error.hint or "rota up", 3)
     except RotaError as error:
         _fail(error.message, error.hint or "rota --help", 1)
     except typer.Abort:

@@ -37,6 +37,11 @@ Placer = Annotated[str | None, typer.Option("--placer", help="packed, spread or 
 Where = Annotated[list[str] | None, typer.Option("--where", help="Only rows with COLUMN=VALUE; may be given several times.")]
 Seed = Annotated[int, typer.Option("--seed", parser=number("--seed", whole=True), metavar="N", help="Same seed, same result.")]
 Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]
+Home = Annotated[
+    str | None, typer.Option("--home", metavar="DIR", help="Where the scheduler keeps its state; else $ROTA_HOME, else ~/.rota.")
+]
+JobKey = Annotated[str, typer.Argument(metavar="JOB", help="Its id, its name, or a beginning of its name that no other has.")]
+JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids or names.")]
 Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write one self-contained page.")]
 
 BAR_AFTER_SECONDS = 2.0

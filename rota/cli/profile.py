@@ -9,7 +9,11 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
+from rota.cli.show import say
 from rota.errors import OptionError
+
+MOST_LINES = 40
+"""A file with more rates is described, not shown."""
 
 app = typer.Typer(
     help="List and show rates of models, and compare them with measured ones.", no_args_is_help=True, rich_markup_mode=None
@@ -51,6 +55,10 @@ def show(
         if shaped == "json":
             typer.echo(json.dumps(dataclasses.asdict(held)))
             return
+        if shaped == "csv" or len(held.rates) <= MOST_LINES:
+            say(shaped, rows=held.rates)
+        if shaped == "csv":
+            return
         typer.echo(f"{held.path}: {len(held.profiles):,} profiles on {', '.join(held.accelerators)}")
         typer.echo(
             f"measured  {held.alone:,} alone, {held.never:,} of them 0; {held.apart:,} over several nodes; {held.pairs:,} pairs"
@@ -63,6 +71,9 @@ def show(
     model = describe(name)
     if shaped == "json":
         typer.echo(json.dumps(dataclasses.asdict(model)))
+        return
+    if shaped == "csv":
+        say(shaped, rows=[dataclasses.asdict(way) for way in model.ways])
         return
     typer.echo(f"{model.profile}: {model.title}; {_many(model.params)} parameters, {model.batch:,} examples per {model.batch_of}")
     by_type: dict[str, list[str]] = {}

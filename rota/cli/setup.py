@@ -49,7 +49,7 @@ FLAGS: dict[str, Flag] = {
     "spread_penalty": _seconds("--spread-penalty", "How many times longer a step takes across nodes."),
     "node_mtbf_seconds": _seconds("--node-mtbf-seconds", "Mean time between failures of a node."),
     "node_repair_seconds": _seconds("--node-repair-seconds", "How long a failed node is away."),
-    "variability": _text("--variability", "Per-GPU variability (planned)."),
+    "variability": (Annotated[str | None, typer.Option("--variability", hidden=True)], None),
 }
 
 

@@ -20,7 +20,7 @@ _WIDE = {
     "GEOMEAN": "geomean_jct_seconds",
     "FIRST RUN": "mean_first_run_seconds",
     "MOVES": "migrations",
-    "LOST GPU-S": "lost_gpu_seconds",
+    "LOST GPU-H": "lost_gpu_seconds",
     "COST": "cost_dollars",
     "DECISIONS": "decisions",
 }
@@ -55,7 +55,8 @@ def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
     if wide:
         heads = [*heads, *_WIDE]
         cells = [
-            [*row, *(_short(line.summary[name]) for name in _WIDE.values())] for row, line in zip(cells, whole.lines, strict=True)
+            [*row, *(_figure(name, line.summary[name]) for name in _WIDE.values())]
+            for row, line in zip(cells, whole.lines, strict=True)
         ]
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for i, head in enumerate(heads):
@@ -84,6 +85,16 @@ def _plain(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         table.add_row(*(_short(value) for value in row.values()))
     Console().print(table)
+
+
+def _figure(name: str, value: Any) -> str:
+    from rota.report.result import duration
+
+    if name == "lost_gpu_seconds":
+        return f"{value / 3600:.3g}h"
+    if name == "cost_dollars":
+        return "-" if value is None else f"${value:,.0f}"
+    return duration(value) if name.endswith("_seconds") else f"{value:,.0f}"
 
 
 def _short(value: Any) -> str:
@@ -119,6 +130,12 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def say_notes(whole: "Comparison") -> None:
+    """What was taken for something else goes to standard error, once."""
+    for note in dict.fromkeys(note for result in whole for note in result.params["notes"]):
+        sys.stderr.write(f"note: {note}\n")
 
 
 def write_page(whole: "Comparison", path: str | None) -> None:

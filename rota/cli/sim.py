@@ -6,7 +6,7 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
-from rota.cli.show import say, write_page
+from rota.cli.show import say, say_notes, write_page
 
 
 @with_setup(without=("trace",))
@@ -42,4 +42,5 @@ def sim(
             f"(seed {setup['seed']})"
         )
         say(shaped, whole, value=result.to_dict(per_job=per_job), note=note)
+    say_notes(whole)
     write_page(whole, html)

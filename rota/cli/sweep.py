@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -58,11 +59,24 @@ def sweep(
         vary=_varied(vary or []),
         seeds=seeds,
         seed=seed,
-        options={name: value for name, value in setup.items() if value not in (None, [], False)},
+        options={name: value for name, value in setup.items() if value is not None and value is not False and value != []},
     )
     folder = out or f"sweep-{hashlib.sha256(repr(grid).encode()).hexdigest()[:8]}"
+    kept = 0
+
+    def watch(done: int, total: int) -> None:
+        nonlocal kept
+        kept = done
+        progress("cells", done, total, 0.0)
+
     with flag.progress_bars(1) as progress:
-        found = run(grid, folder, workers=workers, watch=lambda done, total: progress("cells", done, total, 0.0))
+        try:
+            found = run(grid, folder, workers=workers, watch=watch)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"Stopped: {kept} of {len(grid)} cells are kept in {folder}.\nTry: the same command goes on\n")
+            raise typer.Exit(130) from None
+    for note in dict.fromkeys(note for row in found.rows for note in row["params"]["notes"]):
+        sys.stderr.write(f"note: {note}\n")
     if shaped == "json":
         typer.echo(json.dumps(found.to_dict()))
     elif shaped == "csv":

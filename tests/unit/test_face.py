@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,11 @@ def test_nothing_else_is() -> None:
 def test_importing_rota_loads_no_heavy_library() -> None:
     code = "import rota, sys; print(sorted({'numpy', 'scipy', 'rich'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_a_scheduler_is_found_by_its_home(tmp_path: Path) -> None:
+    with pytest.raises(rota.errors.UnreachableError, match="nobody has started one"):
+        rota.connect(tmp_path)
 
 
 def test_three_lines_to_a_result() -> None:

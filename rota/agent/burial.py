@@ -1,0 +1,60 @@
+"""The end of an incarnation that has no supervisor any more: nobody else will write it."""
+
+import time
+from pathlib import Path
+
+from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
+from rota.agent.processes import Signs, boot_id, end_all
+from rota.agent.records import Status, WrittenOrder, read_status, write_status
+from rota.agent.words import ENDED, LIFE, LOST, STARTING
+
+WAIT_SECONDS = 0.2
+"""For what was killed to be gone; if that is too short, the next look goes on."""
+
+
+def bury(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
+    """Its final status, or None: not yet, or somebody supervises it after all. Raises OSError where the disk does.
+
+    `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
+    incarnation of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # Somebody may have removed it.
+    lock = try_lock(folder / SUPERVISOR_LOCK)
+    if lock is None:
+        return None
+    try:
+        last = read_status(folder) or last
+        if last.state == ENDED:
+            return last
+        write_whole(folder, TOMBSTONE, b"", durable=True)
+        # In another boot the numbers are those of strangers, and of ours nothing is left.
+        same_boot = last.boot_id in {"", boot_id()}
+        job_lock = None if job_lives_on else folder.parent / JOB_LOCK
+        if same_boot and end_all(_signs(order, last, seen_s), lock=job_lock, seconds=WAIT_SECONDS):
+            return None
+        what = "did not start it" if last.state == STARTING else "was killed"
+        problem = f"its supervisor {what}{_complaint(folder)}" if same_boot else "the machine was restarted"
+        final = last._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
+        write_status(folder, final)
+        return final
+    finally:
+        unlock(lock)
+
+
+def _signs(order: WrittenOrder | None, last: Status, seen_s: float) -> Signs:
+    return Signs(
+        life=order.env.get(LIFE, "") if order else "",
+        since_s=order.written_boot_s if order else 0.0,
+        session=last.session,
+        seen_s=max(seen_s, last.written_boot_s),
+    )
+
+
+def _complaint(folder: Path) -> str:
+    """The last thing the supervisor had to say, which is nothing when all is well."""
+    try:
+        lines = (folder / COMPLAINTS).read_bytes()[-2_000:].decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return f": {said[-1][:300]}" if said else ""

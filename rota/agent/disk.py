@@ -1,0 +1,126 @@
+"""The files of an incarnation: where they are, how they are written whole, how they are locked.
+
+    run/notify                              socket of the daemon
+    run/<job>/job.lock                      held by the supervisor and every process of the job that inherited it
+    run/<job>/<incarnation>/launch.json     the order, written before the supervisor is started
+    run/<job>/<incarnation>/supervisor.lock held by the supervisor for its whole life
+    run/<job>/<incarnation>/lost            tombstone: must never start
+    run/<job>/<incarnation>/status.json     how it is, written by the supervisor; by the agent once that is dead
+    run/<job>/<incarnation>/ctl             socket of the supervisor
+    run/<job>/<incarnation>/supervisor.err  what the supervisor itself had to complain about
+
+Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.
+"""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+RUN = "run"
+LOGS = "logs"
+NOTIFY = "notify"
+JOB_LOCK = "job.lock"
+LAUNCH = "launch.json"
+SUPERVISOR_LOCK = "supervisor.lock"
+TOMBSTONE = "lost"
+STATUS = "status.json"
+CONTROL = "ctl"
+COMPLAINTS = "supervisor.err"
+
+
+def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:
+    return home / RUN / str(job) / str(incarnation)
+
+
+def write_whole(folder: Path, name: str, text: bytes, *, durable: bool) -> None:
+    """A reader sees the old file or the new one, never a half; `durable`: after a power cut too."""
+    new = folder / f"{name}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+            file.flush()
+            if durable:
+                os.fsync(descriptor)
+        new.replace(folder / name)
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+    if durable:
+        sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names too survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(path: Path, *, create: bool = True) -> int | None:
+    """An open file that holds the lock, or None where somebody else does."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def unlock(descriptor: int) -> None:
+    """Closing alone would not do: a process that another thread forked meanwhile may have a copy of the open file."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def is_free(path: Path) -> bool:
+    """Whether nobody holds the lock. It is taken for an instant, so who tries for it at the same time must try again."""
+    try:
+        descriptor = try_lock(path, create=False)
+    except FileNotFoundError:
+        return True
+    if descriptor is None:
+        return False
+    unlock(descriptor)
+    return True
+
+
+def remove_incarnation(folder: Path) -> bool:
+    """Remove the folder, and that of the job if it was the last; False where somebody still holds its lock.
+
+    The lock is held until the end, the order goes first and the tombstone late: a supervisor that comes up in between is
+    either kept out by the lock or finds no order, and never finds an order without its tombstone.
+    """
+    try:
+        lock = try_lock(folder / SUPERVISOR_LOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    if lock is None:
+        return False
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+        last = [TOMBSTONE, STATUS, SUPERVISOR_LOCK]
+        for name in [LAUNCH, *sorted(names - {LAUNCH, *last}), *last]:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+    finally:
+        unlock(lock)
+    remove_job_if_empty(folder.parent)
+    return True
+
+
+def remove_job_if_empty(folder: Path) -> None:
+    """Not while anybody holds the job's lock: the next incarnation must find it held."""
+    if [entry.name for entry in folder.iterdir() if entry.name != JOB_LOCK] or not is_free(folder / JOB_LOCK):
+        return
+    (folder / JOB_LOCK).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -1,0 +1,142 @@
+"""One incarnation, as the agent of its machine knows it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rota.agent import letters
+from rota.agent.burial import bury
+from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
+from rota.agent.orders import Part, part, starting
+from rota.agent.processes import boot_s
+from rota.agent.records import Status, WrittenOrder, read_order, read_status, write_order
+from rota.agent.words import ENDED, LOST
+
+PATIENCE_SECONDS = 10.0
+"""For so long a supervisor of ours may take to come up."""
+
+YOUNG_SECONDS = 2.0
+
+PACKAGES = str(Path(__file__).resolve().parents[2])
+
+_children: "list[subprocess.Popen[bytes]]" = []
+"""Supervisors this process started and has not reaped. They outlive the machine object that started them, so it can't be its."""
+
+
+def reap() -> None:
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+class Life:
+    def __init__(self, folder: Path, job: int, incarnation: int, order: WrittenOrder | None = None) -> None:
+        self.folder, self.job, self.incarnation = folder, job, incarnation
+        self.order = order or read_order(folder)
+        self.status: Status | None = None
+        self.supervised = False
+        """Whether somebody kept it at the last look."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._launched_s = 0.0
+        self._seen_s = 0.0
+        self._stamp: tuple[int, int] | None = None
+        self._unsent: list[dict[str, object]] = []
+
+    @property
+    def ended(self) -> bool:
+        return self.status is not None and self.status.state == ENDED
+
+    def part(self) -> Part:
+        return part(self.job, self.incarnation, self.order, self.status)
+
+    # Starting it.
+
+    def launch(self, order: WrittenOrder) -> None:
+        """Write the order, then start the supervisor: see `machine` for why this order of steps is safe."""
+        self.order = order
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for lock in (self.folder.parent / JOB_LOCK, self.folder / SUPERVISOR_LOCK):
+                lock.touch(mode=0o600)
+            write_order(self.folder, order)
+            sync_folder(self.folder.parent)
+            sync_folder(self.folder.parent.parent)
+            self._process = self._start()
+        except OSError as error:
+            # Nothing runs. If the order got to disk it is buried at the next look; else it ends here.
+            with contextlib.suppress(OSError):
+                (self.folder / COMPLAINTS).write_text(str(error), encoding="utf-8")
+            if read_order(self.folder) is None:
+                problem = f"its order could not be written: {error}"
+                never = starting(self.job, self.incarnation, order)
+                self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
+            return
+        _children.append(self._process)
+        self.supervised, self._launched_s = True, time.monotonic()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""
+        with (self.folder / COMPLAINTS).open("ab") as complaints:
+            return subprocess.Popen(
+                [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=complaints,
+                stderr=complaints,
+                cwd="/",
+                env={**os.environ, "PYTHONPATH": PACKAGES},
+                start_new_session=True,
+            )
+
+    # Looking at it.
+
+    def look(self) -> None:
+        """Read what its supervisor wrote, and see whether that is alive."""
+        self.read()
+        if self.ended:
+            return
+        now = boot_s()
+        self.supervised = self._is_supervised()
+        if self.supervised:
+            if self.status is not None:
+                self._seen_s = now
+            self._send()
+
+    def read(self) -> None:
+        if self.ended:
+            return
+        with contextlib.suppress(OSError):
+            found = (self.folder / STATUS).stat()
+            stamp = (found.st_ino, found.st_mtime_ns)
+            if stamp != self._stamp and (status := read_status(self.folder)) is not None:
+                # Clocks of file systems are coarse: a young file may be replaced by one with the same stamp.
+                self.status, self._stamp = status, stamp if time.time() - found.st_mtime > YOUNG_SECONDS else None
+
+    def _is_supervised(self) -> bool:
+        ours = self._process is not None and self._process.poll() is None
+        # Its lock is not looked at while it comes up: looking takes it for an instant, and the supervisor would leave.
+        if ours and (self.status is not None or time.monotonic() - self._launched_s < PATIENCE_SECONDS):
+            return True
+        return not is_free(self.folder / SUPERVISOR_LOCK)
+
+    def bury(self, *, job_lives_on: bool) -> None:
+        """End it, if nobody supervises it. A disk that can't take the end is tried again at the next look."""
+        with contextlib.suppress(OSError):
+            last = self.status or starting(self.job, self.incarnation, self.order)
+            self.status = bury(self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on) or self.status
+
+    # Speaking to it.
+
+    def say(self, message: dict[str, object]) -> bool:
+        """False: it has ended. What can't be delivered yet, because the supervisor is coming up or stopped, is sent later."""
+        self.read()
+        if self.ended:
+            return False
+        self._unsent = [*(other for other in self._unsent if other["op"] != message["op"]), message]
+        self._send()
+        return True
+
+    def _send(self) -> None:
+        while self._unsent and letters.send(self.folder, CONTROL, json.dumps(self._unsent[0]).encode()):
+            del self._unsent[0]

@@ -1,0 +1,145 @@
+"""What a daemon holds of its machine: starts incarnations, speaks to their supervisors, tells what became of them.
+
+Killed with SIGKILL at any line, this loses nothing, because every step leaves a state on disk that has one meaning:
+
+1. No folder, or a folder without launch.json: nothing was started, since the order is on disk before the supervisor is. The
+   folder is removed; the core, which had no answer, sends the launch again.
+2. launch.json, no status.json, supervisor.lock free: a supervisor was never started, or died, or has not come to its lock yet.
+   Nobody can tell which, so it is declared lost: the tombstone is written *while holding supervisor.lock*, and a supervisor looks
+   for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the tombstone and
+   leaves. So what was said to be lost never starts; a second launch under the same number finds the folder and does nothing.
+3. supervisor.lock held: it is supervised. The kernel drops that lock with the supervisor, however it dies.
+4. status.json not ended, supervisor.lock free: the supervisor was killed, and the main process with it (PR_SET_PDEATHSIG). The
+   rest is sought out and killed until job.lock is free too; only then is the end written and told (`burial`). If that is cut
+   short it is done again.
+5. status.json ended: final. It is written after the last process was gone, and forgetting removes launch.json first, so a
+   half-removed folder is case 1.
+
+Two incarnations of a job never overlap: a supervisor needs job.lock, which the processes of the earlier one hold open.
+One daemon per home is the daemon's business to see to.
+"""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
+from rota.agent.life import Life, reap
+from rota.agent.listener import Listener
+from rota.agent.orders import Order, Part, written
+from rota.agent.processes import boot_s
+from rota.agent.records import seconds as length
+from rota.agent.words import KILL, RENEW, SUSPEND
+
+__all__ = ["Machine", "Order", "Part"]
+
+
+class Machine:
+    """For one thread; only `wake` is called from another, whenever a supervisor has something to tell: `poll` soon then."""
+
+    def __init__(self, home: Path, wake: Callable[[], None]) -> None:
+        self.home = Path(home).absolute()
+        for folder in (self.home, self.home / RUN, self.home / LOGS):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lives: dict[tuple[int, int], Life] = {}
+        self._highest: dict[int, int] = {}
+        """Of each job; a launch that is not newer changes nothing, also when the incarnation has been forgotten."""
+        self._told: dict[tuple[int, int], Part] = {}
+        self._forgotten: list[Path] = []
+        self._find()
+        self._listener = Listener(self.home / RUN, wake)
+        # After listening began, so that what changes from here on rings.
+        self._look()
+
+    def launch(self, order: Order) -> None:
+        """Start an incarnation; one that is known, or older than one that is known, is not started again. Never raises for what
+        the machine does: what can't be started has ended as lost, with a problem that says why."""
+        if order.incarnation <= self._highest.get(order.job, -1):
+            return
+        self._highest[order.job] = order.incarnation
+        life = Life(incarnation_folder(self.home, order.job, order.incarnation), order.job, order.incarnation)
+        self._lives[order.job, order.incarnation] = life
+        life.launch(written(order))
+
+    def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
+        """Ask it to save and leave. False: nobody there to tell (unknown or ended)."""
+        return self._say(job, incarnation, {"op": SUSPEND, "sequence": sequence})
+
+    def kill(self, job: int, incarnation: int, sequence: int) -> bool:
+        """End it at once. False: nobody there to tell (unknown or ended)."""
+        return self._say(job, incarnation, {"op": KILL, "sequence": sequence})
+
+    def renew(self, job: int, incarnation: int, seconds: float) -> bool:
+        """Let its lease end so many seconds from now. False: nobody there to tell (unknown or ended)."""
+        return self._say(job, incarnation, {"op": RENEW, "seconds": length(seconds), "sent_boot_s": boot_s()})
+
+    def poll(self) -> list[Part]:
+        """What changed since the last poll; at the first one, everything."""
+        reap()
+        self._sweep()
+        self._look()
+        changed: list[Part] = []
+        for key, life in sorted(self._lives.items()):
+            if (part := life.part()) != self._told.get(key):
+                self._told[key] = part
+                changed.append(part)
+        return changed
+
+    def parts(self) -> list[Part]:
+        """Everything known, as of the last look."""
+        return [life.part() for _, life in sorted(self._lives.items())]
+
+    def forget(self, job: int, incarnation: int) -> None:
+        """Remove what is left of an incarnation that has ended; nothing happens to one that has not."""
+        life = self._lives.get((job, incarnation))
+        if life is None or not life.ended:
+            return
+        del self._lives[job, incarnation]
+        self._told.pop((job, incarnation), None)
+        self._forgotten.append(life.folder)
+        self._sweep()
+
+    def close(self) -> None:
+        """Stop listening. Supervisors live on."""
+        self._listener.close()
+        reap()
+
+    def _find(self) -> None:
+        """Everything on disk. A folder without an order was never started, or is half removed, unless somebody is in it."""
+        for job_folder in _numbered(self.home / RUN):
+            for folder in _numbered(job_folder):
+                job, incarnation = int(job_folder.name), int(folder.name)
+                if not (folder / LAUNCH).exists() and remove_incarnation(folder):
+                    continue
+                self._lives[job, incarnation] = Life(folder, job, incarnation)
+                self._highest[job] = max(incarnation, self._highest.get(job, -1))
+            with contextlib.suppress(OSError):
+                remove_job_if_empty(job_folder)
+
+    def _look(self) -> None:
+        open_lives = [life for life in self._lives.values() if not life.ended]
+        for life in open_lives:
+            life.look()
+        supervised = {life.job for life in open_lives if life.supervised and not life.ended}
+        for life in open_lives:
+            if not life.ended and not life.supervised:
+                life.bury(job_lives_on=life.job in supervised)
+
+    def _say(self, job: int, incarnation: int, message: dict[str, object]) -> bool:
+        life = self._lives.get((job, incarnation))
+        return life is not None and life.say(message)
+
+    def _sweep(self) -> None:
+        """A supervisor that has told its end may still be on its way out, and is waited for."""
+        self._forgotten = [folder for folder in self._forgotten if not _removed(folder)]
+
+
+def _numbered(folder: Path) -> list[Path]:
+    entries = [entry for entry in folder.iterdir() if entry.name.isdecimal() and entry.is_dir()]
+    return sorted(entry for entry in entries if str(int(entry.name)) == entry.name)
+
+
+def _removed(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return remove_incarnation(folder)
+    return False

@@ -1,0 +1,125 @@
+"""What a daemon asks of its machine, and what it is told."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.agent.processes import boot_id, boot_s
+from rota.agent.records import Status, WrittenOrder, seconds
+from rota.agent.words import LIFE, STARTING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Start one incarnation."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """All of its environment; the agent adds `ROTA_LIFE` and nothing else."""
+    workdir: str
+    log: Path | str
+    gpus_text: str
+    """Where it runs, for people: `n1 GPUs 0,1`."""
+    from_step: float
+    lease_seconds: float
+    """From now."""
+    grace_seconds: float
+    """Between the signal and SIGKILL when it is suspended."""
+    lease_grace_seconds: float
+    """The same when its lease is over, if that is less."""
+    signal: str = "SIGTERM"
+    progress: str = ""
+    """A pattern on its output with one or two groups: step, total."""
+    steps_total: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """How one incarnation is. Instants are Unix time."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    """The highest of the commands it has seen."""
+    state: str
+    """starting, running or ended."""
+    steps_done: float
+    steps_total: float | None
+    steps_saved: float
+    outcome: str | None
+    exit_code: int | None
+    """-9 is death by signal 9; None if there never was a process, or nobody saw it end."""
+    started_s: float | None
+    ended_s: float | None
+    asked: str | None
+    """What it was asked to end by: suspend, kill or lease."""
+    problem: str
+    launch_sequence: int = 0
+    """That of its launch."""
+
+
+def written(order: Order) -> WrittenOrder:
+    """As it goes to disk. The lease runs from here.
+
+    The life is drawn here and overrides one that came along: a daemon that runs inside a job has that job's in its environment,
+    and another home on this machine may count its jobs alike.
+    """
+    return WrittenOrder(
+        job=order.job,
+        incarnation=order.incarnation,
+        sequence=order.sequence,
+        argv=list(order.argv),
+        env={**order.env, LIFE: f"{order.job}.{order.incarnation}.{secrets.token_hex(8)}"},
+        workdir=str(Path(order.workdir).absolute()),
+        log=str(Path(order.log).absolute()),
+        gpus_text=order.gpus_text,
+        from_step=float(order.from_step),
+        boot_id=boot_id(),
+        written_boot_s=boot_s(),
+        lease_seconds=seconds(order.lease_seconds) or 0.0,
+        grace_seconds=seconds(order.grace_seconds) or 0.0,
+        lease_grace_seconds=seconds(order.lease_grace_seconds) or 0.0,
+        signal=order.signal,
+        progress=order.progress,
+        steps_total=None if order.steps_total is None else float(order.steps_total),
+    )
+
+
+def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
+    """How it is before its supervisor has written anything."""
+    if order is None:
+        return Status(job, incarnation, sequence=0, state=STARTING)
+    return Status(
+        job,
+        incarnation,
+        order.sequence,
+        STARTING,
+        steps_done=order.from_step,
+        steps_saved=order.from_step,
+        steps_total=order.steps_total,
+        boot_id=order.boot_id,
+    )
+
+
+def part(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> Part:
+    status = status or starting(job, incarnation, order)
+    return Part(
+        job=job,
+        incarnation=incarnation,
+        sequence=status.sequence,
+        state=status.state,
+        steps_done=status.steps_done,
+        steps_total=status.steps_total,
+        steps_saved=status.steps_saved,
+        outcome=status.outcome,
+        exit_code=status.exit_code,
+        started_s=status.started_s,
+        ended_s=status.ended_s,
+        asked=status.asked,
+        problem=status.problem,
+        launch_sequence=order.sequence if order else 0,
+    )

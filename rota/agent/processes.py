@@ -1,0 +1,164 @@
+"""Finding the processes of an incarnation, however they hide, and ending them.
+
+A process may leave its session (setsid), its parents (double fork), its environment (`env -i`) or its inherited files (Python's
+subprocess closes them), but hardly all of these. So four signs are looked for: descent from the supervisor, which adopts orphans;
+`ROTA_LIFE` in the environment it was started with; the session of the main process; the job's lock among its open files.
+
+A number is not proof: numbers of processes and sessions are used again. A member of the session counts only if it had started
+when that session was known to be ours: it was in it then, since a process enters another session only by leading it.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.agent.disk import is_free
+from rota.agent.words import LIFE
+
+PROC = Path("/proc")
+_TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
+_PAUSES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+
+
+def boot_id() -> str:
+    """Changes with every boot."""
+    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def boot_s() -> float:
+    """Seconds since boot, those the machine slept through included: the clock of leases, and of the starts of processes."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    session: int
+    start_s: float
+    """On the clock that counts from boot, rounded down to a tick."""
+
+
+class Signs(NamedTuple):
+    """What the processes of one incarnation can be known by."""
+
+    life: str
+    since_s: float
+    """Nothing of it started earlier, on the clock that counts from boot."""
+    ancestor: int | None = None
+    session: int | None = None
+    seen_s: float = 0.0
+    """When the session was last known to be its own."""
+
+
+def _look(pid: int) -> Process | None:
+    """None for what is gone, and for a zombie unless other threads of it still run."""
+    try:
+        with (PROC / str(pid) / "stat").open("rb") as file:
+            line = file.read()
+    except OSError:
+        return None
+    # The name in brackets may hold anything, brackets included; numbers follow the last one.
+    state, parent, _, session, *rest = line[line.rindex(b")") + 2 :].split()
+    if state in b"ZX" and int(rest[13]) <= 1:
+        return None
+    return Process(pid, int(parent), int(session), int(rest[15]) * _TICK_SECONDS)
+
+
+def living() -> Iterator[Process]:
+    """Every process but this one."""
+    own = os.getpid()
+    for entry in os.scandir(PROC):
+        if entry.name.isdecimal() and int(entry.name) != own and (process := _look(int(entry.name))):
+            yield process
+
+
+def members(signs: Signs) -> list[Process]:
+    """The living processes of an incarnation, as far as a look at all of them can tell; look again after ending these."""
+    everything = [process for process in living() if process.start_s + 2 * _TICK_SECONDS >= signs.since_s]
+    kin = _descendants(everything, signs.ancestor) if signs.ancestor is not None else set()
+    return [
+        process
+        for process in everything
+        if process.pid in kin
+        or (process.session == signs.session and process.start_s + _TICK_SECONDS <= signs.seen_s)
+        or _carries(process.pid, signs.life)
+    ]
+
+
+def _descendants(everything: list[Process], ancestor: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for process in everything:
+        children.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    ahead = [ancestor]
+    while ahead:
+        new = set(children.get(ahead.pop(), ())) - found
+        found |= new
+        ahead += new
+    return found
+
+
+def _carries(pid: int, life: str) -> bool:
+    """Whether it was started with this life; not so for what we may not read."""
+    if not life:
+        return False
+    try:
+        with (PROC / str(pid) / "environ").open("rb") as file:
+            environment = file.read()
+    except OSError:
+        return False
+    return f"{LIFE}={life}".encode() in environment.split(b"\0")
+
+
+def holders(lock: Path) -> list[Process]:
+    """Who has this file open. Links are read and never followed: a file on a dead server would hang us."""
+    target = str(lock.resolve())
+    return [process for process in living() if target in _open_files(process.pid)]
+
+
+def _open_files(pid: int) -> set[str]:
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(entry.readlink()))
+    return found
+
+
+def kill(process: Process) -> None:
+    """SIGKILL, to this very process and not to one that got its number since."""
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            now = _look(process.pid)
+            if now is not None and now.start_s == process.start_s:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+def end_all(signs: Signs, *, seconds: float, lock: Path | None = None, between: Callable[[], None] = lambda: None) -> str:
+    """Kill until nothing is left, and with `lock`: until nobody holds that either. Returns words for what did not go in time.
+
+    Only who knows that nobody else may want the lock passes it: whoever has that file open is killed.
+    """
+    deadline = time.monotonic() + seconds
+    rounds = 0
+    while True:
+        left = members(signs)
+        held = not left and lock is not None and not is_free(lock)
+        if held and lock is not None:
+            left = holders(lock)
+        if not left and not held:
+            return ""
+        for process in left:
+            kill(process)
+        between()
+        if time.monotonic() > deadline:
+            return f"processes do not die: {', '.join(str(process.pid) for process in left) or 'hidden from us'}"
+        time.sleep(_PAUSES[min(rounds, len(_PAUSES) - 1)])
+        rounds += 1

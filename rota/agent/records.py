@@ -1,0 +1,116 @@
+"""What an agent and a supervisor write for each other: launch.json and status.json.
+
+Named tuples, not data classes: a supervisor is to be up in a moment, and the module for those takes longer to load than all
+the rest. Fields that are missing take their default and unknown ones are passed over, so that a supervisor and a daemon of
+another version understand each other.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rota.agent.disk import LAUNCH, STATUS, write_whole
+from rota.agent.words import ENDED
+
+LONGEST_SECONDS = 1e9
+"""A length of time that stands for ever, and is a number in JSON."""
+
+
+class WrittenOrder(NamedTuple):
+    """launch.json."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    argv: list[str]
+    env: dict[str, str]
+    workdir: str
+    log: str
+    gpus_text: str
+    from_step: float
+    boot_id: str
+    """The boot it was written in; in another it means nothing."""
+    written_boot_s: float
+    """When, on the clock that counts from boot: the lease runs from here, however late the supervisor is."""
+    lease_seconds: float
+    grace_seconds: float
+    lease_grace_seconds: float
+    signal: str = "SIGTERM"
+    progress: str = ""
+    steps_total: float | None = None
+
+
+class Status(NamedTuple):
+    """status.json."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    """The highest of the commands it has seen."""
+    state: str
+    pid: int | None = None
+    session: int | None = None
+    started_s: float | None = None
+    """Unix time, as `ended_s`."""
+    steps_done: float = 0.0
+    steps_total: float | None = None
+    steps_saved: float = 0.0
+    outcome: str | None = None
+    exit_code: int | None = None
+    """As Python has it: -9 is death by signal 9."""
+    asked: str | None = None
+    ended_s: float | None = None
+    problem: str = ""
+    boot_id: str = ""
+    written_boot_s: float = 0.0
+    """When this was written, on the clock that counts from boot: its session was its own then."""
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_order(folder: Path) -> WrittenOrder | None:
+    """None: not there, or not to be read."""
+    value = _read(folder / LAUNCH) or {}
+    try:
+        return WrittenOrder(**{name: value[name] for name in WrittenOrder._fields if name in value})
+    except TypeError:
+        return None
+
+
+def write_order(folder: Path, order: WrittenOrder) -> None:
+    write_whole(folder, LAUNCH, json.dumps(order._asdict()).encode(), durable=True)
+
+
+def read_status(folder: Path) -> Status | None:
+    """None: not there, or not to be read (a power cut may leave an empty file)."""
+    value = _read(folder / STATUS) or {}
+    try:
+        return Status(**{name: value[name] for name in Status._fields if name in value})
+    except TypeError:
+        return None
+
+
+def write_status(folder: Path, status: Status) -> None:
+    """Only an end has to survive a power cut: what ran is gone with the power."""
+    write_whole(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
+
+
+def seconds(value: object) -> float | None:
+    """A length of time out of a letter, or None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return None
+    return float(min(max(value, 0.0), LONGEST_SECONDS))
+
+
+def steps(value: object) -> float | None:
+    """A number of steps out of a letter or a log, or None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return float(value)

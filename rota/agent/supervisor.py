@@ -1,0 +1,292 @@
+"""One detached process per incarnation, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
+
+It outlives the daemon and goes by its order and by letters alone; a SIGTERM to itself changes nothing, and if it is killed with
+SIGKILL the job dies with it. Everything is relative to its folder, which is where it works.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from rota.agent import child, ending, letters
+from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
+from rota.agent.log import Log
+from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
+from rota.agent.progress import Progress
+from rota.agent.records import Status, WrittenOrder, read_order, seconds, steps, write_status
+from rota.agent.words import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
+
+HERE = Path()
+LOOK_EVERY_SECONDS = 0.5
+TELL_EVERY_SECONDS = 1.0
+LEFTOVERS_SECONDS = 30.0
+UNWRITTEN_SECONDS = 60.0
+"""For so long a full disk may keep the end from being written; after that the agent finds it lost."""
+LONGEST_SLEEP_SECONDS = 10.0
+"""A sleep does not count the time that the machine itself slept, and a lease does."""
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
+"""An agent holds the lock for an instant when it looks whether it is free."""
+LETTERS_AT_ONCE = 64
+HEEDED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+
+
+class Supervisor:
+    """Instants are on the clock that counts from boot, those of the status apart."""
+
+    def __init__(self, order: WrittenOrder) -> None:
+        self.order = order
+        self.status = Status(
+            job=order.job,
+            incarnation=order.incarnation,
+            sequence=order.sequence,
+            state=RUNNING,
+            steps_done=order.from_step,
+            steps_total=order.steps_total,
+            steps_saved=order.from_step,
+            boot_id=order.boot_id,
+        )
+        self.stop_signal = ending.signal_number(order.signal)
+        self.lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
+        self.until_s = order.written_boot_s + order.lease_seconds
+        self.kill_at_s: float | None = None
+        self.look_at_s = self.told_s = 0.0
+        self.killed = self.untold = False
+        self.main = 0
+        self.exit_code: int | None = None
+        self.adopted_codes: set[int] = set()
+        """Exits of orphans since it was asked to stop."""
+        self.signs = Signs(order.env.get(LIFE, ""), boot_s(), os.getpid())
+        self.job_lock: int | None = None
+        self.log: Log | None = None
+        self.progress: Progress | None = None
+        self.box: socket.socket
+        self.bell = -1
+
+    # Its life.
+
+    def run(self) -> None:
+        self.job_lock = job_lock = self._lock_job()
+        if job_lock is None:
+            return self._end(LOST, None, f"a process of an earlier incarnation of job {self.order.job} still lives")
+        if boot_s() >= self.until_s:
+            return self._end(LOST, None, "its lease was over before it could start")
+        try:
+            self.log = Log(Path(self.order.log))
+            self.log.mark(ending.started(self.order.gpus_text, self.order.incarnation, self.order.from_step))
+            if self.order.progress:
+                self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
+        except OSError as error:
+            return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
+        self.box = letters.listen(HERE, CONTROL)
+        self._heed_signals()
+        child.adopt_orphans()
+        try:
+            process = child.start(self.order, log=self.log.descriptor, job_lock=job_lock)
+        except child.NotStarted as error:
+            return self._end(FAILED, error.exit_code, error.problem)
+        self.main = process.pid
+        self.signs = self.signs._replace(session=self.main)
+        problem = self.progress.problem if self.progress else ""
+        self.status = self.status._replace(pid=self.main, session=self.main, started_s=time.time(), problem=problem)
+        self._tell()
+        while not self._over():
+            self._wait()
+        self._clear()
+        # Its exit was reaped here, so the object would wait for it in vain.
+        process.returncode = self.exit_code
+
+    def _lock_job(self) -> int | None:
+        for _ in range(LOCK_TRIES):
+            if (job_lock := try_lock(HERE / ".." / JOB_LOCK)) is not None:
+                return job_lock
+            time.sleep(LOCK_PAUSE_SECONDS)
+        return None
+
+    def _heed_signals(self) -> None:
+        """Handlers that do nothing, and no SIG_IGN: that would be inherited by the job."""
+        self.bell, ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        for name in HEEDED:
+            signal.signal(signal.Signals[name], lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _wait(self) -> None:
+        """Sleep until a letter, a signal or the next instant, then see to everything."""
+        ready, _, _ = select.select([self.box.fileno(), self.bell], [], [], max(0.0, self._next_s() - boot_s()))
+        if self.bell in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.bell, 4096)
+        for letter in letters.receive(self.box, LETTERS_AT_ONCE):
+            self._obey(letter)
+        if self.exit_code is None:
+            # Until it is reaped, its number and so its session are nobody else's.
+            self.signs = self.signs._replace(seen_s=boot_s())
+        self._reap()
+        now = boot_s()
+        if now >= self.until_s and self.status.asked is None:
+            self._ask(LEASE, self.lease_grace_seconds)
+        if now >= self._kill_s():
+            for process in members(self.signs):
+                kill(process)
+            self.killed, self.kill_at_s = True, now + TELL_EVERY_SECONDS
+        if self.progress and self.progress.wanted and now >= self.look_at_s:
+            self.look_at_s = now + LOOK_EVERY_SECONDS
+            self._look()
+        if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
+            self._tell()
+
+    def _next_s(self) -> float:
+        instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s()]
+        if self.status.asked is None:
+            instants.append(self.until_s)
+        if self.progress and self.progress.wanted:
+            instants.append(self.look_at_s)
+        if self.untold:
+            instants.append(self.told_s + TELL_EVERY_SECONDS)
+        if self.exit_code is not None:
+            instants.append(boot_s() + LOOK_EVERY_SECONDS)
+        return min(instants)
+
+    def _kill_s(self) -> float:
+        """When grace is over. A lease that ends during a long grace shortens it."""
+        if self.kill_at_s is None:
+            return float("inf")
+        return self.kill_at_s if self.killed else min(self.kill_at_s, self.until_s + self.lease_grace_seconds)
+
+    def _over(self) -> bool:
+        """Whether it ended. A shell dies of the signal to its group while what it runs still saves: grace is for that too."""
+        if self.exit_code is None:
+            return False
+        saving = self.exit_code == -self.stop_signal and self.status.asked in {SUSPEND, LEASE} and not self.killed
+        return not (saving and members(self.signs))
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (exited := os.waitpid(-1, os.WNOHANG))[0]:
+                code = os.waitstatus_to_exitcode(exited[1])
+                if exited[0] == self.main:
+                    self.exit_code = code
+                elif self.status.asked:
+                    self.adopted_codes.add(code)
+
+    # What it is told.
+
+    def _obey(self, letter: bytes) -> None:
+        try:
+            message = json.loads(letter)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(message, dict):
+            return
+        op, sequence = message.get("op"), message.get("sequence")
+        if op == RENEW and (length := seconds(message.get("seconds"))) is not None:
+            sent_s = seconds(message.get("sent_boot_s"))
+            # The letter may have lain here while we were stopped: the lease runs from when it was written.
+            self.until_s = (boot_s() if sent_s is None else min(sent_s, boot_s())) + length
+        elif op == REPORT:
+            self._take(steps(message.get("steps_done")), steps(message.get("steps_total")), steps(message.get("steps_saved")))
+        elif op in (SUSPEND, KILL) and isinstance(sequence, int) and not isinstance(sequence, bool):
+            if sequence > self.status.sequence:
+                self.status = self.status._replace(sequence=sequence)
+                self._ask(op, self.order.grace_seconds if op == SUSPEND else 0.0)
+            else:
+                self._tell()
+
+    def _ask(self, asked: str, grace_seconds: float) -> None:
+        """End it, after its grace. What was asked before is only ever shortened."""
+        before = self.status.asked
+        if before != KILL:
+            self.status = self.status._replace(asked=asked)
+        at_s = boot_s() + grace_seconds
+        self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
+        if before is None and asked != KILL and self.exit_code is None:
+            # What is stopped can't hear until it goes on.
+            for number in (self.stop_signal, signal.SIGCONT):
+                with contextlib.suppress(OSError):
+                    os.killpg(self.main, number)
+        self._tell()
+
+    # What it tells.
+
+    def _look(self, *, final: bool = False) -> None:
+        if self.progress is None:
+            return
+        with contextlib.suppress(OSError):
+            if self.progress.look(final=final):
+                self._take(self.progress.step, self.progress.total, None)
+        if self.progress.problem != self.status.problem:
+            self.status = self.status._replace(problem=self.progress.problem)
+            self.untold = True
+
+    def _take(self, done: float | None, total: float | None, saved: float | None) -> None:
+        old = self.status
+        self.status = old._replace(
+            steps_done=old.steps_done if done is None else done,
+            steps_total=old.steps_total if total is None else total,
+            steps_saved=old.steps_saved if saved is None else saved,
+        )
+        self.untold = self.untold or self.status != old
+
+    def _tell(self) -> bool:
+        self.told_s = boot_s()
+        self.status = self.status._replace(written_boot_s=self.told_s)
+        try:
+            write_status(HERE, self.status)
+        except OSError:  # A full disk, say: the job goes on, and this is tried again.
+            self.untold = True
+            return False
+        self.untold = False
+        letters.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
+        return True
+
+    # Its end.
+
+    def _clear(self) -> None:
+        """After the main process: nothing of the job may live when it is said to have ended."""
+        left = end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap)
+        self._reap()
+        self._look(final=True)
+        code = -1 if self.exit_code is None else self.exit_code
+        if code == -self.stop_signal and ending.SAVED_AND_LEFT in self.adopted_codes:
+            code = ending.SAVED_AND_LEFT
+        if code == ending.SAVED_AND_LEFT:
+            self.status = self.status._replace(steps_saved=self.status.steps_done)
+        self._end(ending.outcome(code, self.status.asked), code, left or self.status.problem)
+
+    def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
+        if self.job_lock is not None:
+            # The next incarnation may be started as soon as this end is told. Who lives on keeps it out by its own copy.
+            os.close(self.job_lock)
+        end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=time.time())
+        self.status = end
+        if self.log is not None:
+            self.log.mark(ending.words(end))
+        deadline = boot_s() + UNWRITTEN_SECONDS
+        while not self._tell() and boot_s() < deadline:
+            time.sleep(TELL_EVERY_SECONDS)
+
+
+def main(folder: str) -> int:
+    """The lock before the tombstone: whoever declares this incarnation lost writes that while holding the lock."""
+    try:
+        os.chdir(folder)
+        lock = try_lock(HERE / SUPERVISOR_LOCK, create=False)
+    except FileNotFoundError:
+        return 1
+    if lock is None or (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists():
+        return 1
+    order = read_order(HERE)
+    if order is None or order.boot_id != boot_id():
+        return 1
+    Supervisor(order).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,147 @@
+"""`rota jobs`: the jobs of a scheduler, as a table. A table library would take longer to load than all the rest."""
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli import options as flag
+from rota.errors import OptionError
+
+if TYPE_CHECKING:
+    from rota.wire.client import Client
+    from rota.wire.rows import JobRow, StatusRow
+
+REDRAW_SECONDS = 0.5
+"""At most so often, however much changes."""
+LOOK_SECONDS = 10.0
+"""At least so often, so that times go on."""
+
+_COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
+_HEADS = ("ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE")
+_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
+_PHASE = _HEADS.index("PHASE")
+
+
+def jobs(
+    everything: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show every change, until Ctrl-C.")] = False,
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """List the jobs.
+
+    Example: rota jobs --watch
+    """
+    shaped = flag.shape(output)
+    if watch and shaped == "csv":
+        raise OptionError("does not go with -o csv.", field="--watch", hint="-o json, which writes a line for every change")
+    from rota.wire.client import connect
+
+    client = connect(home)
+    if not watch:
+        _show(client, shaped, everything)
+        return
+    try:
+        _watch(client, shaped, everything)
+    except KeyboardInterrupt:  # the way to end it
+        sys.stdout.write("\n" * sys.stdout.isatty())
+
+
+def _watch(client: "Client", shaped: str, everything: bool) -> None:
+    seen = client.changes(0, 0.0)
+    while True:
+        _show(client, shaped, everything, redraw=True)
+        time.sleep(REDRAW_SECONDS)
+        seen = client.changes(seen, LOOK_SECONDS)
+
+
+def _show(client: "Client", shaped: str, everything: bool, *, redraw: bool = False) -> None:
+    from rota.cli import words
+
+    rows = client.jobs(everything)
+    if words.data(shaped, rows):
+        return
+    lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
+    lines.append(footer(len(rows), everything, status := client.status()))
+    if status.policy_problem:
+        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
+    if redraw and sys.stdout.isatty():
+        columns, height = shutil.get_terminal_size()
+        # From the top of the screen, line by line, then nothing below: no flicker.
+        words.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
+    else:
+        words.say("\n".join(lines))
+
+
+def table(rows: "list[JobRow]", *, wide: bool, colour: bool) -> list[str]:
+    heads = (*_HEADS, *_WIDE) if wide else _HEADS
+    cells = [_cells(row, wide) for row in rows]
+    widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
+    lines = [_line(heads, widths, "1" if colour else "")]
+    for line in cells:
+        lines.append(_line(line, widths, "", _COLOURS.get(line[_PHASE], "") if colour else ""))
+    return lines
+
+
+def _line(cells: tuple[str, ...], widths: list[int], whole: str, phase: str = "") -> str:
+    padded = [
+        cell.rjust(width) if i == 0 else cell.ljust(width) for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    padded[-1] = padded[-1].rstrip()
+    if phase:
+        padded[_PHASE] = f"\x1b[{phase}m{padded[_PHASE]}\x1b[0m"
+    line = "  ".join(padded).rstrip()
+    return f"\x1b[{whole}m{line}\x1b[0m" if whole else line
+
+
+def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
+    from rota.cli import words
+
+    place = words.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
+    usual = (
+        str(row.id),
+        words.clean(row.name),
+        words.user(row),
+        words.phase(row),
+        words.clean(place),
+        words.progress(row),
+        "-",
+        words.note(row),
+    )
+    if not wide:
+        return usual
+    return (
+        *usual,
+        f"{row.weight:g}",
+        words.clean(row.tenant) or "-",
+        words.clock(row.submitted_at),
+        str(row.suspensions),
+        f"{row.lost_steps:,.0f}",
+        words.clean(row.command),
+    )
+
+
+def _short(row: "JobRow") -> str:
+    return f"{row.gpus}x{'/'.join(row.accepts)}" if row.accepts else str(row.gpus)
+
+
+def footer(shown: int, everything: bool, status: "StatusRow") -> str:
+    what = f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
+    kind = "pretend GPUs" if status.pretend else "GPUs"
+    return f"{what} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
+
+
+def cut(line: str, columns: int) -> str:
+    """The line as far as the terminal is wide; signs that only set colours take no room."""
+    shown, i = 0, 0
+    while i < len(line):
+        if line[i] == "\x1b":
+            i = line.index("m", i) + 1
+            continue
+        if shown == columns:
+            return line[:i] + "\x1b[0m" * ("\x1b" in line)
+        shown, i = shown + 1, i + 1
+    return line

@@ -1,0 +1,40 @@
+"""`rota logs`: what a job has written."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from rota.cli import options as flag
+from rota.errors import OptionError
+
+
+def logs(
+    job: flag.JobKey,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """Print a job's output, one stream across suspensions.
+
+    Example: rota logs -f 412
+    """
+    shaped = flag.shape(output)
+    if shaped == "csv":
+        raise OptionError("output is text.", field="-o", value=output, hint="-o json, or no -o")
+    from rota.cli import words
+    from rota.wire.client import connect
+
+    client = connect(home)
+    # By id from here on: another job may take the name while this one is followed.
+    pieces = client.log_pieces(client.job(job).id, follow)
+    if shaped != "json":
+        for piece in pieces:
+            words.say(piece.text, end="")
+    elif follow:
+        for piece in pieces:
+            words.say(json.dumps(piece.to_dict()))
+    else:
+        found = list(pieces)
+        last = found[-1].to_dict() if found else {"next_offset": 0, "ended": False}
+        words.say(json.dumps({**last, "text": "".join(piece.text for piece in found)}))

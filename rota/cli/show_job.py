@@ -1,0 +1,50 @@
+"""`rota show`: everything about one job."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rota.cli import options as flag
+
+if TYPE_CHECKING:
+    from rota.wire.rows import JobRow
+
+
+def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table") -> None:
+    """Show one job.
+
+    Example: rota show 412
+    """
+    shaped = flag.shape(output)
+    from rota.cli import words
+    from rota.wire.client import connect
+
+    row = connect(home).job(job)
+    if words.data(shaped, [row], single=True):
+        return
+    words.say(f"Job {words.title(row)}")
+    for name, value in _facts(row):
+        if value:
+            words.say(f"  {name:<13}{value}")
+
+
+def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
+    from rota.cli import words
+
+    yield "user", words.clean(row.user)
+    yield "phase", " on ".join(filter(None, (words.phase(row), words.clean(words.holds(row)))))
+    yield "because", words.REASONS.get(row.reason, row.reason) if row.reason else ""
+    yield "wants", words.wants(row)
+    if row.steps_done is not None or row.steps_total:
+        steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
+        bar = words.progress(row) if words.done(row) is not None else ""
+        yield "progress", "  ".join(filter(None, (bar, steps, words.speed(row))))
+    yield "weight", f"{row.weight:g}"
+    yield "tenant", words.clean(row.tenant)
+    yield "submitted", f"{words.clock(row.submitted_at)}  ({words.since(row.submitted_at)} ago)"
+    if row.started_at:
+        yield "started", f"{words.clock(row.started_at)}  (after {words.between(row.submitted_at, row.started_at)})"
+    if row.finished_at:
+        yield "ended", f"{words.clock(row.finished_at)}  (after {words.between(row.submitted_at, row.finished_at)})"
+    yield "exit", words.ended_with(row)
+    yield "suspensions", f"{row.suspensions}, {row.lost_steps:,.0f} steps lost" if row.suspensions else ""
+    yield "command", words.clean(row.command)

@@ -1,0 +1,142 @@
+"""`rota submit`: give the scheduler a job."""
+
+import math
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.cli import options as flag
+from rota.cli.quick import Quick
+from rota.errors import InputError, OptionError, SpecError
+
+if TYPE_CHECKING:
+    from rota.files.tree import Entry
+    from rota.wire.rows import JobRow
+
+SPECS = (".yaml", ".yml")
+SCRIPTS = (".sh", ".bash")
+_HINT = "rota submit job.yaml, rota submit train.sh, or rota submit -- python train.py"
+
+
+class Submit(Quick):
+    """Keeps what follows `--` apart: it is the job's command, whatever it looks like."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ours = args[: args.index("--")] if "--" in args else args
+        ctx.meta["rota.command"] = args[len(ours) + 1 :] if len(ours) < len(args) else None
+        return super().parse_args(ctx, ours)
+
+
+COMMAND = Submit
+
+
+def submit(
+    context: typer.Context,
+    what: Annotated[list[str] | None, typer.Argument(metavar="SPEC.yaml | SCRIPT.sh | -- CMD...", help="What to run.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="How many GPUs; else 1.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", parser=flag.number("--steps", whole=True), metavar="N", help="Optimiser steps until it is done."),
+    ] = None,
+    accelerator: Annotated[
+        str | None, typer.Option("--accelerator", metavar="T,...", help="Types it accepts, e.g. A100,V100; else any.")
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Its share under fair policies; else 1."),
+    ] = None,
+    progress: Annotated[
+        str | None, typer.Option("--progress", metavar="REGEX", help="Finds the step in its output, e.g. 'step (\\d+)/(\\d+)'.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen. Planned.")] = False,
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """Submit a job: a spec, a script, or a command after `--`. A flag wins over the spec.
+
+    A command of one word with blanks in it goes to bash -c; several words are run as they are.
+
+    Example: rota submit --gpus 2 -- python train.py --epochs 90
+    """
+    shaped = flag.shape(output)
+    if dry_run:
+        raise OptionError("is planned and not in this version yet.", field="--dry-run", hint="leave --dry-run out")
+    if weight is not None and not math.isfinite(weight):
+        raise OptionError("not a finite number.", field="--weight", value=weight, hint="--weight 2")
+    spec, tree = _asked(what or [], context.meta.get("rota.command"))
+    types = None if accelerator is None else [each.strip() for each in accelerator.split(",") if each.strip()]
+    given = {"name": name, "gpus": gpus, "steps": steps, "accelerators": types, "weight": weight, "progress": progress}
+    flags = {field: value for field, value in given.items() if value is not None}
+    from rota.cli import words
+    from rota.wire.client import connect
+
+    try:
+        row = connect(home).submit_spec({**spec, **flags})
+    except InputError as error:
+        raise _located(error, tree, flags) from None
+    if not words.data(shaped, [row], single=True):
+        _tell(row, home)
+
+
+def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], Entry | None]":
+    """The spec as plain data, and the file it was read from, if it was one."""
+    if command is not None:
+        if what:
+            raise OptionError("a file and a command are two jobs.", field="submit", value=what[0], hint=_HINT)
+        if not command:
+            raise OptionError("no command follows --.", field="submit", hint=_HINT)
+        return {"run": command[0] if len(command) == 1 and len(command[0].split()) > 1 else command}, None
+    if len(what) > 1:
+        raise OptionError("a command follows --.", field="submit", value=" ".join(what), hint=f"rota submit -- {' '.join(what)}")
+    if not what:
+        raise OptionError("there is nothing to run.", field="submit", hint=_HINT)
+    path = Path(what[0])
+    if path.suffix.lower() in SPECS:
+        from rota.files.tree import read_tree
+
+        tree = read_tree(path, SpecError)
+        plain: dict[str, Any] = {field: _plain(entry) for field, entry in tree.mapping().items()}
+        return {"name": path.stem, **plain}, tree
+    if path.suffix.lower() in SCRIPTS:
+        if not path.is_file():
+            raise SpecError("there is no such script.", where=str(path), hint="check the path")
+        return {"name": path.stem, "run": ["bash", str(path)]}, None
+    raise OptionError("is neither a spec (.yaml) nor a script (.sh).", field="submit", value=what[0], hint=_HINT)
+
+
+def _plain(entry: "Entry") -> Any:
+    """A value of the file as JSON can carry it."""
+    value = entry.value
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise entry.wrong("is not a finite number.", hint="write a plain number such as 4 or 0.5")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _located(error: InputError, tree: "Entry | None", flags: dict[str, Any]) -> InputError:
+    """The scheduler names the field; where that stands in the file is known here."""
+    way = tuple(int(part) if part.isdecimal() else part for part in error.field.split(".") if part)
+    if tree is None or (way and way[0] in flags) or not (way or isinstance(error, SpecError)):
+        return error
+    entry, _ = tree.find(way)
+    found = SpecError(f"{tree.where}:{entry.line}  {error.message}", hint=error.hint)
+    found.field, found.line = error.field, entry.line
+    return found
+
+
+def _tell(row: "JobRow", home: str | None) -> None:
+    from rota.cli import words
+
+    elsewhere = f" --home {home}" if home else ""
+    steps = f" · {row.steps_total:,.0f} steps" if row.steps_total else ""
+    words.say(f"Job {row.id}  {words.clean(row.name)}   {words.wants(row)}{steps}")
+    follow, why, stop = (f"rota {verb}{elsewhere} {row.id}" for verb in ("logs -f", "why", "cancel"))
+    words.say(f"  follow   {follow}     why   {why}     stop   {stop}")

@@ -1,0 +1,51 @@
+"""`rota up`: the scheduler on this machine, in the foreground."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.cli import options as flag
+
+
+def up(
+    home: Annotated[str | None, typer.Option("--home", help="Where its state lives; $ROTA_HOME, or ~/.rota.")] = None,
+    pretend: Annotated[
+        str | None, typer.Option("--pretend", metavar="CLUSTER", help='Made-up GPUs instead of real ones: "4xV100 + 2xK80".')
+    ] = None,
+    listen: Annotated[str, typer.Option("--listen", help="HOST:PORT on loopback, or unix:PATH.")] = "127.0.0.1:7070",
+    policy: Annotated[str, typer.Option("--policy", help="As for sim: NAME[:key=value,...], or ./mine.py:Mine.")] = "tiresias",
+    placer: flag.Placer = None,
+    round_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--round-seconds", parser=flag.number("--round-seconds"), metavar="NUMBER", help="Decide at every multiple too."
+        ),
+    ] = None,
+    lease_seconds: Annotated[
+        float,
+        typer.Option(
+            "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
+        ),
+    ] = 300.0,
+) -> None:
+    """Run the scheduler here until Ctrl-C; the jobs go on without it, for as long as their lease.
+
+    Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
+    """
+    from rota.server.serve import Plan, serve
+
+    place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
+    serve(
+        Plan(
+            home=place,
+            pretend=pretend,
+            listen=listen,
+            policy=policy,
+            placer=placer,
+            round_seconds=round_seconds,
+            lease_seconds=lease_seconds,
+        ),
+        typer.echo,
+    )

@@ -1,0 +1,47 @@
+"""`rota wait`: come back when jobs have ended."""
+
+import math
+from typing import Annotated
+
+import typer
+
+from rota.cli import options as flag
+from rota.errors import OptionError
+
+OUT_OF_TIME = 124
+"""As `timeout` of the shell says it."""
+
+
+def wait(
+    jobs: flag.JobKeys,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", parser=flag.number("--timeout"), metavar="SECONDS", help="Wait no longer than this."),
+    ] = None,
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """Wait until jobs have ended. Exit code 0: all finished; 1: one failed or was cancelled; 124: the time was over.
+
+    Example: rota wait 412 413 --timeout 3600
+    """
+    shaped = flag.shape(output)
+    if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
+        raise OptionError("must be 0 or more.", field="--timeout", value=timeout, hint="--timeout 3600")
+    from rota.cli import words
+    from rota.cli.why import sentence
+    from rota.wire.client import connect
+
+    client = connect(home)
+    rows = {row.id: row for row in map(client.job, jobs)}
+    for row in client.ends(rows, timeout):
+        rows[row.id] = row
+        if shaped in ("table", "wide"):
+            words.say(sentence(row))
+    words.data(shaped, rows.values())
+    left = [words.title(row) for row in rows.values() if not row.ended]
+    if left:
+        typer.echo(f"Out of time. Not ended: {', '.join(left)}.", err=True)
+        raise typer.Exit(OUT_OF_TIME)
+    if any(row.phase != "finished" for row in rows.values()):
+        raise typer.Exit(1)

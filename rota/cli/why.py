@@ -1,0 +1,66 @@
+"""`rota why`: why a job is not running."""
+
+import json
+from typing import TYPE_CHECKING
+
+from rota.cli import options as flag
+
+if TYPE_CHECKING:
+    from rota.wire.rows import JobRow, WhyRow
+
+MOST_AHEAD = 6
+"""Jobs ahead that people are told of by name."""
+
+
+def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table") -> None:
+    """Say why a job is not running: every reason that holds, and who is ahead.
+
+    Example: rota why 412
+    """
+    shaped = flag.shape(output)
+    from rota.cli import words
+    from rota.wire.client import connect
+
+    found = connect(home).why(job)
+    if shaped == "json":
+        words.say(json.dumps(found.to_dict()))
+    elif shaped == "csv":
+        from rota.cli.show import say
+
+        say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons])
+    else:
+        _tell(found)
+
+
+def _tell(found: "WhyRow") -> None:
+    from rota.cli import words
+
+    words.say(sentence(found.job))
+    width = max((len(each.sentence) for each in found.reasons), default=0)
+    for number, each in enumerate(found.reasons, 1):
+        words.say(f" {number}  {words.clean(each.sentence):<{width}}  [{each.code}]")
+    if found.ahead:
+        named = [f"{words.title(each)} ({words.user(each)})" for each in found.ahead[:MOST_AHEAD]]
+        more = len(found.ahead) - len(named)
+        words.say(" Ahead of it   " + " · ".join(named) + (f" · and {more} more" if more else ""))
+    if found.last_change:
+        words.say(f" Last change   {words.clean(found.last_change)}")
+
+
+def sentence(row: "JobRow") -> str:
+    """`Job 415 gpt-small is suspended (2 suspensions).`"""
+    from rota.cli import words
+
+    head = f"Job {words.title(row)}"
+    if row.phase == "finished":
+        return f"{head} has finished."
+    if row.phase == "failed":
+        return f"{head} has failed" + (f" ({said})." if (said := words.ended_with(row)) else ".")
+    if row.phase == "cancelled":
+        return f"{head} was cancelled."
+    if row.phase == "queued":
+        return f"{head} is queued (for {words.since(row.submitted_at)})."
+    if row.phase in words.SUSPENDED:
+        return f"{head} is suspended ({row.suspensions} suspension{'s' * (row.suspensions != 1)})."
+    place = words.clean(words.holds(row))
+    return f"{head} is {row.phase}" + (f" on {place}." if place else ".")

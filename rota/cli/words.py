@@ -1,0 +1,170 @@
+"""Jobs in words, the same in every command. Nothing here is slow to load: these commands answer at once."""
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.wire.client import user_name
+from rota.wire.rows import JobRow
+
+SUSPENDED = ("parked", "checkpointed")
+HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
+
+REASONS = {
+    "HELD": "held back",
+    "UNSATISFIABLE": "asks for more than the cluster has",
+    "NO_SUCH_ACCELERATOR": "no node has a type it accepts",
+    "NODE_DOWN": "waits for a node that is down",
+    "OVER_QUOTA": "its tenant is over quota",
+    "BEING_PROFILED": "is being measured",
+    "FRAGMENTED": "enough GPUs are free, but not together",
+    "NO_FREE_GPUS": "waits for free GPUs",
+    "OUTRANKED": "others come first",
+    "SHARE_USED": "has had its share",
+    "PACKING_REJECTED": "no partner to share GPUs with",
+    "WAITING_FOR_SUSPEND": "its GPUs are being given up",
+    "STARTING": "is starting",
+    "AWAITING_DECISION": "waits for the next decision",
+}
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def say(text: str = "", *, end: str = "\n") -> None:
+    """A line of the answer. What the terminal cannot show becomes a question mark, not a crash."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write((text + end).encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
+    """The rows for a program, if that was asked for; False: a person asked."""
+    plain: list[dict[str, Any]] = [row.to_dict() for row in rows]
+    if shaped == "json":
+        say(json.dumps(plain[0] if single else plain))
+    elif shaped == "csv":
+        from rota.cli.show import say as show
+
+        show(
+            "csv",
+            rows=[{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain],
+        )
+    return shaped in ("json", "csv")
+
+
+def clean(text: str) -> str:
+    """Somebody else's text, without the signs that would steer a terminal."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def title(row: JobRow) -> str:
+    return f"{row.id} {clean(row.name)}"
+
+
+def phase(row: JobRow) -> str:
+    return "suspended" if row.phase in SUSPENDED else row.phase
+
+
+def user(row: JobRow) -> str:
+    return "you" if row.user == _me() else clean(row.user)
+
+
+@functools.cache
+def _me() -> str:
+    return user_name()
+
+
+def count(gpus: int) -> str:
+    return f"{gpus} GPU" + "s" * (gpus != 1)
+
+
+def wants(row: JobRow) -> str:
+    """`4 GPUs, any of A100 V100`."""
+    types = [clean(each) for each in row.accepts]
+    return count(row.gpus) + (f", {types[0]}" if len(types) == 1 else f", any of {' '.join(types)}" if types else "")
+
+
+def holds(row: JobRow) -> str:
+    """`4xA100 n1:0-3`; empty: it holds no GPUs."""
+    return " ".join(filter(None, (f"{row.gpus}x{row.accelerator}", row.where))) if row.accelerator else ""
+
+
+def done(row: JobRow) -> float | None:
+    """How much of it is done, from 0 to 1."""
+    if row.steps_done is None or not row.steps_total:
+        return None
+    return min(1.0, max(0.0, row.steps_done / row.steps_total))
+
+
+def progress(row: JobRow) -> str:
+    share = done(row)
+    if share is not None:
+        full = int(share * 8 + 0.5)
+        return f"{'▇' * full}{'▁' * (8 - full)} {int(share * 100):3d}%"
+    return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
+
+
+def speed(row: JobRow) -> str:
+    rate = row.steps_per_second
+    if not rate:
+        return ""
+    return f"{rate / 1000:.1f}k steps/s" if rate >= 1000 else f"{rate:.3g} steps/s"
+
+
+def note(row: JobRow) -> str:
+    """The one thing to know about it now."""
+    if row.reason:
+        return REASONS.get(row.reason, row.reason)
+    if row.phase == "failed":
+        return ended_with(row)
+    return speed(row) if row.phase in HOLDING else ""
+
+
+def ended_with(row: JobRow) -> str:
+    if row.exit_code is None:
+        return ""
+    if row.exit_code >= 0:
+        return f"exit code {row.exit_code}"
+    try:
+        return f"ended by {signal.Signals(-row.exit_code).name}"
+    except ValueError:
+        return f"ended by signal {-row.exit_code}"
+
+
+def length(seconds: float) -> str:
+    """`3d4h`, `2h10m`, `5m12s`, `9s`: the two largest units."""
+    left = int(max(0.0, seconds))
+    parts = []
+    for unit, size in _UNITS:
+        amount, left = divmod(left, size)
+        parts.append((amount, unit))
+    first = next((i for i, (amount, _) in enumerate(parts) if amount), len(parts) - 1)
+    return "".join(f"{amount}{unit}" for i, (amount, unit) in enumerate(parts[first : first + 2]) if amount or i == 0)
+
+
+def since(moment: str) -> str:
+    """How long ago that was."""
+    return length((datetime.now(UTC) - _utc(moment)).total_seconds())
+
+
+def between(start: str, end: str) -> str:
+    return length((_utc(end) - _utc(start)).total_seconds())
+
+
+def clock(moment: str) -> str:
+    """A time as people read it, in their own zone."""
+    return f"{_utc(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _utc(moment: str) -> datetime:
+    found = datetime.fromisoformat(moment)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def colourful() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,111 @@
+"""Asks the policy in its worker process. An answer, a failure or a time-out comes back as an event; the scheduler never waits."""
+
+import contextlib
+import json
+import os
+import queue
+import select
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rota.live.views import decode_answer, encode_view
+from rota.model.commands import Solve
+from rota.model.events import Allocated, External, PolicyFailed, TimedOut
+
+ANSWER_WITHIN_SECONDS = 60.0
+LONGEST_MESSAGE = 500
+
+
+class Asker:
+    """One worker at a time, started when first needed and again whenever it is gone."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        answer: Callable[[External], None],
+        clock: Callable[[], float],
+        within_seconds: float = ANSWER_WITHIN_SECONDS,
+    ) -> None:
+        self._command, self._answer, self._clock, self._within = list(command), answer, clock, within_seconds
+        self._questions: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._thread = threading.Thread(target=self._run, name="asker", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        worker = self._worker
+        return worker.pid if worker is not None and worker.poll() is None else None
+
+    def ask(self, command: Solve) -> None:
+        """The view is read here and now; the rest happens beside."""
+        question = json.dumps({"ticket": command.ticket, "view": encode_view(command.view)}, separators=(",", ":"))
+        self._questions.put((command.ticket, question))
+
+    def close(self) -> None:
+        self._questions.put(None)
+        worker = self._worker
+        if worker is not None:
+            worker.kill()  # it may be deep in a calculation; nothing it holds is worth keeping
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._questions.get()) is not None:
+            ticket, question = item
+            try:
+                self._answer(self._ask(ticket, question))
+            except OSError as problem:
+                self._end()
+                self._answer(PolicyFailed(ticket, self._clock(), f"its worker died ({problem.strerror})"))
+        self._end()
+
+    def _ask(self, ticket: int, question: str) -> External:
+        worker = self._worker
+        if worker is None or worker.poll() is not None:
+            self._end()
+            worker = self._worker = self._start()
+        assert worker.stdin is not None
+        worker.stdin.write(question.encode() + b"\n")
+        worker.stdin.flush()
+        line = self._line(worker)
+        if line is None:
+            late = worker.poll() is None
+            self._end()
+            if late:
+                return TimedOut(ticket, self._clock())
+            return PolicyFailed(ticket, self._clock(), f"its worker died (exit code {worker.returncode})")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            return PolicyFailed(ticket, self._clock(), str(answer["error"])[:LONGEST_MESSAGE])
+        return Allocated(ticket, decode_answer(answer), self._clock())
+
+    def _line(self, worker: "subprocess.Popen[bytes]") -> bytes | None:
+        """The next line it writes; None: it is too late, or dead."""
+        assert worker.stdout is not None
+        until, found = self._clock() + self._within, self._rest
+        while b"\n" not in found:
+            ready, _, _ = select.select([worker.stdout], [], [], max(until - self._clock(), 0.0))
+            piece = os.read(worker.stdout.fileno(), 1 << 16) if ready else b""
+            if not piece:
+                return None
+            found += piece
+        line, _, self._rest = found.partition(b"\n")
+        return line
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        self._rest = b""
+        return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        worker.kill()
+        worker.wait()
+        for pipe in (worker.stdin, worker.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()

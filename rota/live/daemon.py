@@ -1,0 +1,376 @@
+"""The daemon: one thread that turns what happened into commands, writes both down first, and carries them out.
+
+    requests, answers of the policy, news of the machine, the timer
+        -> fold -> decide -> journal (durable) -> commands
+
+A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
+and never wait for the disk. If the journal cannot be written the daemon stops: its supervisors carry on under their leases, and
+whoever starts it again finds everything as it was written.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota import __version__
+from rota.beliefs.options import make_options, why_never
+from rota.core.scheduler import Scheduler
+from rota.errors import NameUnknown, OptionError, RotaError
+from rota.live.asker import Asker
+from rota.live.book import Book, Page, iso
+from rota.live.clock import Clock
+from rota.live.journal import Journal
+from rota.live.local import Local
+from rota.live.requests import ask_for, keep
+from rota.model.codec import Codec
+from rota.model.commands import Command, Kill, Launch, Renew, Resume, Solve, Suspend, WakeAt
+from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
+from rota.model.job import JobSpec, Phase
+from rota.model.options import Kind
+from rota.model.units import FOREVER
+from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
+from rota.wire.spec import Spec
+
+SNAPSHOT_EVERY = 1000
+"""Entries between snapshots."""
+LOOK_EVERY_SECONDS = 1.0
+"""While processes run: news usually comes by itself, but a message may be lost."""
+PROGRESS_EVERY_SECONDS = 5.0
+ANSWER_WITHIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class _Submit:
+    spec: dict[str, Any]
+    wanted: JobSpec
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
+class _Cancel:
+    job: int
+    done: "Future[int]"
+
+
+_Item = External | _Submit | _Cancel | None
+"""None: look at the machine."""
+
+
+class Daemon:
+    """A live scheduler on this machine."""
+
+    def __init__(
+        self,
+        home: Path,
+        scheduler: Scheduler,
+        words: Codec,
+        *,
+        worker: Sequence[str],
+        configuration: Mapping[str, Any],
+        lease_grace_seconds: float,
+        url: str,
+        on_failure: Callable[[BaseException], None] = lambda problem: None,
+    ) -> None:
+        self.home, self.scheduler, self._words = home, scheduler, words
+        self.configuration = dict(configuration)
+        self._on_failure = on_failure
+        self.book = Book()
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._changes = threading.Condition()
+        self._number = 0
+        self._stopping = False
+        self.journal = Journal(home / "journal.sqlite", words)
+        self._check_configuration()
+        self._recover()
+        self.clock = Clock(scheduler.state.now_s)
+        self.local = Local(
+            home, scheduler.state.cluster, lambda: self._items.put(None), self.book.spec, self.clock, lease_grace_seconds, url
+        )
+        self._asker = Asker(worker, self._items.put, self.clock)
+        self._wake_s = scheduler.state.wake_s
+        self._progress_s = 0.0
+        self._since_snapshot = 0
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._carry_out: dict[type, Callable[[Any], list[External]]] = {
+            Launch: self.local.launch,
+            Suspend: self.local.suspend,
+            Kill: self.local.kill,
+            Renew: self.local.renew,
+            Solve: self._solve,
+            WakeAt: self._wake_at,
+            Resume: self._never,
+        }
+
+    # Coming up and going down ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave; the jobs stay, under the leases they have."""
+        self._stopping = True
+        self._items.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+        self._asker.close()
+        self.local.close()
+        self.journal.close()
+
+    def _check_configuration(self) -> None:
+        """The same cluster as before: jobs hold GPUs of it by number."""
+        before = self.journal.configuration()
+        if before is not None and before["cluster"] != self.configuration["cluster"]:
+            unfinished = sum(1 for _ in self.journal.jobs(unfinished=True))
+            raise OptionError(
+                f"this home was made for another cluster, {before['cluster']!r}, and has {unfinished} unfinished jobs.",
+                field="cluster",
+                value=self.configuration["cluster"],
+                hint=f'--pretend "{before["cluster"]}", or another --home',
+            )
+
+    def _recover(self) -> None:
+        """The last snapshot and the entries after it. Nothing is decided again."""
+        found = self.journal.snapshot()
+        if found is not None:
+            self.scheduler.restore(found[1], self._words)
+        for entry in self.journal.entries(after=found[0] if found is not None else 0):
+            self.scheduler.fold(entry.now_s, entry.events)
+            self.scheduler.commit(entry.decided)
+        for job, spec, page in self.journal.jobs():
+            self.book.pages[job] = Page.of(job, spec, page)
+
+    # The loop ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self.journal.configure(self.configuration)
+            self._turn(self._first_news())
+            state = self.scheduler.state
+            self.local.strays(lambda job, incarnation: job in state.lives and state.lives[job].incarnation == incarnation)
+            while not self._stopping:
+                self._turn(self._wait())
+        except BaseException as problem:
+            self._on_failure(problem)
+            raise
+
+    def _first_news(self) -> list[_Item]:
+        """After a restart: an open question has lost its asker, and everything on the machine is news."""
+        events: list[_Item] = [*self.local.look(everything=True)]
+        if self.scheduler.state.asked is not None:
+            events.append(TimedOut(self.scheduler.state.decision, self.clock()))
+        return events
+
+    def _wait(self) -> list[_Item]:
+        """Everything that came in, or nothing when the timer is what ended the wait."""
+        until = self._wake_s - self.clock()
+        if self.local.latest or self.scheduler.state.lives:
+            until = min(until, LOOK_EVERY_SECONDS)
+        items: list[_Item] = []
+        with contextlib.suppress(queue.Empty):
+            items.append(self._items.get(timeout=None if until == FOREVER else max(until, 0.0)))
+            while True:
+                items.append(self._items.get_nowait())
+        return items
+
+    def _turn(self, items: Sequence[_Item]) -> None:
+        now = self.clock()
+        answered: list[tuple[Future[int], int]] = []
+        events = self._gather(items, now, answered)
+        if not events:
+            return
+        state = self.scheduler.state
+        with self._lock:
+            before, cancelling = set(state.row), set(state.cancelling)
+            parts = {part.job: part for part in self.local.machine.parts()}
+            self.scheduler.fold(now, events)
+            decided = self.scheduler.decide()
+            self.book.note(events, before, cancelling, state, parts)
+        changed = {job: (page.spec, page.to_plain(), page.ended) for job, page in self._changed()}
+        self.journal.append(now, events, decided, changed)
+        with self._lock:
+            commands = self.scheduler.commit(decided)
+        for future, job in answered:
+            future.set_result(job)
+        self.local.forget_ended()
+        self._do(commands)
+        self._announce()
+        self._since_snapshot += 1
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            self.journal.save_snapshot(self.scheduler.snapshot(self._words))
+            self._since_snapshot = 0
+
+    def _gather(self, items: Sequence[_Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
+        """Events out of requests, answers, the machine and the clock."""
+        events: list[External] = []
+        last = self.scheduler.state.last_job
+        for item in items:
+            if isinstance(item, _Submit):
+                last = max(last, 0) + 1
+                events.append(Submitted(last, item.wanted, now))
+                self.book.add(Page(last, {**item.spec, "name": item.spec["name"] or f"job-{last}"}, now, last_change="submitted"))
+                answered.append((item.done, last))
+            elif isinstance(item, _Cancel):
+                events.append(CancelAsked(item.job, now))
+                answered.append((item.done, item.job))
+            elif item is not None:
+                events.append(item)
+        events.extend(self.local.look())
+        if now >= self._progress_s + PROGRESS_EVERY_SECONDS:
+            self._progress_s = now
+            events.extend(self.local.progress())
+        if now >= self._wake_s:
+            self._wake_s = FOREVER
+            events.append(Woke(now))
+        return events
+
+    def _changed(self) -> list[tuple[int, Page]]:
+        found = [(job, self.book.pages[job]) for job in sorted(self.book.changed)]
+        self.book.changed.clear()
+        return found
+
+    def _do(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            for event in self._carry_out[type(command)](command):
+                self._items.put(event)
+
+    def _solve(self, command: Solve) -> list[External]:
+        with self._lock:
+            self._asker.ask(command)
+        return []
+
+    def _wake_at(self, command: WakeAt) -> list[External]:
+        self._wake_s = command.at_s
+        return []
+
+    def _never(self, command: Resume) -> list[External]:
+        raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
+
+    def _announce(self) -> None:
+        with self._changes:
+            self._number += 1
+            self._changes.notify_all()
+
+    # Requests ----------------------------------------------------------------------------------------------------
+
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
+        """Durable when this returns. What can never run here is refused."""
+        kept = keep(spec, user, workdir, env, self.home)
+        wanted = ask_for(kept)
+        self._check_possible(wanted)
+        done: Future[int] = Future()
+        self._items.put(_Submit(kept, wanted, done))
+        return self.job(str(self._answer(done)))
+
+    def _answer(self, done: "Future[int]") -> int:
+        try:
+            return done.result(timeout=ANSWER_WITHIN_SECONDS)
+        except TimeoutError:
+            raise RotaError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
+
+    def _check_possible(self, wanted: JobSpec) -> None:
+        state = self.scheduler.state
+        kind = Kind(wanted.profile, wanted.gpus, wanted.accelerators)
+        if len(make_options([kind], state.cluster, state.rates)):
+            return
+        code, why = why_never(kind, state.cluster)
+        types = " or ".join(wanted.accelerators) or "any type"
+        raise OptionError(
+            f"{code.name}: {wanted.gpus} GPUs of {types} can never run here; {why}.",
+            field="gpus",
+            value=wanted.gpus,
+            hint=f"fewer GPUs, or other types: this cluster is {state.cluster}",
+        )
+
+    def cancel(self, job: int) -> JobRow:
+        page = self.book.pages.get(job)
+        if page is None:
+            raise NameUnknown("job", str(job), [], hint="rota jobs --all")
+        if not page.ended:
+            done: Future[int] = Future()
+            self._items.put(_Cancel(job, done))
+            self._answer(done)
+        return self.job(str(job))
+
+    def jobs(self, everything: bool = False) -> list[JobRow]:
+        with self._lock:
+            pages = [page for page in self.book.pages.values() if everything or not page.ended]
+            return self.book.rows(pages, self.scheduler.state, self.local.latest, self.clock())
+
+    def job(self, key: str) -> JobRow:
+        with self._lock:
+            return self.book.rows([self._find(key)], self.scheduler.state, self.local.latest, self.clock())[0]
+
+    def why(self, job: int) -> WhyRow:
+        with self._lock:
+            return self.book.why(self._find(str(job)), self.scheduler.state, self.local.latest, self.clock())
+
+    def _find(self, key: str) -> Page:
+        """By number, by name (the latest of that name), or by the unique beginning of a name."""
+        pages = self.book.pages
+        if key.isascii() and key.isdigit() and int(key) in pages:
+            return pages[int(key)]
+        named = [page for page in pages.values() if page.spec["name"] == key]
+        if named:
+            return next((page for page in reversed(named) if not page.ended), named[-1])
+        near = [page for page in pages.values() if page.spec["name"].startswith(key)] if key else []
+        if len({page.spec["name"] for page in near}) > 1:
+            names = ", ".join(sorted({page.spec["name"] for page in near})[:5])
+            raise OptionError(
+                f"fits several jobs: {names}.", field="job", value=key, hint="write more of the name, or the number"
+            )
+        if near:
+            return near[-1]
+        raise NameUnknown("job", key, [page.spec["name"] for page in list(pages.values())[-20:]], hint="rota jobs --all")
+
+    def logs(self, job: int, offset: int, limit: int) -> LogChunk:
+        with self._lock:
+            ended = self._find(str(job)).ended
+        data = b""
+        with contextlib.suppress(FileNotFoundError), self.local.log(job).open("rb") as file:
+            file.seek(max(offset, 0))
+            data = file.read(max(min(limit, 1 << 20), 0))
+        last = ended and len(data) < limit
+        whole = data if last else data[: _whole_characters(data)]
+        return LogChunk(text=whole.decode("utf-8", errors="replace"), next_offset=max(offset, 0) + len(whole), ended=last)
+
+    def status(self) -> StatusRow:
+        with self._lock:
+            state = self.scheduler.state
+            phases = [Phase(int(phase)).word for phase in state.jobs.phase[list(state.row.values())]]
+            return StatusRow(
+                version=__version__,
+                policy=self.configuration["policy"],
+                placer=self.configuration["placer"],
+                cluster=self.configuration["cluster"],
+                gpus=state.cluster.gpus,
+                gpus_busy=int((state.gpu_job >= 0).sum()),
+                pretend=bool(self.configuration["pretend"]),
+                jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
+                decisions=state.decision,
+                now=iso(self.clock()) or "",
+                daemon_pid=os.getpid(),
+                worker_pid=self._asker.pid,
+                policy_problem=state.policy_fault,
+            )
+
+    def wait_for_change(self, seen: int, timeout: float) -> int:
+        with self._changes:
+            self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
+            return self._number
+
+
+def _whole_characters(data: bytes) -> int:
+    """Bytes up to where a character may have been cut in two: its rest comes with the next piece."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # the first byte of a character
+            needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return len(data) - back if needs > back else len(data)
+    return len(data)

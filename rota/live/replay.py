@@ -1,0 +1,42 @@
+"""Replay: the journal of a live run through a fresh core. The same events must lead to the same decisions, bit for bit."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.scheduler import Scheduler
+from rota.live.journal import Entry, Journal
+from rota.model.codec import Codec
+
+Make = Callable[[Mapping[str, Any]], Scheduler]
+"""A scheduler as a recorded configuration describes it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An entry at which the core decided something else than what was recorded."""
+
+    number: int
+    recorded: str
+    again: str
+
+
+def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[Entry, Scheduler, Difference | None]]:
+    """Every entry, with the scheduler as it is after it. Policies are not asked: their answers are among the events."""
+    scheduler, configured = None, None
+    for entry in journal.entries():
+        configuration = journal.configuration(entry.number)
+        if scheduler is None or configuration != configured:
+            fresh = make(configuration or {})
+            if scheduler is not None:
+                fresh.state = scheduler.state
+            scheduler, configured = fresh, configuration
+        scheduler.fold(entry.now_s, entry.events)
+        recorded, again = _text(entry.decided, words), _text(scheduler.decide(), words)
+        scheduler.commit(entry.decided)
+        yield entry, scheduler, None if recorded == again else Difference(entry.number, recorded, again)
+
+
+def _text(value: Any, words: Codec) -> str:
+    return json.dumps(words.encode(value))

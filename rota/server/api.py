@@ -1,0 +1,185 @@
+"""The HTTP API of a daemon. It translates and nothing else: what is asked goes to the daemon, its rows and errors go back.
+
+Questions to the daemon may wait for its lock, so they run in threads; waiting for changes has a thread of its own.
+"""
+
+from collections.abc import Collection, Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from rota import __version__
+from rota.errors import InputError, OptionError, RotaError
+from rota.files.rows import shown
+from rota.server.answers import Answer, Refusal, status_of
+from rota.server.auth import API, Guard
+from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
+from rota.server.reading import Submission, read_submission
+from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
+from rota.wire.spec import Spec
+
+LONGEST_KEY = 200
+"""As long as a name may be."""
+LARGEST_PIECE_BYTES = 1_048_576
+_MOST = 2**53
+"""Numbers up to here mean the same to every reader of JSON."""
+
+Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
+Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
+Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
+Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
+
+
+class Daemon(Watched, Protocol):
+    """What the API asks of a daemon. Every method may be called from any thread."""
+
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
+    def cancel(self, job: int) -> JobRow: ...
+    def jobs(self, everything: bool = False) -> list[JobRow]: ...
+    def job(self, key: str) -> JobRow: ...
+    def why(self, job: int) -> WhyRow: ...
+    def logs(self, job: int, offset: int, limit: int) -> LogChunk: ...
+    def status(self) -> StatusRow: ...
+
+
+def make_app(daemon: Daemon, token: str, allowed_hosts: Collection[str] = ()) -> FastAPI:
+    """The application. `allowed_hosts`: names of this machine that requests may use, besides the loopback ones.
+
+    `app.state.changes.close()` ends all waiting for changes; call it in the event loop before the server stops.
+    """
+    app = FastAPI(
+        title="Rota",
+        version=__version__,
+        docs_url=None,  # those pages load their scripts from elsewhere
+        redoc_url=None,
+        openapi_url=f"{API}/openapi.json",
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
+    app.state.changes = Changes(daemon)
+    app.add_middleware(Guard, token=token, allowed_hosts=allowed_hosts)
+    _errors(app)
+
+    @app.get("/healthz")
+    async def health() -> dict[str, Any]:
+        """Whether the daemon answers. Not a question to the scheduler, so it never waits for one."""
+        return {"ok": True, "version": __version__}
+
+    app.include_router(_router(daemon, app.state.changes), prefix=API)
+    return app
+
+
+def _router(daemon: Daemon, changes: Changes) -> APIRouter:
+    api = APIRouter()
+
+    def found(key: str) -> JobRow:
+        # The empty text is the beginning of every name.
+        if not key or len(key) > LONGEST_KEY:
+            problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
+            raise Refusal(problem, HTTPStatus.NOT_FOUND)
+        try:
+            return daemon.job(key)
+        except OptionError as error:
+            raise Refusal(error, HTTPStatus.CONFLICT) from None
+
+    @api.post("/jobs", status_code=HTTPStatus.CREATED, response_model=JobRow, openapi_extra=_BODY)
+    def submit(sent: Annotated[Submission, Depends(_submission)]) -> Answer:
+        """Submit a job. When the answer comes, the job is in the journal."""
+        return Answer(daemon.submit(sent.spec, sent.user, sent.workdir, sent.env), HTTPStatus.CREATED)
+
+    @api.get("/jobs", response_model=list[JobRow])
+    def jobs(everything: Everything = False) -> Answer:
+        """The unfinished jobs, or all."""
+        return Answer(daemon.jobs(everything))
+
+    # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
+    @api.get("/jobs/{key:path}/why", response_model=WhyRow)
+    def why(key: str) -> Answer:
+        """Why a job is not running."""
+        return Answer(daemon.why(found(key).id))
+
+    @api.get("/jobs/{key:path}/logs", response_model=LogChunk)
+    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536) -> Answer:
+        """A piece of a job's output."""
+        return Answer(daemon.logs(found(key).id, offset, limit))
+
+    @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
+    def cancel(key: str) -> Answer:
+        """Stop a job for good."""
+        return Answer(daemon.cancel(found(key).id))
+
+    @api.get("/jobs/{key:path}", response_model=JobRow)
+    def job(key: str) -> Answer:
+        """One job."""
+        return Answer(found(key))
+
+    @api.get("/status", response_model=StatusRow)
+    def status() -> Answer:
+        """The cluster in one row."""
+        return Answer(daemon.status())
+
+    @api.get("/changes")
+    async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> Answer:
+        """Wait until something has changed."""
+        return Answer({"number": await changes.after(seen, timeout)})
+
+    return api
+
+
+async def _submission(request: Request) -> Submission:
+    return read_submission(await request.body())
+
+
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["spec", "user", "workdir"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "spec": {"type": "object", "description": "A job spec; see the page on job specs."},
+                        "user": {"type": "string"},
+                        "workdir": {"type": "string", "description": "An absolute path."},
+                        "env": {"type": "object", "additionalProperties": {"type": "string"}},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+def _errors(app: FastAPI) -> None:
+    """Whatever goes wrong, the answer is JSON with the same fields."""
+
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, problem: Refusal) -> Answer:
+        return problem.answer()
+
+    @app.exception_handler(RotaError)
+    async def told(request: Request, problem: RotaError) -> Answer:
+        return Refusal(problem, status_of(problem)).answer()
+
+    @app.exception_handler(RequestValidationError)
+    async def unreadable(request: Request, problem: RequestValidationError) -> Answer:
+        fault = problem.errors()[0]
+        error = InputError(f"{fault['msg']}.", field=str(fault["loc"][-1]), value=shown(str(fault.get("input"))))
+        return Refusal(error, HTTPStatus.BAD_REQUEST).answer()
+
+    @app.exception_handler(HTTPException)
+    async def no_such_thing(request: Request, problem: HTTPException) -> Answer:
+        error = RotaError(f"{HTTPStatus(problem.status_code).phrase}: {request.method} {shown(request.url.path)}.")
+        return Refusal(error, problem.status_code, problem.headers).answer()
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, problem: Exception) -> Answer:
+        # What happened is in the daemon's own output; a client gets no paths and no lines of code.
+        error = RotaError(f"The scheduler failed ({type(problem).__name__}).", hint="look at the output of rota up")
+        return Refusal(error, HTTPStatus.INTERNAL_SERVER_ERROR).answer()

@@ -1,0 +1,139 @@
+"""Who may ask: the guard before everything else the daemon serves.
+
+Only a request that names this machine is looked at, because a page of another site can make a browser send requests here under
+that site's name. The API also wants the token. What is too large is not read.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import re
+from collections.abc import Collection, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rota.errors import OptionError, RotaError
+from rota.server.answers import HEADERS, Refusal
+from rota.wire.problems import LARGEST_BODY_BYTES
+
+API = "/api/v1"
+SHORTEST_TOKEN = 16
+BODY_SECONDS = 30.0
+"""A client that takes longer to send its request is not served."""
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
+
+
+class Guard:
+    """Stands before an application and lets through what may come in."""
+
+    def __init__(self, app: ASGIApp, *, token: str, allowed_hosts: Collection[str]) -> None:
+        if len(token) < SHORTEST_TOKEN:
+            raise OptionError(f"is shorter than {SHORTEST_TOKEN} characters.", field="token", hint="rota.wire.address.make_token")
+        self._app = app
+        self._token = token.encode()
+        self._hosts = {name.lower() for name in allowed_hosts} | {"localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            try:
+                self._check(scope)
+                body = await _whole(scope, receive)
+            except Refusal as refusal:
+                await refusal.answer()(scope, receive, send)
+            else:
+                if body is not None:
+                    await self._app(scope, _again(body, receive), _signed(send))
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        if not _through_a_file(scope) and not self._is_here(headers.getlist("host")):
+            error = RotaError("This scheduler does not answer to that host name.", hint="http://127.0.0.1, http://localhost")
+            raise Refusal(error, 421)
+        path: str = scope["path"]
+        if (path == API or path.startswith(API + "/")) and not self._is_known(headers.getlist("authorization")):
+            error = RotaError("The token is missing or wrong.", hint="Authorization: Bearer, with the token in the home")
+            raise Refusal(error, 401, {"WWW-Authenticate": "Bearer"})
+
+    def _is_here(self, hosts: list[str]) -> bool:
+        found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+        if found is None:
+            return False
+        name = found[1].strip("[]")
+        try:
+            return name in self._hosts or ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+    def _is_known(self, given: list[str]) -> bool:
+        if len(given) != 1:
+            return False
+        scheme, _, token = given[0].partition(" ")
+        # Headers are read as Latin-1, so this gives back the bytes that were sent.
+        return hmac.compare_digest(token.strip().encode("latin-1"), self._token) and scheme.lower() == "bearer"
+
+
+def _through_a_file(scope: Scope) -> bool:
+    """A unix socket has no port, and no browser goes there."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
+
+
+async def _whole(scope: Scope, receive: Receive) -> bytes | None:
+    """The body, if it is of a bearable size; None: the client has gone."""
+    length = Headers(scope=scope).get("content-length", "")
+    if length.isdecimal() and int(length) > LARGEST_BODY_BYTES:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                # A body that comes in chunks does not say its size beforehand.
+                if len(body) > LARGEST_BODY_BYTES:
+                    raise _too_large()
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refusal(RotaError("The request took too long to arrive."), 408, {"Connection": "close"}) from None
+
+
+def _too_large() -> Refusal:
+    error = RotaError(f"A request has at most {LARGEST_BODY_BYTES:,} bytes.", hint="put long commands into a script")
+    return Refusal(error, 413, {"Connection": "close"})
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, once more; then whatever else comes, such as the end of the connection."""
+    told = False
+
+    async def replay() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _signed(send: Send) -> Send:
+    """Every answer carries the version, also one that the framework made."""
+
+    async def signed(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return signed

@@ -1,0 +1,106 @@
+"""What a client sent, read with distrust: either something the daemon can use, or one error that names the field."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, NoReturn
+
+from rota.errors import InputError, SpecError
+from rota.files.rows import shown
+from rota.files.tree import DEEPEST, Entry
+from rota.wire.spec import Spec, spec_from
+
+LONGEST_USER = 100
+LONGEST_PATH = 4096
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_HINT = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What comes with a new job."""
+
+    spec: Spec
+    user: str
+    workdir: str
+    env: Mapping[str, str]
+
+
+def read_submission(raw: bytes) -> Submission:
+    plain = _parsed(raw)
+    if not isinstance(plain, dict):
+        raise InputError("the request is not a JSON object.", hint=_HINT)
+    for name in plain:
+        if name not in ("spec", "user", "workdir", "env"):
+            raise InputError("unknown field.", field=shown(name), hint=_HINT)
+    return Submission(
+        spec=spec_from(_entry(plain.get("spec", {}), "", 0)),
+        user=_user(plain.get("user")),
+        workdir=_workdir(plain.get("workdir")),
+        env=_env(plain.get("env", {})),
+    )
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+    except RecursionError:
+        raise InputError("the request is nested too deeply.", hint=_HINT) from None
+    except ValueError as problem:
+        raise InputError(f"the request is not JSON: {shown(str(problem))}.", hint=_HINT) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _entry(value: Any, name: str, depth: int) -> Entry:
+    """A spec as the tree that a YAML file gives, so that its errors are the same; there are no lines to tell."""
+    if depth > DEEPEST:
+        raise SpecError("is nested too deeply.", field=shown(name), hint="is it a spec?")
+    inner = value
+    if isinstance(value, dict):
+        inner = {_clean(key, name): _entry(each, f"{name}.{key}" if name else key, depth + 1) for key, each in value.items()}
+    elif isinstance(value, list):
+        inner = [_entry(each, f"{name}[{i}]", depth + 1) for i, each in enumerate(value, 1)]
+    elif isinstance(value, str):
+        inner = _clean(value, name)
+    return Entry("", 0, name, inner, SpecError)
+
+
+def _clean(text: str, name: str) -> str:
+    """Text that can be written to a file or given to a process: no halves of characters."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise SpecError("is not text: it holds half a character.", field=shown(name), hint="write it as UTF-8") from None
+    return text
+
+
+def _user(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > LONGEST_USER:
+        raise InputError("is not the name of a user.", field="user", value=shown(str(value)), hint=_HINT)
+    return value
+
+
+def _workdir(value: Any) -> str:
+    # The daemon's own folder means nothing to who submits, so a path that starts there is refused.
+    if (
+        not isinstance(value, str)
+        or len(value) > LONGEST_PATH
+        or "\0" in value
+        or not PurePosixPath(_clean(value, "workdir")).is_absolute()
+    ):
+        raise InputError("is not an absolute path.", field="workdir", value=shown(str(value)), hint='"workdir": "/home/ana/run"')
+    return value
+
+
+def _env(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise InputError("is not a mapping.", field="env", hint='"env": {"PATH": "/usr/bin"}')
+    for name, text in value.items():
+        if not _ENV_NAME.fullmatch(name) or not isinstance(text, str) or "\0" in _clean(text, f"env.{name}"):
+            raise InputError("cannot be an environment variable.", field=f"env.{shown(name)}", hint="a name and a text")
+    return dict(value)

@@ -1,0 +1,218 @@
+"""Puts a daemon together and serves it: the only place that knows both the scheduler and the socket."""
+
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from rota import __version__
+from rota.agent.gpus import find_gpus
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.rates import Rates
+from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.core.snapshot import codec
+from rota.errors import OptionError, RotaError
+from rota.live.daemon import Daemon
+from rota.model.cluster import Cluster, Node
+from rota.model.units import FOREVER
+from rota.profiles.catalogue import Catalogue
+from rota.server.api import make_app
+from rota.wire.address import make_token, remove_address, write_address
+
+PRETEND = "4xV100"
+LEASE_SECONDS = 300.0
+LEASE_GRACE_SECONDS = 60.0
+"""What a job gets for saving its state when its lease is over."""
+LEASE_SLACK_SECONDS = 30.0
+RETRY_SECONDS = 5.0
+LAUNCH_SECONDS = 1.0
+"""What starting a process is believed to cost before any was started."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+WORDS = codec(Catalogue)
+"""What journals are written with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What `rota up` was asked for."""
+
+    home: Path
+    pretend: str | None = None
+    listen: str = "127.0.0.1:7070"
+    policy: str = "tiresias"
+    placer: str | None = None
+    round_seconds: float | None = None
+    lease_seconds: float = LEASE_SECONDS
+    lease_grace_seconds: float = LEASE_GRACE_SECONDS
+
+
+def serve(plan: Plan, say: Callable[[str], None]) -> None:
+    """Until it is told to stop. The jobs outlive it."""
+    policy, pair = split_pair(plan.policy)
+    make_policy(policy)  # a mistake is said now, not by the first question
+    if pair is not None and plan.placer is not None:
+        raise OptionError("a placer is named twice.", field="placer", value=plan.placer, hint=f"--policy {policy}")
+    placer = plan.placer or pair or "packed"
+    cluster, pretended = this_machine(plan.pretend)
+    settings = Settings(
+        lease_seconds=plan.lease_seconds,
+        lease_margin_seconds=plan.lease_grace_seconds + LEASE_SLACK_SECONDS,
+        retry_seconds=RETRY_SECONDS,
+        round_seconds=plan.round_seconds or 0.0,
+    )
+    configuration = {
+        "policy": policy,
+        "placer": placer,
+        "cluster": str(cluster),
+        "pretend": pretended,
+        "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__},
+    }
+    scheduler = make_scheduler(configuration, cluster)
+    with _only_one(plan.home), _listening(plan.listen) as (listener, url):
+        failed: list[BaseException] = []
+        daemon = Daemon(
+            plan.home,
+            scheduler,
+            WORDS,
+            worker=[sys.executable, "-m", "rota.server.worker", policy],
+            configuration=configuration,
+            lease_grace_seconds=plan.lease_grace_seconds,
+            url=url,
+            on_failure=lambda problem: _fall(problem, failed, server),
+        )
+        token = make_token(plan.home)
+        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
+        server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        daemon.start()
+        write_address(plan.home, url, os.getpid(), __version__)
+        try:
+            say(f"ready {url}")
+            kind = "pretend GPUs" if pretended else "GPUs"
+            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy}, placer {placer}   home {plan.home}")
+            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
+            server.run(sockets=[listener])
+        finally:
+            remove_address(plan.home)
+            daemon.stop()
+        if failed:
+            raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
+
+
+class _Server(uvicorn.Server):
+    """Sends those who wait for changes home first; otherwise a stop would wait for them."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        app: Any = self.config.app
+        app.state.changes.close()
+        await super().shutdown(sockets)
+
+
+def make_scheduler(configuration: Mapping[str, Any], cluster: Cluster | None = None) -> Scheduler:
+    """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
+    settings: dict[str, Any] = {name: FOREVER if value is None else value for name, value in configuration["settings"].items()}
+    return Scheduler(
+        cluster if cluster is not None else Cluster.parse(configuration["cluster"]),
+        make_placer(configuration["placer"]),
+        Settings(**settings),
+        rates=Rates(model=Catalogue()),
+        costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no word for ever."""
+    return None if value == FOREVER else value
+
+
+def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> None:
+    failed.append(problem)
+    server.should_exit = True
+
+
+def this_machine(pretend: str | None) -> tuple[Cluster, bool]:
+    """Its GPUs, one node per type; pretend ones where it has none, or where that is asked for."""
+    if pretend is not None:
+        return Cluster.parse(pretend), True
+    found = find_gpus()
+    if not found:
+        return Cluster.parse(PRETEND), True
+    types = list(dict.fromkeys(gpu.accelerator for gpu in found))
+    if len(types) > 1:
+        raise OptionError(
+            "GPUs of several types in one machine are not in this version yet.",
+            field="gpus",
+            value=", ".join(types),
+            hint="CUDA_VISIBLE_DEVICES picks those of one type",
+        )
+    name = socket.gethostname().split(".")[0] or "n1"
+    node = Node(name, types[0], len(found))
+    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), False
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """One daemon per home. The lock goes with the process, however it ends."""
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (home / "daemon.lock").open("w")
+    except OSError as problem:
+        raise OptionError(
+            f"cannot be used: {problem.strerror or problem}.", field="--home", value=str(home), hint="another --home"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RotaError(f"A scheduler is already running in {home}.", hint="rota jobs, or another --home") from None
+        yield
+
+
+@contextmanager
+def _listening(listen: str) -> Iterator[tuple[socket.socket, str]]:
+    """A socket that is bound, and its address as clients write it."""
+    if listen.startswith("unix:"):
+        path = listen.removeprefix("unix:")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            Path(path).unlink(missing_ok=True)
+            listener.bind(path)
+            Path(path).chmod(0o600)
+        except OSError as problem:
+            listener.close()
+            raise OptionError(
+                f"{problem.strerror or problem}.", field="--listen", value=listen, hint="unix:/tmp/rota.sock"
+            ) from None
+        listener.listen(128)
+        try:
+            yield listener, f"unix:{path}"
+        finally:
+            listener.close()
+            Path(path).unlink(missing_ok=True)
+        return
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if host not in LOOPBACK or not port.isdigit() or int(port) > 65535:
+        problem_text = "only loopback addresses are served in this version" if host not in LOOPBACK else "is not HOST:PORT"
+        raise OptionError(f"{problem_text}.", field="--listen", value=listen, hint="--listen 127.0.0.1:7070")
+    listener = socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with listener:
+        try:
+            listener.bind((host, int(port)))
+        except OSError as problem:
+            raise OptionError(
+                f"{problem.strerror or problem}.", field="--listen", value=listen, hint="--listen 127.0.0.1:0 takes any free port"
+            ) from None
+        listener.listen(128)
+        yield listener, f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

@@ -1,0 +1,149 @@
+"""Where a scheduler of this machine is, and the token that opens it: two small files in its home.
+
+`daemon.json` says where it listens and is there while it runs; `token` stays. Who can read the token can run commands as the
+user who started the scheduler, so only that user may.
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rota.errors import InputError, UnreachableError
+
+ADDRESS_FILE = "daemon.json"
+TOKEN_FILE = "token"
+_TOKEN_BYTES = 32
+_LONGEST_TOKEN = 1000
+
+
+class Address(NamedTuple):
+    """How to talk to a scheduler."""
+
+    url: str
+    """`http://127.0.0.1:7070`, or `unix:/path`."""
+    token: str
+
+
+def home_folder(home: Path | str | None = None) -> Path:
+    """The folder with a scheduler's state: the one that was named, else $ROTA_HOME, else ~/.rota."""
+    return Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().absolute()
+
+
+def read_address(home: Path | str | None = None) -> Address:
+    folder = home_folder(home)
+    try:
+        plain = json.loads(_text(folder / ADDRESS_FILE))
+        token = _text(folder / TOKEN_FILE).strip()
+    except FileNotFoundError:
+        raise _unreachable(f"nobody has started one in {folder}", home) from None
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or "damaged file"
+        raise _unreachable(f"its address in {folder} cannot be read ({why})", home) from None
+    url = plain.get("url") if isinstance(plain, dict) else None
+    if not isinstance(url, str) or not url.startswith(("http://", "unix:")):
+        raise _unreachable(f"{folder / ADDRESS_FILE} holds no address", home)
+    if not _usable(token):
+        raise _unreachable(f"{folder / TOKEN_FILE} holds no token", home)
+    return Address(url, token)
+
+
+def write_address(home: Path | str | None, url: str, pid: int, version: str) -> None:
+    """Say where the scheduler listens. Readers see the old file or the new one, never half of it."""
+    folder = _made(home)
+    text = json.dumps({"url": url, "pid": pid, "version": version}) + "\n"
+    half = folder / f".{ADDRESS_FILE}.{pid}"
+    half.unlink(missing_ok=True)
+    _write_new(half, text)
+    half.replace(folder / ADDRESS_FILE)
+
+
+def remove_address(home: Path | str | None, pid: int | None = None) -> None:
+    """Take the address away; with a process id, only if it is still the address of that process."""
+    path = home_folder(home) / ADDRESS_FILE
+    if pid is not None and _pid(path) != pid:
+        return
+    path.unlink(missing_ok=True)
+
+
+def make_token(home: Path | str | None = None) -> str:
+    """The token of this home; made when there is none yet."""
+    import secrets  # here, because clients only read, and should start fast
+
+    path = _made(home) / TOKEN_FILE
+    try:
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        _write_new(path, token + "\n")
+        return token
+    except FileExistsError:
+        return _kept(path)
+
+
+def _kept(path: Path) -> str:
+    """The token somebody made before, if it is still a secret. What is looked at and what is read is the same open file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as problem:
+        raise InputError(f"the token cannot be read: {problem.strerror}.", where=str(path), hint=f"rm {path}") from None
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in (os.geteuid(), 0):
+            raise InputError("the token is not a file of yours.", where=str(path), hint=f"rm {path}")
+        if facts.st_mode & 0o077:
+            raise InputError(
+                f"others can use this token (mode {facts.st_mode & 0o777:03o}).",
+                where=str(path),
+                hint=f"rm {path}, which makes a new one, or chmod 600 {path} if nobody has seen it",
+            )
+        token = os.read(handle, _LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    finally:
+        os.close(handle)
+    if not _usable(token):
+        raise InputError("the file holds no token.", where=str(path), hint=f"rm {path}")
+    return token
+
+
+def _usable(token: str) -> bool:
+    return len(token) >= 16 and token.isascii() and token.isprintable() and " " not in token
+
+
+def _made(home: Path | str | None) -> Path:
+    folder = home_folder(home)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(
+            f"the home cannot be made: {problem.strerror}.", where=str(folder), hint="--home with another folder"
+        ) from None
+    return folder
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as problem:
+        raise InputError(f"cannot be written: {problem.strerror}.", where=str(path), hint="--home with another folder") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(handle)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _pid(path: Path) -> int | None:
+    try:
+        plain: Any = json.loads(_text(path))
+        return plain.get("pid") if isinstance(plain, dict) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _unreachable(why: str, home: Path | str | None) -> UnreachableError:
+    up = f"rota up --home {home}" if home else "rota up"
+    return UnreachableError(f"Cannot reach the scheduler: {why}.", hint=up)

@@ -1,0 +1,190 @@
+"""The client of a scheduler: what can be asked of it, answered with rows; and a handle on one job."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from rota.errors import OptionError, RotaError
+from rota.wire.address import home_folder, read_address
+from rota.wire.line import ANSWER_SECONDS, Busy, Line
+from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
+
+POLL_SECONDS = 20.0
+"""How long one question for changes waits at the scheduler."""
+SHORTEST_GAP_SECONDS = 0.1
+"""Between two looks at a scheduler that changes all the time."""
+LONGEST_GAP_SECONDS = 1.0
+"""Between two looks at a log that does not grow."""
+PIECE_BYTES = 65_536
+
+PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
+"""Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
+
+Row = TypeVar("Row", JobRow, ReasonRow, WhyRow, StatusRow, LogChunk)
+_NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in (JobRow, ReasonRow, WhyRow, StatusRow, LogChunk)}
+
+
+def connect(home: Path | str | None = None) -> "Client":
+    """The scheduler of this home, else of $ROTA_HOME, else of ~/.rota."""
+    url, token = read_address(home)
+    return Client(url, token, home=str(home_folder(home)))
+
+
+class Client:
+    """Talks to one scheduler. Every question is a connection of its own, so a client may be shared between threads."""
+
+    def __init__(self, url: str, token: str, *, home: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._line = Line(url, token, home=home, answer_seconds=answer_seconds)
+        self.url, self.home = url, home
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    def submit(self, run: str | Sequence[str], **spec: Any) -> "Job":
+        """Submit a job: a text for `bash -c`, or an argument vector, and any field of a spec: `gpus=2, name="resnet"`."""
+        row = self.submit_spec({"run": run if isinstance(run, str) else list(run), **spec})
+        return Job(self, row)
+
+    def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "") -> JobRow:
+        """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal."""
+        env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
+        return _row(JobRow, self._line.ask("POST", "/jobs", body=sent))
+
+    def jobs(self, everything: bool = False) -> list[JobRow]:
+        """The unfinished jobs, or all that are known."""
+        rows = self._line.ask("GET", "/jobs", query={"all": str(everything).lower()})
+        return [_row(JobRow, row) for row in rows]
+
+    def job(self, key: int | str) -> JobRow:
+        """A job by id, name, or a beginning of its name that no other has."""
+        return _row(JobRow, self._line.ask("GET", _way(key)))
+
+    def get(self, key: int | str) -> "Job":
+        return Job(self, self.job(key))
+
+    def why(self, key: int | str) -> WhyRow:
+        plain = self._line.ask("GET", _way(key, "why"))
+        return _row(
+            WhyRow,
+            {
+                **plain,
+                "job": _row(JobRow, plain["job"]),
+                "reasons": [_row(ReasonRow, each) for each in plain["reasons"]],
+                "ahead": [_row(JobRow, each) for each in plain["ahead"]],
+            },
+        )
+
+    def log(self, key: int | str, offset: int = 0, limit: int = PIECE_BYTES) -> LogChunk:
+        """One piece of a job's output."""
+        return _row(LogChunk, self._line.ask("GET", _way(key, "logs"), query={"offset": offset, "limit": limit}))
+
+    def log_pieces(self, key: int | str, follow: bool = False) -> Iterator[LogChunk]:
+        """A job's output piece by piece: what is there, or, following, until the job has ended."""
+        offset, gap = 0, SHORTEST_GAP_SECONDS
+        while True:
+            piece = self.log(key, offset)
+            grown, offset = piece.next_offset != offset, piece.next_offset
+            if grown:
+                yield piece
+            if piece.ended or not (grown or follow):
+                return
+            gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
+            if not grown:
+                time.sleep(gap)
+
+    def cancel(self, key: int | str) -> JobRow:
+        return _row(JobRow, self._line.ask("POST", _way(key, "cancel")))
+
+    def status(self) -> StatusRow:
+        return _row(StatusRow, self._line.ask("GET", "/status"))
+
+    def changes(self, seen: int = 0, timeout: float = POLL_SECONDS) -> int:
+        """Wait until something has changed since `seen`, or the time is over; the number of changes so far."""
+        try:
+            wait = max(0.0, timeout)
+            plain = self._line.ask("GET", "/changes", query={"seen": seen, "timeout": f"{wait:.3f}"}, more_seconds=wait)
+        except Busy:
+            time.sleep(min(timeout, 1.0))
+            return seen
+        return int(plain["number"])
+
+    def ends(self, ids: Iterable[int], timeout: float | None = None) -> Iterator[JobRow]:
+        """The row of each job once it has ended, in the order in which they end; stops early when the time is over."""
+        left = dict.fromkeys(ids)
+        until = None if timeout is None else time.monotonic() + timeout
+        # The number is asked for before the rows: what changes between the two is then seen as a change.
+        seen = self.changes(0, 0.0)
+        while left:
+            unfinished = {row.id for row in self.jobs()}
+            for each in [each for each in left if each not in unfinished]:
+                row = self.job(each)
+                if row.ended:
+                    del left[each]
+                    yield row
+            remaining = POLL_SECONDS if until is None else min(POLL_SECONDS, until - time.monotonic())
+            if not left or remaining <= 0:
+                return
+            asked_s = time.monotonic()
+            seen = self.changes(seen, remaining)
+            time.sleep(max(0.0, min(SHORTEST_GAP_SECONDS - (time.monotonic() - asked_s), remaining)))
+
+
+class Job:
+    """A job somebody submitted. What is asked of it is asked of the scheduler, every time."""
+
+    def __init__(self, client: Client, row: JobRow) -> None:
+        self._client = client
+        self.id, self.name = row.id, row.name
+
+    def __repr__(self) -> str:
+        return f"Job({self.id}, {self.name!r})"
+
+    @property
+    def phase(self) -> str:
+        return self.row().phase
+
+    def row(self) -> JobRow:
+        return self._client.job(self.id)
+
+    def why(self) -> WhyRow:
+        return self._client.why(self.id)
+
+    def logs(self, follow: bool = False) -> Iterator[str]:
+        """Its output so far; following: all of it, until it has ended."""
+        return (piece.text for piece in self._client.log_pieces(self.id, follow))
+
+    def wait(self, timeout: float | None = None) -> JobRow:
+        """Its row once it has ended; after `timeout` seconds its row as it is then, and `row.ended` tells which."""
+        return next(self._client.ends([self.id], timeout), None) or self.row()
+
+    def cancel(self) -> JobRow:
+        return self._client.cancel(self.id)
+
+
+def user_name() -> str:
+    """Who runs this process. In a container the number may have no name."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _way(key: int | str, *more: str) -> str:
+    if str(key) == "":
+        raise OptionError("is empty; a job is named by its id or name.", field="JOB", hint="rota jobs")
+    return "/".join(["/jobs", quote(str(key), safe=""), *more])
+
+
+def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:
+    """A newer scheduler may say more than this client knows; that is left out."""
+    try:
+        return kind(**{name: value for name, value in plain.items() if name in _NAMES[kind]})
+    except (AttributeError, TypeError):
+        raise RotaError("The scheduler's answer lacks something.", hint="the same version of Rota on both sides") from None

@@ -1,0 +1,115 @@
+"""What a client gets to see: plain frozen rows, the same in Python, in JSON and on the wire. Times are ISO 8601 in UTC."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One job."""
+
+    id: int
+    name: str
+    user: str
+    phase: str
+    """queued, starting, running, suspending, parked, checkpointed, stopping, unreachable, finished, failed, cancelled."""
+    gpus: int
+    accelerator: str | None
+    """The type it runs on; None: it holds no GPUs."""
+    where: str | None
+    """Its GPUs, `n1:0-3`; None: it holds none."""
+    accepts: list[str] = field(default_factory=list)
+    """Types it would run on; empty: any."""
+    weight: float = 1.0
+    tenant: str = ""
+    steps_done: float | None = None
+    steps_total: float | None = None
+    steps_per_second: float | None = None
+    reason: str | None = None
+    """Why it is not running, as a code; None: it runs, or has ended."""
+    submitted_at: str
+    started_at: str | None = None
+    """When it first ran."""
+    finished_at: str | None = None
+    suspensions: int = 0
+    lost_steps: float = 0.0
+    """Work done and lost, because it was stopped before it could save."""
+    exit_code: int | None = None
+    """Of its last incarnation; negative: the signal that ended it."""
+    command: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+ENDED = ("finished", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonRow:
+    """One reason that holds."""
+
+    code: str
+    sentence: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyRow:
+    """Why a job is not running."""
+
+    job: JobRow
+    reasons: list[ReasonRow]
+    """All that hold, gravest first; empty: it runs, or has ended."""
+    ahead: list[JobRow] = field(default_factory=list)
+    """Jobs the policy put before it."""
+    forecast: dict[str, Any] | None = None
+    """When it will run; None: not forecast in this version."""
+    last_change: str | None = None
+    """What happened to it last, in a sentence."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRow:
+    """The cluster in one row."""
+
+    version: str
+    policy: str
+    placer: str
+    cluster: str
+    gpus: int
+    gpus_busy: int
+    pretend: bool
+    """The GPUs are made up."""
+    jobs: dict[str, int]
+    """Phase -> unfinished jobs."""
+    decisions: int
+    now: str
+    daemon_pid: int
+    worker_pid: int | None
+    policy_problem: str = ""
+    """What was wrong with the policy's last answer; empty: nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """A piece of a job's output."""
+
+    text: str
+    next_offset: int
+    """Where the next piece begins, in bytes."""
+    ended: bool
+    """The job has ended and this is the last piece."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

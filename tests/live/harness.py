@@ -1,0 +1,167 @@
+"""Real daemons and real jobs for the tests: a home, a `rota up` that can be killed, and a script that proves what it did."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import rota
+from rota.live.journal import Journal
+from rota.server.serve import WORDS
+from rota.wire.client import Client
+from rota.wire.rows import JobRow
+
+PATIENCE = 120.0
+"""How long anything may take on a busy machine before a test gives up."""
+
+JOB = '''
+"""Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
+import fcntl, os, signal, sys, time
+work, steps, pace = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"]
+def note(name, text):
+    with open(os.path.join(work, name), "a") as file:
+        file.write(text + "\\n")
+held = []
+for name in [f"job-{job}"] + [f"gpu-{gpu}" for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]:
+    lock = open(os.path.join(work, name + ".lock"), "a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        note("violations", f"{name} is held by another while job {job} incarnation {life} starts")
+        sys.exit(3)
+    held.append(lock)
+stop = False
+def ask(*_):
+    global stop
+    stop = True
+signal.signal(signal.SIGTERM, ask)
+state = os.path.join(work, f"{job}.step")
+def save(n):
+    with open(state + ".new", "w") as file:
+        file.write(str(n))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(state + ".new", state)
+n = int(open(state).read()) if os.path.exists(state) else 0
+note(f"{job}.life", f"start {time.time()} {n}")
+while n < steps:
+    if stop:
+        save(n)
+        note(f"{job}.life", f"yield {time.time()} {n}")
+        sys.exit(75)
+    time.sleep(pace)
+    n += 1
+    if n % 5 == 0:
+        save(n)
+    print(f"step {n}/{steps}", flush=True)
+save(n)
+note(f"{job}.life", f"done {time.time()} {n}")
+'''
+
+
+class Site:
+    """A home with a daemon in it, and a folder where jobs leave their traces."""
+
+    def __init__(self, folder: Path, *, pretend: str = "4xV100", policy: str = "tiresias", lease_seconds: float = 300.0) -> None:
+        self.home, self.work = folder / "home", folder / "work"
+        self.work.mkdir(parents=True)
+        (self.work / "job.py").write_text(JOB)
+        self._flags = ["--pretend", pretend, "--policy", policy, "--lease-seconds", str(lease_seconds), "--listen", "127.0.0.1:0"]
+        self.process: subprocess.Popen[str] | None = None
+        self._out = (folder / "daemon.out").open("a+")
+
+    def up(self) -> None:
+        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), *self._flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._out, text=True, start_new_session=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready "), line + self.errors()
+
+    def errors(self) -> str:
+        self._out.seek(0)
+        return self._out.read()
+
+    def client(self) -> Client:
+        return rota.connect(self.home)
+
+    def submit(self, gpus: int, steps: int, pace: float, name: str = "") -> int:
+        run = [sys.executable, "-S", str(self.work / "job.py"), str(self.work), str(steps), str(pace)]
+        job = self.client().submit(
+            run=run, gpus=gpus, steps=steps, name=name or None, progress=r"step (\d+)/(\d+)", checkpoint={"grace": 20}
+        )
+        return int(job.id)
+
+    def rows(self) -> dict[int, JobRow]:
+        return {row.id: row for row in self.client().jobs(everything=True)}
+
+    def kill(self) -> None:
+        """As a power cut for the daemon alone: its worker dies by itself, its supervisors stay."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self._reap()
+
+    def down(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+        if self.process is not None:
+            self._reap()
+
+    def _reap(self) -> None:
+        assert self.process is not None and self.process.stdout is not None
+        self.process.wait(PATIENCE)
+        self.process.stdout.close()
+        self.process = None
+
+    def journal(self) -> Journal:
+        return Journal(self.home / "journal.sqlite", WORDS)
+
+    def violations(self) -> str:
+        path = self.work / "violations"
+        return path.read_text() if path.exists() else ""
+
+    def supervisors(self) -> list[int]:
+        return _processes(lambda words, env: "rota.agent.supervisor" in words and str(self.home) in " ".join(words))
+
+    def jobs_running(self) -> list[int]:
+        return _processes(lambda words, env: str(self.work / "job.py") in words and "rota.agent.supervisor" not in words)
+
+    def close(self) -> None:
+        """End everything this site has started."""
+        self.down()
+        for pid in (*self.supervisors(), *self.jobs_running()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._out.close()
+
+
+def _processes(wanted: Callable[[list[str], str], bool]) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if wanted(words, ""):
+                    found.append(int(folder.name))
+    return found
+
+
+@contextlib.contextmanager
+def site(folder: Path, **options: object) -> Iterator[Site]:
+    made = Site(folder, **options)  # type: ignore[arg-type]
+    try:
+        made.up()
+        yield made
+    finally:
+        made.close()
+
+
+def until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {patience:.0f} s"
+        time.sleep(0.05)

@@ -1,0 +1,54 @@
+"""A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rota.core.validate import validate
+from rota.live.replay import replay
+from rota.model.events import Exited, Submitted, Suspended
+from rota.server.serve import WORDS, make_scheduler
+from tests.live.harness import Site, site, until
+from tests.properties.test_reasons import confirm
+
+pytestmark = pytest.mark.slow
+
+
+def all_ended(place: Site, count: int) -> bool:
+    rows = place.rows()
+    return len(rows) == count and all(row.ended for row in rows.values())
+
+
+@pytest.mark.parametrize("policy", ["fifo", "tiresias:thresholds=2/5"])
+def test_thirty_real_jobs(tmp_path: Path, policy: str) -> None:
+    draw = random.Random(4)
+    with site(tmp_path, policy=policy) as place:
+        for number in range(30):
+            place.submit(draw.choice([1, 1, 1, 2, 4]), draw.randint(4, 20), 0.1, name=f"job-{number}")
+        until(lambda: all_ended(place, 30), "all jobs end")
+        rows = place.rows()
+        assert place.violations() == ""
+        place.down()
+        assert {row.phase for row in rows.values()} == {"finished"}
+        assert all(row.steps_done == row.steps_total for row in rows.values())
+        suspensions = sum(row.suspensions for row in rows.values())
+        assert suspensions == 0 if policy == "fifo" else suspensions > 5
+        assert all(row.lost_steps == 0 for row in rows.values()), "they saved whenever they were asked to stop"
+        _check_record(place)
+
+
+def _check_record(place: Site) -> None:
+    """Every state the core was in is sound, every wait explained, every decision the same again."""
+    journal = place.journal()
+    waits, events = 0, []
+    for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
+        assert difference is None, difference
+        validate(scheduler.state)  # phase changes are checked where they are made: an illegal one raises
+        waits += confirm(scheduler)
+        events += entry.events
+    jobs = [job for job, _, _ in journal.jobs()]
+    journal.close()
+    assert waits > 30
+    assert [event.job for event in events if isinstance(event, Submitted)] == jobs
+    assert any(isinstance(event, Exited | Suspended) for event in events)

@@ -1,0 +1,166 @@
+"""A machine with real processes, for tests; nothing it started outlives a test."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, incarnation_folder, is_free
+from rota.agent.letters import send
+from rota.agent.life import PACKAGES
+from rota.agent.machine import Machine, Order, Part
+from rota.agent.processes import Signs, end_all
+from rota.agent.records import read_order
+from rota.agent.words import LIFE
+
+LONG_SECONDS = 30.0
+"""No test waits for so long, unless something is broken."""
+
+FOREVER = "while :; do sleep 0.05; done"
+
+
+def until(holds: Callable[[], object], what: str = "what was waited for") -> None:
+    deadline = time.monotonic() + LONG_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """A zombie is not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
+    return False
+
+
+class Bench:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.rung = threading.Event()
+        self.machines: list[Machine] = []
+        self.others: list[subprocess.Popen[bytes]] = []
+        self.machine = self.open()
+
+    def open(self) -> Machine:
+        """Another daemon on the same home: the one before is as if it were dead, since only locks and files remain of it."""
+        for machine in self.machines:
+            machine.close()
+        self.machine = Machine(self.home, self.rung.set)
+        self.machines.append(self.machine)
+        return self.machine
+
+    def order(
+        self,
+        *argv: str,
+        job: int = 1,
+        incarnation: int = 1,
+        sequence: int = 1,
+        env: dict[str, str] | None = None,
+        workdir: str = "/",
+        from_step: float = 0.0,
+        lease_seconds: float = 300.0,
+        grace_seconds: float = 60.0,
+        lease_grace_seconds: float = 0.1,
+        stop_signal: str = "SIGTERM",
+        progress: str = "",
+        steps_total: float | None = None,
+    ) -> Order:
+        return Order(
+            job=job,
+            incarnation=incarnation,
+            sequence=sequence,
+            argv=argv,
+            env={"PATH": os.environ["PATH"]} if env is None else env,
+            workdir=workdir,
+            log=self.log(job),
+            gpus_text="n1 GPUs 0,1",
+            from_step=from_step,
+            lease_seconds=lease_seconds,
+            grace_seconds=grace_seconds,
+            lease_grace_seconds=lease_grace_seconds,
+            signal=stop_signal,
+            progress=progress,
+            steps_total=steps_total,
+        )
+
+    def sh(self, script: str, **how: object) -> Order:
+        """A job that is a shell script; put into an order only, started by `launch`."""
+        return self.order("sh", "-c", script, **how)  # type: ignore[arg-type]
+
+    def start(self, script: str, **how: object) -> None:
+        """Launch a script, and wait until it has said `ready`."""
+        order = self.sh(script, **how)
+        before = self.said(order.job).count("ready\n")
+        self.machine.launch(order)
+        until(lambda: self.said(order.job).count("ready\n") > before or self.part(order.job, order.incarnation).state == "ended")
+        self.wait(order.job, order.incarnation, "running")
+
+    def log(self, job: int = 1) -> Path:
+        return self.home / "logs" / f"{job}.log"
+
+    def said(self, job: int = 1) -> str:
+        return self.log(job).read_text(errors="replace") if self.log(job).exists() else ""
+
+    def folder(self, job: int = 1, incarnation: int = 1) -> Path:
+        return incarnation_folder(self.home, job, incarnation)
+
+    def part(self, job: int = 1, incarnation: int = 1) -> Part:
+        self.machine.poll()
+        (found,) = [part for part in self.machine.parts() if (part.job, part.incarnation) == (job, incarnation)]
+        return found
+
+    def wait(self, job: int = 1, incarnation: int = 1, state: str = "ended") -> Part:
+        until(lambda: self.part(job, incarnation).state in {state, "ended"}, f"state {state}")
+        part = self.part(job, incarnation)
+        assert part.state == state, part
+        return part
+
+    def letter(self, text: bytes, job: int = 1, incarnation: int = 1) -> None:
+        until(lambda: send(self.folder(job, incarnation), CONTROL, text), "room in its box")
+
+    def supervisor(self, job: int = 1, incarnation: int = 1) -> int:
+        """The number of its process."""
+        found = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal() and self._is_supervisor(p, job, incarnation)]
+        assert len(found) == 1, found
+        return found[0]
+
+    def _is_supervisor(self, process: Path, job: int, incarnation: int) -> bool:
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            return b"rota.agent.supervisor" in words and str(self.folder(job, incarnation)).encode() in words
+        return False
+
+    def supervise(self, job: int = 1, incarnation: int = 1) -> "subprocess.Popen[bytes]":
+        """A supervisor by hand."""
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder(job, incarnation))],
+            env={**os.environ, "PYTHONPATH": PACKAGES},
+            start_new_session=True,
+        )
+        self.others.append(process)
+        return process
+
+    def job_lock_is_free(self, job: int = 1) -> bool:
+        return is_free(self.home / "run" / str(job) / JOB_LOCK)
+
+    def clean(self) -> None:
+        """Kill what is left: supervisors by their folder, jobs by their life."""
+        for machine in self.machines:
+            machine.close()
+        # Looked up now: a test may have removed a folder.
+        for process in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                command = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
+                if b"rota.agent.supervisor" in command and str(self.home).encode() in command:
+                    os.kill(int(process.name), signal.SIGKILL)
+        for launch in self.home.glob("run/*/*/launch.json"):
+            if (order := read_order(launch.parent)) is not None:
+                end_all(Signs(order.env[LIFE], 0.0), seconds=LONG_SECONDS)
+        for other in self.others:
+            other.wait(LONG_SECONDS)
+        until(lambda: all(is_free(lock) for lock in self.home.glob(f"run/*/*/{SUPERVISOR_LOCK}")))

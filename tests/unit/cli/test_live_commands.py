@@ -1,0 +1,298 @@
+"""The commands that talk to a scheduler, against a real server with a daemon in memory."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.cli import jobs as jobs_command
+from rota.cli import words
+from rota.cli.main import COMMANDS, GROUPS
+from rota.model.reasons import Reason
+from rota.wire.client import Client
+from tests.unit.cli.conftest import Rota
+from tests.unit.server.standin import Served, serve
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("submit",), "nothing to run"),
+        (("submit", "--"), "no command follows --"),
+        (("submit", "train.py"), "neither a spec"),
+        (("submit", "python", "train.py"), "a command follows --"),
+        (("submit", "absent.yaml"), "no such file"),
+        (("submit", "absent.sh"), "no such script"),
+        (("show", "nobody"), "No job 'nobody'"),
+        (("why", "nobody"), "No job 'nobody'"),
+        (("logs", "nobody"), "No job 'nobody'"),
+        (("cancel", "nobody"), "No job 'nobody'"),
+        (("wait", "nobody"), "No job 'nobody'"),
+        (("show", ""), "JOB"),
+        (("show",), "JOB"),
+        (("cancel",), "JOB"),
+        (("logs", "x", "-o", "csv"), "text"),
+        (("jobs", "--watch", "-o", "csv"), "--watch"),
+        (("wait", "x", "--timeout", "-1"), "--timeout"),
+        (("wait", "x", "--timeout", "nan"), "--timeout"),
+        (("wait", "x", "--timeout", "soon"), "--timeout"),
+    ],
+)
+def test_one_clear_line_and_a_next_step(served: Served, rota: Rota, arguments: tuple[str, ...], expected: str) -> None:
+    code, out, err = rota(*arguments)
+    assert (code, out) == (2, ""), err
+    problem, hint = err.rstrip("\n").split("\n")
+    assert expected in problem and hint.startswith("Try: ")
+
+
+# jobs
+
+
+def submitted(served: Served, rota: Rota, *names: str) -> None:
+    for name in names:
+        assert rota("submit", "--name", name, "--gpus", "2", "--steps", "1000", "--", "x")[0] == 0
+
+
+def test_the_table(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet50", "bert", "gpt", "vit", "old")
+    daemon = served.daemon
+    daemon.run(1, steps_done=410.0, steps_per_second=3900.0)
+    daemon.change(replace(daemon.run(2, user="leo"), phase="checkpointed", accelerator=None, where=None, reason="SHARE_USED"))
+    daemon.change(replace(daemon.rows[3], accepts=["A100"], reason="NO_FREE_GPUS"))
+    daemon.change(replace(daemon.rows[4], name="evil\x1b[2J", steps_total=None))
+    daemon.end(5, "failed", -9)
+    code, out, err = rota("jobs")
+    assert (code, err) == (0, "")
+    heads, first, second, third, fourth, footer = out.splitlines()
+    assert heads.split() == ["ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE"]
+    assert first.split() == ["1", "resnet50", "you", "running", "2xV100", "n1:0-1", "▇▇▇▁▁▁▁▁", "41%", "-", "3.9k", "steps/s"]
+    assert second.split()[:5] == ["2", "bert", "leo", "suspended", "-"] and second.endswith("has had its share")
+    assert "wants 2xA100" in third and third.endswith("waits for free GPUs")
+    assert "evil?[2J" in fourth and "\x1b" not in out
+    assert footer == "4 jobs · 2/6 pretend GPUs busy · policy tiresias"
+    assert "ended by SIGKILL" in rota("jobs", "--all")[1]
+    assert "COMMAND" in rota("jobs", "-o", "wide")[1]
+    daemon.problem = "raised ZeroDivisionError"
+    assert rota("jobs")[1].splitlines()[-1] == "The policy failed: raised ZeroDivisionError"
+
+
+def test_no_jobs(served: Served, rota: Rota) -> None:
+    assert rota("jobs")[1] == "No unfinished jobs · 0/6 pretend GPUs busy · policy tiresias\n"
+    assert rota("jobs", "-o", "json")[1] == "[]\n"
+
+
+def test_the_rows_for_programs(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet", "bert")
+    served.daemon.end(2)
+    (row,) = json.loads(rota("jobs", "-o", "json")[1])
+    promised = "id name user phase gpus accelerator steps_done steps_total reason submitted_at started_at finished_at suspensions"
+    assert set(row) >= set(promised.split())
+    assert (row["id"], row["phase"], row["accelerator"], row["reason"]) == (1, "queued", None, "AWAITING_DECISION")
+    assert [each["id"] for each in json.loads(rota("jobs", "--all", "-o", "json")[1])] == [1, 2]
+    rows = list(csv.DictReader(io.StringIO(rota("jobs", "--all", "-o", "csv")[1])))
+    assert [each["name"] for each in rows] == ["resnet", "bert"]
+
+
+def test_watching_shows_changes_until_it_is_stopped(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted(served, rota, "resnet")
+    monkeypatch.setattr(jobs_command, "REDRAW_SECONDS", 0.0)
+    ask, asked = Client.changes, 0
+
+    def changes(client: Client, seen: int = 0, timeout: float = 20.0) -> int:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            served.daemon.run(1)
+        if asked == 3:
+            raise KeyboardInterrupt
+        return ask(client, seen, timeout)
+
+    monkeypatch.setattr(Client, "changes", changes)
+    code, out, err = rota("jobs", "--watch")
+    assert (code, err) == (0, "") and out.index("queued") < out.index("running") and "\x1b" not in out
+    asked = 0
+    code, out, _ = rota("jobs", "--watch", "-o", "json")
+    assert code == 0 and [json.loads(line)[0]["phase"] for line in out.splitlines()] == ["running", "running"]
+
+
+def test_a_terminal_gets_colours_and_its_width_is_kept(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted(served, rota, "resnet")
+    served.daemon.run(1)
+    row = served.daemon.rows[1]
+    assert any("\x1b[32mrunning\x1b[0m" in line for line in jobs_command.table([row], wide=False, colour=True))
+    assert not any("\x1b" in line for line in jobs_command.table([row], wide=False, colour=False))
+    assert jobs_command.cut("abcdef", 4) == "abcd"
+    assert jobs_command.cut("ab\x1b[32mcdef\x1b[0m", 4) == "ab\x1b[32mcd\x1b[0m"
+    assert jobs_command.cut("ab\x1b[32mc\x1b[0m", 4) == "ab\x1b[32mc\x1b[0m"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert words.colourful()
+    monkeypatch.setenv("NO_COLOR", "")
+    assert not words.colourful()
+
+
+# show, why, logs, cancel, wait
+
+
+def test_show(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet")
+    served.daemon.run(1, steps_done=250.0, suspensions=2, lost_steps=30.0)
+    code, out, _ = rota("show", "res")
+    assert code == 0 and out.startswith("Job 1 resnet\n")
+    for part in ("running on 2xV100 n1:0-1", "▇▇▁▁▁▁▁▁  25%  250 of 1,000 steps", "2, 30 steps lost", "ana", "ago)"):
+        assert part in out
+    assert json.loads(rota("show", "1", "-o", "json")[1])["name"] == "resnet"
+    assert "resnet" in rota("show", "1", "-o", "csv")[1]
+    served.daemon.end(1, "failed", 3)
+    assert "exit code 3" in rota("show", "1")[1]
+
+
+def test_why(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet", "bert", "gpt")
+    served.daemon.run(1)
+    code, out, _ = rota("why", "gpt")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].startswith("Job 3 gpt is queued (for ")
+    assert lines[1] == " 1  4 GPUs are needed, 2 are free.  [AWAITING_DECISION]"
+    assert lines[2] == " Ahead of it   1 resnet (you) · 2 bert (you)"
+    assert lines[3] == " Last change   submitted"
+    found = json.loads(rota("why", "3", "-o", "json")[1])
+    assert [each["code"] for each in found["reasons"]] == ["AWAITING_DECISION"]
+    assert [each["id"] for each in found["ahead"]] == [1, 2] and found["forecast"] is None
+    assert rota("why", "1")[1].startswith("Job 1 resnet is running on 2xV100 n1:0-1.\n")
+    assert rota("why", "3", "-o", "csv")[1].startswith("code,sentence\n")
+    for phase, said in [
+        ("finished", "has finished."),
+        ("failed", "has failed (exit code 0)."),
+        ("cancelled", "was cancelled."),
+        ("parked", "is suspended (0 suspensions)."),
+        ("unreachable", "is unreachable."),
+    ]:
+        served.daemon.end(2, phase)
+        assert rota("why", "bert")[1].splitlines()[0] == f"Job 2 bert {said}"
+
+
+def test_logs(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet")
+    assert rota("logs", "1") == (0, "", "")
+    assert json.loads(rota("logs", "1", "-o", "json")[1]) == {"text": "", "next_offset": 0, "ended": False}
+    served.daemon.write(1, "step 1\nno newline at the end")
+    assert rota("logs", "resnet") == (0, "step 1\nno newline at the end", "")
+    assert json.loads(rota("logs", "1", "-o", "json")[1])["text"].startswith("step 1\n")
+
+
+def test_following_until_the_job_has_ended(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet")
+
+    def write() -> None:
+        for i in range(5):
+            served.daemon.write(1, f"step {i}\n")
+            time.sleep(0.05)
+        served.daemon.end(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        code, out, _ = rota("logs", "-f", "res")
+        writing.result(timeout=20)
+    assert code == 0 and out == "".join(f"step {i}\n" for i in range(5))
+    pieces = [json.loads(line) for line in rota("logs", "-f", "1", "-o", "json")[1].splitlines()]
+    assert "".join(piece["text"] for piece in pieces) == out and pieces[-1]["ended"]
+
+
+def test_cancel(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet", "bert", "gpt")
+    served.daemon.run(2)
+    assert rota("cancel", "1", "nobody")[0] == 2
+    assert served.daemon.rows[1].phase == "queued", "one name is wrong, so nothing is cancelled"
+    code, out, _ = rota("cancel", "resnet", "2", "1")
+    first, second = out.splitlines()
+    assert code == 0 and first.startswith("Cancelled 1 resnet (queued, submitted ") and first.endswith("; never ran).")
+    assert second.startswith("Cancelled 2 bert (running, submitted ") and "never ran" not in second
+    assert rota("cancel", "1")[1] == "1 resnet had already ended: cancelled.\n"
+    assert [row["phase"] for row in json.loads(rota("cancel", "gpt", "-o", "json")[1])] == ["cancelled"]
+
+
+def test_wait(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet", "bert", "gpt")
+    code, out, err = rota("wait", "resnet", "--timeout", "0.2")
+    assert (code, out, err) == (124, "", "Out of time. Not ended: 1 resnet.\n")
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(lambda: (time.sleep(0.2), served.daemon.end(1)))
+        assert rota("wait", "resnet")[:2] == (0, "Job 1 resnet has finished.\n")
+        ending.result(timeout=20)
+    served.daemon.end(2, "failed", 7)
+    code, out, _ = rota("wait", "1", "bert", "--timeout", "30")
+    assert code == 1 and "Job 2 bert has failed (exit code 7)." in out
+    served.daemon.cancel(3)
+    assert rota("wait", "3")[0] == 1
+    code, out, _ = rota("wait", "1", "2", "-o", "json")
+    assert code == 1 and [row["phase"] for row in json.loads(out)] == ["finished", "failed"]
+
+
+# Where there is no scheduler
+
+
+@pytest.mark.parametrize("command", [("jobs",), ("show", "1"), ("why", "1"), ("logs", "1"), ("cancel", "1"), ("wait", "1")])
+def test_unreachable(rota: Rota, tmp_path: Path, command: tuple[str, ...]) -> None:
+    code, out, err = rota(*command, "--home", str(tmp_path))
+    assert (code, out) == (3, "")
+    assert err == f"Cannot reach the scheduler: nobody has started one in {tmp_path}.\nTry: rota up --home {tmp_path}\n"
+
+
+def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:
+    with serve(tmp_path) as gone:
+        url = gone.url
+    code, out, err = rota("submit", "--home", str(tmp_path), "--", "x")
+    assert (code, out) == (3, "")
+    assert err == f"Cannot reach the scheduler at {url} (connection refused).\nTry: rota up\n"
+
+
+def test_a_token_of_another_scheduler(served: Served, rota: Rota, tmp_path: Path) -> None:
+    (tmp_path / "daemon.json").write_text(json.dumps({"url": served.url}))
+    (tmp_path / "token").write_text("x" * 43)
+    code, _, err = rota("jobs", "--home", str(tmp_path))
+    assert code == 3 and err.startswith(f"The token in {tmp_path} does not fit this scheduler")
+
+
+def test_every_reason_has_words() -> None:
+    assert set(words.REASONS) == {reason.name for reason in Reason if reason is not Reason.NONE}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0s"), (9.9, "9s"), (312, "5m12s"), (3600, "1h"), (7800, "2h10m"), (3601, "1h"), (270_000, "3d3h"), (-5, "0s")],
+)
+def test_lengths_of_time(seconds: float, said: str) -> None:
+    assert words.length(seconds) == said
+
+
+def test_every_command_is_in_the_help(rota: Rota) -> None:
+    _, out, _ = rota("--help")
+    assert all(f"  {name} " in out for name in COMMANDS | GROUPS)
+
+
+def test_a_terminal_without_the_signs_gets_question_marks(served: Served, tmp_path: Path) -> None:
+    served.daemon.problem = "ünï"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "rota", "jobs"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "No unfinished jobs ? 0/6" in done.stdout, done.stderr
+
+
+def test_a_quick_question_loads_no_heavy_library(served: Served) -> None:
+    code = (
+        "import sys\nfrom rota.cli.main import main\nsys.argv = ['rota', 'jobs']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'pydantic', 'fastapi', 'rich', 'yaml', 'uvicorn', 'rota.cli.sim'}\n"
+        "sys.stderr.write(str(sorted(heavy & set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == "[]" and done.stdout

@@ -1,0 +1,96 @@
+"""`rota submit`, against a real server with a daemon in memory."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rota.wire.client import PASSED_ON
+from tests.unit.cli.conftest import Rota
+from tests.unit.server.standin import Served
+
+
+def test_a_command_of_several_words_is_a_vector(served: Served, rota: Rota) -> None:
+    code, out, err = rota("submit", "--gpus", "4", "--accelerator", "A100,v100", "--", "python", "train.py", "--gpus", "9", "--")
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()
+    assert first == "Job 1  job-1   4 GPUs, any of A100 V100"
+    assert second == "  follow   rota logs -f 1     why   rota why 1     stop   rota cancel 1"
+    spec, user, workdir, env = served.daemon.sent[1]
+    assert spec.run == ["python", "train.py", "--gpus", "9", "--"] and spec.gpus == 4
+    assert (user, workdir) == ("ana", str(Path.cwd())) and set(env) <= set(PASSED_ON)
+
+
+def test_one_word_with_blanks_goes_to_bash(served: Served, rota: Rota) -> None:
+    assert rota("submit", "--", "python train.py && echo done")[0] == 0
+    assert served.daemon.sent[1][0].run == "python train.py && echo done"
+    assert rota("submit", "--", "nvidia-smi")[0] == 0
+    assert served.daemon.sent[2][0].run == ["nvidia-smi"]
+    assert rota("submit", "--", "job.yaml")[0] == 0
+    assert served.daemon.sent[3][0].run == ["job.yaml"]
+
+
+def test_a_spec_and_flags_that_win(served: Served, rota: Rota) -> None:
+    Path("resnet.yaml").write_text(
+        "run: torchrun train.py\nname: resnet50\ngpus: 2\nsteps: 450_000\nweight: 1\n"
+        "deadline: 2030-01-01 09:00:00\ncheckpoint: {dir: ckpt, grace: 30s}\nenv: {EPOCHS: 90}\n"
+    )
+    code, out, _ = rota("submit", "resnet.yaml", "--gpus", "4", "--weight", "2.5", "--progress", r"step (\d+)", "-o", "json")
+    row = json.loads(out)
+    assert code == 0 and (row["id"], row["name"], row["gpus"], row["phase"]) == (1, "resnet50", 4, "queued")
+    spec = served.daemon.sent[1][0]
+    assert (spec.gpus, spec.steps, spec.weight, spec.progress) == (4, 450_000, 2.5, r"step (\d+)")
+    assert spec.checkpoint.grace == 30 and spec.env == {"EPOCHS": 90} and spec.deadline and spec.deadline.hour == 9
+    assert "450,000 steps" in rota("submit", "resnet.yaml")[1]
+
+
+def test_a_script(served: Served, rota: Rota) -> None:
+    Path("train.sh").write_text("echo hello\n")
+    assert rota("submit", "train.sh", "--steps", "10")[0] == 0
+    assert served.daemon.sent[1][0].run == ["bash", "train.sh"] and served.daemon.rows[1].name == "train"
+    Path("unnamed.yaml").write_text("run: x\n")
+    assert rota("submit", "unnamed.yaml", "--name", "other")[0] == 0
+    assert served.daemon.rows[2].name == "other"
+
+
+def test_the_home_is_part_of_the_commands_to_type_next(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROTA_HOME")
+    _, out, _ = rota("submit", "--home", str(served.home), "--", "x")
+    assert f"rota why --home {served.home} 1" in out
+
+
+BAD_SUBMISSIONS: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
+    ("run: x\ngpu: 4\n", (), ("job.yaml:2", "unknown field 'gpu'", "Closest: gpus")),
+    ("name: x\n", (), ("job.yaml:1", "needs 'run'")),
+    ("run: x\ncheckpoint:\n  dir: c\n  grace: soon\n", (), ("job.yaml:4", "checkpoint.grace", "'soon'")),
+    ("run: x\n\ngpus: 99\n", (), ("job.yaml:3", "gpus: 99", "UNSATISFIABLE")),
+    ("run: x\ngpus: 1\n", ("--gpus", "99"), ("gpus: 99", "UNSATISFIABLE")),
+    ("run: x\naccelerators:\n  - A100\n  - 'V 100'\n", (), ("job.yaml:2", "accelerators", "'V 100'")),
+    ("run: x\nweight: .inf\n", (), ("job.yaml:2", "weight", "finite")),
+    ("run: x\nenv: {a: &b c}\n", (), ("job.yaml:2", "anchors")),
+    ("- run\n", (), ("job.yaml:1", "not a mapping")),
+    ("", (), ("job.yaml", "empty")),
+    ("run: x\n", ("--gpus", "two"), ("--gpus", "'two'")),
+    ("run: x\n", ("--weight", "nan"), ("--weight", "finite")),
+    ("run: x\n", ("--steps", "0"), ("steps",)),
+    ("run: x\n", ("--progress", "("), ("progress", "regular expression")),
+    ("run: x\n", ("--dry-run",), ("--dry-run", "not in this version yet")),
+    ("run: x\n", ("-o", "yaml"), ("-o", "yaml")),
+    ("run: x\n", ("--", "y"), ("two jobs",)),
+]
+
+
+@pytest.mark.parametrize(("text", "flags", "expected"), BAD_SUBMISSIONS)
+def test_a_submission_that_cannot_be(
+    served: Served, rota: Rota, text: str, flags: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    Path("job.yaml").write_text(text)
+    code, out, err = rota("submit", "job.yaml", *flags)
+    assert (code, out) == (2, ""), err
+    problem, hint = err.rstrip("\n").split("\n")
+    assert hint.startswith("Try: ") and len(hint) > len("Try: ")
+    for part in expected:
+        assert part in problem, err
+    if flags[:1] == ("--gpus",):
+        assert "job.yaml" not in problem
+    assert served.daemon.rows == {}

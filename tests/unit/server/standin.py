@@ -1,0 +1,198 @@
+"""A daemon that keeps its jobs in memory, and a real server before it: what the API, the client and the commands are tested with.
+
+Nothing runs here; the tests say what happens to a job.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from rota.errors import NameUnknown, OptionError
+from rota.server.api import make_app
+from rota.wire.address import make_token, write_address
+from rota.wire.rows import ENDED, JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
+from rota.wire.spec import Range, Spec
+
+GPUS = 6
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Standin:
+    """Answers as a daemon does."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.reset()
+
+    def reset(self) -> None:
+        """As new, so that several tests can share a server."""
+        self.rows: dict[int, JobRow] = {}
+        self.output: dict[int, bytes] = {}
+        self.sent: dict[int, tuple[Spec, str, str, Mapping[str, str]]] = {}
+        self.number = 1
+        self.problem = ""
+
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
+        gpus = spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus
+        if gpus > GPUS:
+            raise OptionError(f"UNSATISFIABLE: the cluster has {GPUS}.", field="gpus", value=gpus, hint="fewer GPUs")
+        if spec.name == "explode":
+            raise RuntimeError("a secret of the daemon")
+        with self._changed:
+            job = len(self.rows) + 1
+            self.sent[job] = (spec, user, workdir, env)
+            self.output[job] = b""
+            row = JobRow(
+                id=job,
+                name=spec.name or f"job-{job}",
+                user=user,
+                phase="queued",
+                gpus=gpus,
+                accelerator=None,
+                where=None,
+                accepts=list(spec.accelerators),
+                weight=spec.weight,
+                steps_total=spec.steps,
+                reason="AWAITING_DECISION",
+                submitted_at=now(),
+                command=spec.run if isinstance(spec.run, str) else " ".join(spec.run),
+            )
+        return self.change(row)
+
+    def cancel(self, job: int) -> JobRow:
+        return self.change(
+            replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, where=None, finished_at=now())
+        )
+
+    def jobs(self, everything: bool = False) -> list[JobRow]:
+        return [row for row in self.rows.values() if everything or row.phase not in ENDED]
+
+    def job(self, key: str) -> JobRow:
+        if key.isdigit() and int(key) in self.rows:
+            return self.rows[int(key)]
+        found = [row for row in self.rows.values() if row.name == key] or [
+            row for row in self.rows.values() if row.name.startswith(key)
+        ]
+        if len(found) > 1:
+            raise OptionError(f"fits {len(found)} jobs.", field="job", value=key, hint="write more of the name")
+        if not found:
+            raise NameUnknown("job", key, [row.name for row in self.rows.values()], hint="rota jobs --all")
+        return found[0]
+
+    def why(self, job: int) -> WhyRow:
+        row = self.rows[job]
+        reasons = [ReasonRow(code=row.reason, sentence="4 GPUs are needed, 2 are free.", facts={"free": 2})] if row.reason else []
+        ahead = [each for each in self.jobs() if each.id < job]
+        return WhyRow(job=row, reasons=reasons, ahead=ahead, last_change="submitted")
+
+    def logs(self, job: int, offset: int, limit: int) -> LogChunk:
+        # Ended is read before the output, as a process may write and end between the two.
+        ended, data = self.rows[job].ended, self.output[job][offset : offset + limit]
+        whole = data.decode("utf-8", "ignore").encode() if len(data) == limit else data
+        end = offset + len(whole)
+        return LogChunk(text=whole.decode("utf-8", "replace"), next_offset=end, ended=ended and end == len(self.output[job]))
+
+    def status(self) -> StatusRow:
+        busy = sum(row.gpus for row in self.rows.values() if row.accelerator)
+        return StatusRow(
+            version="0",
+            policy="tiresias",
+            placer="packed",
+            cluster="4xV100 + 2xK80",
+            gpus=GPUS,
+            gpus_busy=busy,
+            pretend=True,
+            jobs={},
+            decisions=0,
+            now=now(),
+            daemon_pid=1,
+            worker_pid=None,
+            policy_problem=self.problem,
+        )
+
+    def wait_for_change(self, seen: int, timeout: float) -> int:
+        with self._changed:
+            self._changed.wait_for(lambda: self.number > seen, timeout)
+            return self.number
+
+    # What the tests do to it.
+
+    def change(self, row: JobRow) -> JobRow:
+        with self._changed:
+            self.rows[row.id] = row
+            self.number += 1
+            self._changed.notify_all()
+        return row
+
+    def run(self, job: int, **facts: Any) -> JobRow:
+        row = replace(self.rows[job], phase="running", accelerator="V100", where="n1:0-1", reason=None, started_at=now())
+        return self.change(replace(row, **facts))
+
+    def end(self, job: int, phase: str = "finished", exit_code: int = 0) -> JobRow:
+        row = replace(self.rows[job], phase=phase, accelerator=None, where=None, reason=None)
+        return self.change(replace(row, finished_at=now(), exit_code=exit_code))
+
+    def write(self, job: int, text: str) -> None:
+        self.output[job] += text.encode()
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that runs."""
+
+    daemon: Standin
+    url: str
+    token: str
+    home: Path
+    port: int
+
+
+class Server(uvicorn.Server):
+    """Lets go of who waits for changes before it waits for them to go."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.changes.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+@contextlib.contextmanager
+def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Served]:
+    """A real server in a thread, on a free port of the loopback or on a socket in the home; its address lies in the home."""
+    daemon = daemon or Standin()
+    token = make_token(home)
+    app = make_app(daemon, token)
+    if unix:
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(home / "rota.sock"))
+        url, port = f"unix:{home / 'rota.sock'}", 0
+    else:
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+    server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        until = time.monotonic() + 30
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.005)
+        assert server.started
+        write_address(home, url, 1, "0")
+        yield Served(daemon, url, token, home, port)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listening.close()
+        assert not thread.is_alive()

@@ -1,0 +1,181 @@
+"""The HTTP API, through a real server: what it answers, and what it refuses."""
+
+import json
+
+import pytest
+
+import rota
+from tests.unit.server.asking import ask, submission, submit
+from tests.unit.server.standin import Served
+
+
+def test_health_is_open_and_names_the_version(served: Served) -> None:
+    status, found, headers = ask(served, "GET", "/healthz", token="")
+    assert (status, found) == (200, {"ok": True, "version": rota.__version__})
+    assert headers["rota-version"] == rota.__version__
+
+
+def test_a_job_from_submission_to_cancellation(served: Served) -> None:
+    status, row, headers = ask(served, "POST", "/api/v1/jobs", submission(name="resnet", gpus=2, accelerators="v100"))
+    assert status == 201 and headers["rota-version"] == rota.__version__
+    assert (row["id"], row["name"], row["phase"], row["gpus"], row["accepts"]) == (1, "resnet", "queued", 2, ["V100"])
+    spec, user, workdir, env = served.daemon.sent[1]
+    assert (spec.run, user, workdir, env) == ("python train.py", "ana", "/home/ana", {"PATH": "/usr/bin"})
+    for key in ("1", "resnet", "res"):
+        assert ask(served, "GET", f"/api/v1/jobs/{key}")[:2] == (200, row)
+    assert ask(served, "GET", "/api/v1/jobs")[1] == [row]
+    status, why, _ = ask(served, "GET", "/api/v1/jobs/resnet/why")
+    assert status == 200 and why["job"] == row and why["reasons"][0]["facts"] == {"free": 2} and why["forecast"] is None
+    served.daemon.write(1, "step 1\nGrüße ")
+    assert ask(served, "GET", "/api/v1/jobs/1/logs?offset=5&limit=100")[1] == {
+        "text": "1\nGrüße ",
+        "next_offset": 15,
+        "ended": False,
+    }
+    assert ask(served, "GET", "/api/v1/status")[1]["gpus"] == 6
+    status, row, _ = ask(served, "POST", "/api/v1/jobs/res/cancel")
+    assert status == 200 and row["phase"] == "cancelled"
+    assert ask(served, "GET", "/api/v1/jobs")[1] == []
+    assert [each["id"] for each in ask(served, "GET", "/api/v1/jobs?all=true")[1]] == [1]
+
+
+BAD_BODIES: list[tuple[bytes, str]] = [
+    (b"", "not JSON"),
+    (b"{", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b"[" * 100_000, "nested too deeply"),
+    (b'{"spec": ' * 2000 + b"1" + b"}" * 2000, "nested too deeply"),
+    (b'{"spec": {"run": ' + b"[" * 30 + b"]" * 30 + b'}, "user": "a", "workdir": "/"}', "nested too deeply"),
+    (b'{"spec": {"run": "x", "weight": NaN}}', "NaN"),
+    (b'{"spec": {"run": "x", "steps": ' + b"9" * 5000 + b"}}", "not JSON"),
+    (b"[]", "not a JSON object"),
+    (b"null", "not a JSON object"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "/", "sudo": true}', "unknown field"),
+    (b'{"user": "a", "workdir": "/"}', "needs 'run'"),
+    (b'{"spec": [], "user": "a", "workdir": "/"}', "not a mapping"),
+    (b'{"spec": {"run": "\\ud800"}, "user": "a", "workdir": "/"}', "half a character"),
+    (b'{"spec": {"\\ud800": 1}, "user": "a", "workdir": "/"}', "half a character"),
+    (b'{"spec": {"run": "a\\u0000b"}, "user": "a", "workdir": "/"}', "null character"),
+    (b'{"spec": {"run": "x", "gpu": 1}, "user": "a", "workdir": "/"}', "Did you mean|Closest: gpus"),
+    (b'{"spec": {"run": "x", "gpus": 99}, "user": "a", "workdir": "/"}', "UNSATISFIABLE"),
+    (b'{"spec": {"run": "x"}, "workdir": "/"}', "user"),
+    (b'{"spec": {"run": "x"}, "user": " ", "workdir": "/"}', "user"),
+    (b'{"spec": {"run": "x"}, "user": "a\\u001bb", "workdir": "/"}', "user"),
+    (b'{"spec": {"run": "x"}, "user": "a"}', "workdir"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "here"}', "absolute path"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "/a\\u0000"}', "absolute path"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "/", "env": []}', "env"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "/", "env": {"A=B": "1"}}', "environment variable"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "/", "env": {"A": 1}}', "environment variable"),
+    (b'{"spec": {"run": "x"}, "user": "a", "workdir": "/", "env": {"A": "\\udcff"}}', "half a character"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), BAD_BODIES)
+def test_a_submission_that_cannot_be_used_is_one_clear_error(served: Served, body: bytes, message: str) -> None:
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", body)
+    assert status == 400, found
+    assert any(part in found["error"] for part in message.split("|")), found
+    assert set(found) == {"error", "hint", "kind", "field", "line"} and len(found["error"]) < 500
+    assert served.daemon.rows == {}
+
+
+def test_a_fault_of_the_spec_names_its_field(served: Served) -> None:
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", submission(checkpoint={"grace": "soon"}))
+    assert (status, found["field"], found["kind"], found["line"]) == (400, "checkpoint.grace", "SpecError", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        ("9", 404),
+        ("nobody", 404),
+        ("..", 404),
+        ("../..", 404),
+        ("%2e%2e", 404),
+        ("%2e%2e%2f%2e%2e%2fetc%2fpasswd", 404),
+        ("..%5c..", 404),
+        ("%00", 404),
+        ("1%00", 404),
+        ("-1", 404),
+        ("1e0", 404),
+        ("%ff", 404),
+        ("", 404),
+        ("x" * 5000, 404),
+        ("%25", 404),
+        ("1;drop", 404),
+    ],
+)
+def test_keys_that_name_no_job(served: Served, key: str, status: int) -> None:
+    submit(served, name="resnet")
+    for way in (f"/api/v1/jobs/{key}", f"/api/v1/jobs/{key}/why", f"/api/v1/jobs/{key}/logs"):
+        got, found, _ = ask(served, "GET", way)
+        assert got == status and found["error"] and "Traceback" not in found["error"], way
+    assert ask(served, "POST", f"/api/v1/jobs/{key}/cancel")[0] == status
+    assert served.daemon.rows[1].phase == "queued"
+
+
+def test_names_that_a_path_would_not_have(served: Served) -> None:
+    names = ["vision/resnet 50%", "ünï?&#", "a+b"]
+    for number, name in enumerate(names, 1):
+        assert submit(served, name=name) == number
+    for number, key in enumerate(["vision%2Fresnet%2050%25", "%C3%BCn%C3%AF%3F%26%23", "a%2Bb"], 1):
+        assert ask(served, "GET", f"/api/v1/jobs/{key}")[1]["id"] == number
+        assert ask(served, "GET", f"/api/v1/jobs/{key}/why")[1]["job"]["id"] == number
+
+
+def test_what_fits_several_jobs_is_a_conflict(served: Served) -> None:
+    submit(served, name="resnet-a")
+    submit(served, name="resnet-b")
+    status, found, _ = ask(served, "GET", "/api/v1/jobs/resnet")
+    assert (status, found["kind"]) == (409, "OptionError") and found["hint"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/docs", 404),
+        ("GET", "/redoc", 404),
+        ("GET", "/openapi.json", 404),
+        ("GET", "/api/v1/nothing", 404),
+        ("GET", "/api/v1/jobs/", 404),
+        ("GET", "//api/v1/jobs", 404),
+        ("GET", "/api/v1/../../etc/passwd", 404),
+        ("DELETE", "/api/v1/jobs", 405),
+        ("POST", "/healthz", 405),
+        ("GET", "/api/v1/jobs/1/cancel", 404),
+        ("GET", "/api/v1/jobs?all=perhaps", 400),
+        ("GET", "/api/v1/jobs/1/logs?offset=-1", 400),
+        ("GET", "/api/v1/jobs/1/logs?limit=0", 400),
+        ("GET", "/api/v1/jobs/1/logs?limit=99999999", 400),
+        ("GET", "/api/v1/changes?timeout=nan", 400),
+        ("GET", "/api/v1/changes?timeout=-1", 400),
+        ("GET", "/api/v1/changes?seen=x", 400),
+        ("GET", "/api/v1/changes?seen=" + "9" * 5000, 400),
+    ],
+)
+def test_what_does_not_exist_is_said_in_json(served: Served, method: str, path: str, status: int) -> None:
+    submit(served)
+    got, found, headers = ask(served, method, path)
+    assert got == status and found["error"], found
+    assert headers["rota-version"] == rota.__version__
+
+
+def test_a_failure_shows_nothing_of_the_inside(served: Served) -> None:
+    status, found, headers = ask(served, "POST", "/api/v1/jobs", submission(name="explode"))
+    assert status == 500 and headers["rota-version"] == rota.__version__
+    assert found["error"] == "The scheduler failed (RuntimeError)." and "secret" not in json.dumps(found)
+    assert ask(served, "GET", "/api/v1/jobs")[0] == 200
+
+
+def test_halves_of_characters_in_a_log_do_not_break_the_answer(served: Served) -> None:
+    job = submit(served)
+    served.daemon.output[job] = b"ok \xff\xc3"
+    assert ask(served, "GET", f"/api/v1/jobs/{job}/logs")[1]["text"] == "ok \ufffd\ufffd"
+
+
+def test_the_description_of_the_api_is_there_for_who_has_the_token(served: Served) -> None:
+    status, found, _ = ask(served, "GET", "/api/v1/openapi.json")
+    assert status == 200 and "/api/v1/jobs/{key}/why" in found["paths"]
+    assert set(found["components"]["schemas"]) >= {"JobRow", "WhyRow", "StatusRow", "LogChunk"}

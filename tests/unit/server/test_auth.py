@@ -1,0 +1,133 @@
+"""Who is let in: the token, the host name, the size of what is sent."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from rota.errors import OptionError
+from rota.server import auth
+from rota.server.api import make_app
+from rota.wire.problems import LARGEST_BODY_BYTES
+from tests.unit.server.asking import ask, raw, submission
+from tests.unit.server.standin import Served, Standin, serve
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong-wrong-wrong-wrong",
+        "Basic {token}",
+        "{token}",
+        "Bearer {token}x",
+        "Bearer x{token}",
+        "Bearer tökén",
+    ],
+)
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/openapi.json", "/api/v1/nothing", "/api/v1"])
+def test_without_the_token_nothing_is_told(served: Served, path: str, header: str | None) -> None:
+    line = "" if header is None else f"Authorization: {header.format(token=served.token)}\r\n"
+    found = raw(served, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{line}\r\n".encode())
+    assert found.startswith(b"HTTP/1.1 401 "), found
+    assert b"www-authenticate: bearer" in found.lower() and served.token.encode() not in found
+    assert json.loads(found.split(b"\r\n\r\n", 1)[1])["error"] == "The token is missing or wrong."
+
+
+def test_two_tokens_are_none(served: Served) -> None:
+    line = f"Authorization: Bearer {served.token}\r\n"
+    found = raw(served, f"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{line}{line}\r\n".encode())
+    assert found.startswith(b"HTTP/1.1 401 ")
+
+
+def test_the_token_may_be_given_in_small_letters(served: Served) -> None:
+    assert ask(served, "GET", "/api/v1/jobs", headers={"Authorization": f"bearer {served.token}"})[0] == 200
+
+
+def test_a_short_token_protects_nothing() -> None:
+    app = make_app(Standin(), "")
+    with pytest.raises(OptionError, match="shorter than 16"):
+        app.build_middleware_stack()
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:7070", "127.9.9.9", "[::1]", "[::1]:7070"])
+def test_names_of_this_machine_are_answered(served: Served, host: str) -> None:
+    assert ask(served, "GET", "/healthz", headers={"Host": host})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:7070",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "10.0.0.1",
+        "[::2]",
+        "",
+        "a b",
+        "@",
+    ],
+)
+def test_other_names_are_not(served: Served, host: str) -> None:
+    for path in ("/healthz", "/api/v1/jobs"):
+        assert ask(served, "GET", path, headers={"Host": host})[0] in (400, 421)
+
+
+def test_two_host_names_are_none(served: Served) -> None:
+    found = raw(served, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+    assert found.split()[1] in (b"400", b"421")
+
+
+def test_a_name_of_this_machine_may_be_added() -> None:
+    guard = auth.Guard(make_app(Standin(), "x" * 20), token="x" * 20, allowed_hosts=["Node7.lab"])
+    assert guard._is_here(["node7.lab:7070"]) and not guard._is_here(["node8.lab"])
+
+
+def test_a_body_that_is_too_large_is_not_read(served: Served) -> None:
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", headers={"Content-Length": str(LARGEST_BODY_BYTES + 1)})
+    assert status == 413 and "1,000,000" in found["error"]
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", submission(run="x" * (LARGEST_BODY_BYTES - 300)))
+    assert status == 201
+
+
+def test_nor_one_that_comes_in_chunks(served: Served) -> None:
+    head = (
+        "POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {served.token}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as line:
+        line.sendall(head.encode())
+        sent = 0
+        try:
+            while sent < 40:
+                line.sendall(chunk)
+                sent += 1
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        try:
+            found = line.recv(65_536)
+        except ConnectionResetError:
+            found = b""
+    # A server that has answered and hung up may have its answer lost on the way; it must not have read all.
+    assert found.startswith(b"HTTP/1.1 413 ") or sent < 40
+    assert served.daemon.rows == {}
+
+
+def test_a_body_that_never_comes_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "BODY_SECONDS", 0.2)
+    head = f"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\nContent-Length: 9\r\n\r\n{{"
+    assert raw(served, head.encode()).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_socket_needs_the_token_but_no_host_name(tmp_path: Path) -> None:
+    with serve(tmp_path, unix=True) as served, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(30)
+        line.connect(served.url.removeprefix("unix:"))
+        line.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: rota\r\nConnection: close\r\n\r\n")
+        assert line.recv(65_536).startswith(b"HTTP/1.1 401 ")
