@@ -4,8 +4,8 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from rota.compose.site import open_site
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
-from rota.model.accelerators import BETWEEN_NODES_GB_S
+from rota.files.rows import closest
+from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster
 from rota.model.floor import Placer
 from rota.model.job import JobSpec
@@ -37,6 +38,12 @@ from rota.sim.physics import Physics
 from rota.traces.synthetic import open_trace, reseeded
 from rota.traces.trace import Trace
 
+CLUSTER = "8xV100 + 8xP100 + 8xK80"
+"""Where nothing else is said."""
+
+Where = Mapping[str, str] | Sequence[tuple[str, str]]
+"""Columns and the values they must have."""
+
 MOST_REASONS = 10
 """Reasons for leaving rows out that a result lists; each oversized job has one of its own."""
 
@@ -47,12 +54,12 @@ def simulate(
     trace: str | Path | Trace,
     *,
     policy: str | Policy = "fifo",
-    cluster: str | Cluster,
+    cluster: str | Cluster = CLUSTER,
     placer: str | Placer | None = None,
     preset: str | None = None,
     profile: str | Path | None = None,
     format: str = "auto",
-    where: Sequence[tuple[str, str]] = (),
+    where: Where = (),
     first: int | None = None,
     jobs: tuple[int, int] | None = None,
     drop_oversized: bool = False,
@@ -65,9 +72,89 @@ def simulate(
     """Run a trace through a policy on a simulated cluster.
 
     `trace` is a path, the name of a built-in one (`demo`), `synthetic:jobs=500,seed=1`, or a Trace. `policy` and `placer` are
-    names with options (`tiresias:thresholds=3250/7200`), `A+B` for policy A with placer B, or objects. Further keywords are
-    those of `Physics`: `launch_seconds`, `spread_penalty` and so on; they win over the preset's.
+    names with options (`tiresias:thresholds=3250/7200`), `A+B` for policy A with placer B, or objects. `cluster` is a text, the
+    path of a YAML file, or a Cluster. Further keywords are those of `Physics`: `launch_seconds`, `spread_penalty` and so on; they
+    win over the preset's.
     """
+    ready = prepare(
+        trace,
+        policy=policy,
+        cluster=cluster,
+        placer=placer,
+        preset=preset,
+        profile=profile,
+        format=format,
+        where=where,
+        first=first,
+        jobs=jobs,
+        drop_oversized=drop_oversized,
+        decide=decide,
+        round_seconds=round_seconds,
+        seed=seed,
+        **physics,
+    )
+    truth, settings, workload = ready.physics, ready.settings, ready.trace
+    costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
+    scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=truth.rates, costs=costs)
+    started = time.perf_counter()
+    engine = Engine(
+        scheduler,
+        ready.policy,
+        truth,
+        workload.arrivals,
+        seed=seed,
+        report_seconds=_report_seconds(truth, settings, workload, ready.cluster),
+        progress=progress,
+    )
+    record = engine.run()
+    summary = summarise(
+        record,
+        workload.arrivals,
+        ready.cluster,
+        truth,
+        window=ready.window,
+        rounds=scheduler.state.plans,
+        decisions=record.decisions,
+        decision_seconds=record.decision_seconds,
+        simulated_in_seconds=time.perf_counter() - started,
+        peak_memory_mb=_peak_memory_mb(),
+    )
+    return Result(summary, ready.params, record, workload.arrivals, ready.cluster)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Everything a simulation needs, looked at: names are values, files are read, and it all fits together."""
+
+    cluster: Cluster
+    physics: Physics
+    policy: Policy
+    placer: Placer
+    trace: Trace
+    settings: Settings
+    window: tuple[int, int] | None
+    params: dict[str, Any]
+
+
+def prepare(
+    trace: str | Path | Trace,
+    *,
+    policy: str | Policy = "fifo",
+    cluster: str | Cluster = CLUSTER,
+    placer: str | Placer | None = None,
+    preset: str | None = None,
+    profile: str | Path | None = None,
+    format: str = "auto",
+    where: Where = (),
+    first: int | None = None,
+    jobs: tuple[int, int] | None = None,
+    drop_oversized: bool = False,
+    decide: str | None = None,
+    round_seconds: float | None = None,
+    seed: int = 0,
+    **physics: Any,
+) -> Prepared:
+    """What `simulate` does before it simulates: whatever is wrong with its arguments is said here."""
     site = open_site(cluster)
     floor = site.cluster
     chosen = named_preset(preset)
@@ -79,54 +166,56 @@ def simulate(
         )
     rule = make_policy(policy_text)
     spots = make_placer(placer if placer is not None else pair or "packed")
-    workload = trace if isinstance(trace, Trace) else open_trace(str(trace), format=format, where=where)
+    workload = trace if isinstance(trace, Trace) else open_trace(trace, format=format, where=filters(where))
     if drop_oversized:
         workload = _fitting(workload, floor, truth, drop_oversized)
     if first is not None:
         workload = workload.first(_positive(first, "first"))
     workload = _fitting(workload, floor, truth, drop_oversized)
     settings = _settings(chosen.settings, decide, round_seconds, seed)
-    costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
-    scheduler = Scheduler(floor, spots, settings, rates=truth.rates, costs=costs)
-    started = time.perf_counter()
-    engine = Engine(
-        scheduler,
-        rule,
-        truth,
-        workload.arrivals,
-        seed=seed,
-        report_seconds=_report_seconds(truth, settings, workload, floor),
-        progress=progress,
-    )
-    record = engine.run()
-    summary = summarise(
-        record,
-        workload.arrivals,
-        floor,
-        truth,
-        window=_window(jobs, len(workload.arrivals)),
-        rounds=scheduler.state.plans,
-        decisions=record.decisions,
-        decision_seconds=record.decision_seconds,
-        simulated_in_seconds=time.perf_counter() - started,
-        peak_memory_mb=_peak_memory_mb(),
-    )
     params = {
         "trace": workload.name,
         "format": workload.format,
         "skipped": len(workload.skipped),
         "skipped_why": dict(Counter(each.why for each in workload.skipped).most_common(MOST_REASONS)),
-        "notes": list(workload.notes),
+        "notes": [*workload.notes, *_guesses(workload, floor, truth)],
         "jobs": f"{jobs[0]}:{jobs[1]}" if jobs is not None else None,
         "policy": policy if isinstance(policy, str) else type(policy).__name__,
         "placer": placer if isinstance(placer, str) else (pair or "packed" if placer is None else type(placer).__name__),
         "cluster": str(floor),
+        "profile": str(profile) if profile is not None else None,
         "preset": preset or "measured",
         "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
         "round_seconds": settings.round_seconds or None,
         "seed": seed,
     }
-    return Result(summary, params, record, workload.arrivals, floor)
+    return Prepared(
+        cluster=floor,
+        physics=truth,
+        policy=rule,
+        placer=spots,
+        trace=workload,
+        settings=settings,
+        window=_window(jobs, len(workload.arrivals)),
+        params=params,
+    )
+
+
+def _guesses(trace: Trace, cluster: Cluster, physics: Physics) -> list[str]:
+    """What was taken for something else because nobody knows it: said, since it may be a slip of the pen."""
+    found = []
+    for name in cluster.pools:
+        if name not in ACCELERATORS and not physics.rates.everywhere:
+            found.append(f"{name} is no accelerator type known here and counts as a V100.{closest(name, ACCELERATORS)}")
+    counts = Counter(arrival.spec.profile for arrival in trace.arrivals if arrival.spec.profile)
+    unknown = {profile: count for profile, count in counts.items() if not physics.rates.knows(profile)}
+    if unknown:
+        names = ", ".join(repr(name) for name in list(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
+        jobs = sum(unknown.values())
+        found.append(
+            f"nobody knows the profile of {jobs:,} job{'' if jobs == 1 else 's'} ({names}): one step per second on a V100"
+        )
+    return found
 
 
 def compare(
@@ -137,7 +226,7 @@ def compare(
     seeds: int = 1,
     seed: int = 0,
     format: str = "auto",
-    where: Sequence[tuple[str, str]] = (),
+    where: Where = (),
     progress: Callable[[str, int, int, float], None] | None = None,
     **options: Any,
 ) -> Comparison:
@@ -151,7 +240,7 @@ def compare(
     contenders = _contenders(policies, placers)
     runs: dict[str, list[Result]] = {label: [] for label in contenders}
     for extra in range(seeds):
-        jobs = trace if isinstance(trace, Trace) else open_trace(reseeded(trace, extra), format=format, where=where)
+        jobs = trace if isinstance(trace, Trace) else open_trace(reseeded(trace, extra), format=format, where=filters(where))
         for label, (policy, placer) in contenders.items():
             show = partial(progress, label) if progress is not None else None
             runs[label].append(simulate(jobs, policy=policy, placer=placer, seed=seed + extra, progress=show, **options))
@@ -181,6 +270,10 @@ def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
     make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
     return check_policy(lambda: make_policy(policy), seeds)
+
+
+def filters(where: Where) -> list[tuple[str, str]]:
+    return [(str(column), str(value)) for column, value in (where.items() if isinstance(where, Mapping) else where)]
 
 
 def _physics(base: Any, cluster: Cluster, profile: str | Path | None, given: dict[str, Any]) -> Physics:
@@ -257,7 +350,7 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
 
 def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster: Cluster) -> float:
     """Jobs tell where they are only where the scheduler could not know it already."""
-    surprises = physics.gpu_speed is not None or physics.checkpoint_every_seconds < FOREVER
+    surprises = physics.gpu_speed is not None or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
     return max(settings.round_seconds, 300.0) if surprises else FOREVER
 

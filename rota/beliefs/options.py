@@ -29,7 +29,10 @@ def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
         return Reason.NO_SUCH_ACCELERATOR, f"the cluster has {', '.join(cluster.pools)}"
     if max(pools) < kind.gpus:
         return Reason.UNSATISFIABLE, f"the largest pool it accepts has {max(pools)}"
-    return Reason.UNSATISFIABLE, f"profile {kind.profile!r} is known not to run there"
+    return (
+        Reason.UNSATISFIABLE,
+        f"profile {kind.profile!r} has no rate there: it does not fit, or nobody measured it on these types",
+    )
 
 
 def accepts(kind: Kind, accelerator: str) -> bool:

@@ -69,11 +69,31 @@ class Rates:
             known = self.model.rate(profile, kind, gpus, nodes) if profile and self.model is not None else None
             return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_SPREAD)
         if nodes > 1 and (profile, kind) in self._apart:
-            return _nearest(self.apart, self._apart, profile, kind, gpus)
+            return self._nearest(self.apart, self._apart, profile, kind, gpus)
         if (profile, kind) in self._together:
-            return _nearest(self.table, self._together, profile, kind, gpus)
+            return self._nearest(self.table, self._together, profile, kind, gpus)
         # Measured over several nodes only: in one node it is at least as fast.
-        return _nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+        return self._nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+
+    def _nearest(
+        self, table: Mapping[Key, float], counts: Mapping[tuple[str, str], list[int]], profile: str, accelerator: str, gpus: int
+    ) -> tuple[float, float]:
+        """What was measured; a count nobody measured goes by the nearest smaller one and by how the model scales the profile, or
+        in proportion to the GPUs where no model knows it."""
+        measured = counts[profile, accelerator]
+        near = max((n for n in measured if n <= gpus), default=measured[0])
+        rate = table[profile, accelerator, near]
+        if near == gpus:
+            return rate, 0.0
+        here = self.model.rate(profile, accelerator, near) if self.model is not None else None
+        there = self.model.rate(profile, accelerator, gpus) if self.model is not None else None
+        if here is not None and there is not None and here[0] > 0:
+            return rate * there[0] / here[0], there[1]
+        return rate * gpus / near, UNPROFILED_SPREAD
+
+    def knows(self, profile: str) -> bool:
+        """Whether anything is known about a profile, measured or modelled."""
+        return profile in self._profiles or (self.model is not None and self.model.rate(profile, REFERENCE, 1) is not None)
 
     def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
         """Steps per second of two profiles that share the same GPUs, in this order; None where nobody measured it."""
@@ -98,12 +118,3 @@ def _counts(table: Mapping[Key, float]) -> dict[tuple[str, str], list[int]]:
     for profile, accelerator, gpus in table:
         found.setdefault((profile, accelerator), []).append(gpus)
     return {key: sorted(counts) for key, counts in found.items()}
-
-
-def _nearest(
-    table: Mapping[Key, float], counts: Mapping[tuple[str, str], list[int]], profile: str, accelerator: str, gpus: int
-) -> tuple[float, float]:
-    measured = counts[profile, accelerator]
-    near = max((n for n in measured if n <= gpus), default=measured[0])
-    # A count nobody measured scales linearly from the nearest smaller one.
-    return table[profile, accelerator, near] * gpus / near, 0.0 if near == gpus else UNPROFILED_SPREAD

@@ -133,6 +133,8 @@ def _declare(shelf: Shelf, name: str) -> Callable[[T], T]:
 
 
 def make_policy(given: str | Policy) -> Policy:
+    if isinstance(given, type):
+        raise OptionError("is a class, not a policy.", field="policy", value=given.__name__, hint=f"{given.__name__}()")
     made: Policy = POLICY_SHELF.make(given) if isinstance(given, str) else given
     return made
 

@@ -50,7 +50,7 @@ def _table(path: str) -> Checked:
         columns = read_table(path, OptionError).columns
     except InputError:
         columns = ()  # the reader of traces says it better
-    return _rates(path) if "steps_per_second" in columns else _trace(path)
+    return _rates(path) if {"steps_per_second", "accelerator"} & set(columns) else _trace(path)
 
 
 def _trace(path: str) -> Checked:

@@ -39,10 +39,13 @@ class Site:
     physics: Mapping[str, Any] = field(default_factory=dict)
 
 
-def open_site(given: str | Cluster) -> Site:
+def open_site(given: str | Path | Cluster) -> Site:
     """`9x(4xV100)`, the path of a YAML file, or a cluster as it is."""
     if isinstance(given, Cluster):
         return Site(given)
+    if not isinstance(given, str | Path):
+        raise ClusterError("is not a text, a path or a Cluster.", field="cluster", value=type(given).__name__, hint=EXAMPLE)
+    given = str(given)
     if given.strip().lower().endswith((".yaml", ".yml")):
         return read_site(given.strip())
     return Site(Cluster.parse(given))

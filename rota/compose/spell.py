@@ -36,7 +36,8 @@ class Spelled:
         for item in filter(None, (part.strip() for part in options.split(","))):
             key, equals, value = item.partition("=")
             if not equals or not key.strip():
-                raise OptionError("not key=value.", field=f"{what} {head}", value=item, hint=f"{head}:key=value,key=value")
+                hint = f"{head}:key=value,key=value; a list is written with slashes: key=1/2/3"
+                raise OptionError("not key=value.", field=f"{what} {head}", value=item, hint=hint)
             if key.strip() in found:
                 raise OptionError("given twice.", field=f"{what} {head}", value=key.strip(), hint="give each option once")
             found[key.strip()] = value.strip()

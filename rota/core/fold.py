@@ -105,6 +105,8 @@ def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
     state.policy_fault = event.allocation.fault(_asked_about(state))
+    if not state.policy_fault and not event.allocation.until_s > state.asked_s:
+        state.policy_fault = f"it holds until {event.allocation.until_s:g} s, but was asked at {state.asked_s:g} s"
     if state.policy_fault:
         _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.policy_fault))
         return

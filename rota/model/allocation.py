@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from rota.errors import OptionError
 from rota.model.options import Options
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
@@ -127,13 +128,24 @@ class Ranking:
     def by(cls, values: npt.ArrayLike, /, *, largest_first: bool = False, **options: Any) -> Self:
         """Order by a column, smallest first unless told; ties go to the earlier submission."""
         column = np.asarray(values)
+        if column.ndim != 1 or column.dtype.kind not in "biuf":
+            raise OptionError(
+                "a ranking goes by one number per job.",
+                field="Ranking.by",
+                value=f"{column.dtype} of shape {column.shape}",
+                hint="rota.Ranking.by(view.jobs.seconds_left)",
+            )
+        if column.dtype.kind == "f" and np.isnan(column).any():
+            raise OptionError("a rank is not a number.", field="Ranking.by", value="nan", hint="look for 0/0 or inf - inf")
         if largest_first:
             column = -column
         return cls(order=column.argsort(kind="stable"), whole=True, **options)
 
     def fault(self, table: Candidacy) -> str:
         count = len(table)
-        if not (self.whole and len(self.order) == count) and (problem := _not_positions(self.order, count)):
+        if self.whole and len(self.order) != count:
+            return f"the order was made by {len(self.order)} ranks, but there are {count} jobs"
+        if not self.whole and (problem := _not_positions(self.order, count)):
             return f"the order {problem}"
         for name, column in (("run_seconds", self.run_seconds), ("wait_seconds", self.wait_seconds), ("option", self.option)):
             if column is not None and (getattr(column, "ndim", 0) != 1 or len(column) != count):

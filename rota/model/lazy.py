@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
+
 T = TypeVar("T")
 
 
@@ -21,5 +23,8 @@ class lazy(Generic[T]):
     def __get__(self, instance: object | None, owner: type) -> "T | lazy[T]":
         if instance is None:
             return self
-        value = instance.__dict__[self._name] = self._compute(instance)
+        value = self._compute(instance)
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)  # columns are to be read: what a policy wants to change it copies
+        instance.__dict__[self._name] = value
         return value

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rota.beliefs.roofline import memory_gib
 from rota.errors import NameUnknown
@@ -72,6 +73,8 @@ class Held:
     """Rates of 0."""
     unknown: tuple[str, ...]
     """Profiles that the catalogue does not know."""
+    rates: tuple[dict[str, Any], ...]
+    """Every rate alone: profile, accelerator, gpus, nodes (one or several), steps_per_second."""
 
 
 def entries() -> list[Entry]:
@@ -121,4 +124,9 @@ def describe_file(path: Path | str) -> Held:
         pairs=len({(*sorted((first, second)), kind, gpus) for first, second, kind, gpus in rates.pairs}),
         never=sum(rate == 0 for rate in rates.table.values()),
         unknown=tuple(profile for profile in profiles if read_key(profile) is None),
+        rates=tuple(
+            {"profile": profile, "accelerator": kind, "gpus": gpus, "nodes": where, "steps_per_second": rate}
+            for where, table in (("one", rates.table), ("several", rates.apart))
+            for (profile, kind, gpus), rate in sorted(table.items())
+        ),
     )

@@ -13,8 +13,8 @@ A gang over several nodes has one rate, whether they were two or more. A pair ta
 
     profile,accelerator,gpus,nodes,beside,steps_per_second
     resnet50,V100,1,1,,5.1
-    resnet50,V100,4,1,,18.7
-    resnet50,V100,4,2,,15.2
+    resnet50,V100,4,1,,4.8
+    resnet50,V100,4,2,,4.1
     resnet50,K80,1,1,,0
     resnet50,V100,1,1,lm,3.9
     lm,V100,1,1,resnet50,40.2

@@ -18,7 +18,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy
 from rota.model.view import View
 from rota.placers.packed import Packed
-from rota.sim.engine import Engine
+from rota.sim.engine import Engine, place_of
 from rota.sim.physics import Physics
 
 FLOORS = ("4xV100", "2x(4xV100) + 4xK80", "3x(2xA100) + 1x(4xP100)")
@@ -49,9 +49,10 @@ def _tried(name: str, prop: Callable[[Callable[[], Policy], int], None], make: C
         except Violation as story:
             return Finding(name, False, f"{story} (seed {seed})")
         except RotaError as error:
-            return Finding(name, False, f"{error.message} (seed {seed})")
+            said = error.message.replace("_Spied.allocate", "allocate").replace("Guard.allocate", "allocate")
+            return Finding(name, False, f"{said} (seed {seed})")
         except Exception as error:
-            return Finding(name, False, f"raised {type(error).__name__}: {error} (seed {seed})")
+            return Finding(name, False, f"raised {type(error).__name__}: {error}{place_of(error)} (seed {seed})")
     return Finding(name, True)
 
 

@@ -3,8 +3,10 @@
 import heapq
 import itertools
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,7 +63,16 @@ Progress = Callable[[int, int, float], None]
 Journal = list[tuple[float, list[External], Decided | None]]
 """What happened, when the core learned of it, and what it decided."""
 
+MOST_FAILURES = 2000
+"""So many failures of each node may pass without any job finishing."""
+
 _EXIT, _ANSWER, _FAIL, _REPAIR = range(4)
+
+
+def place_of(problem: BaseException) -> str:
+    """` (mine.py:12)`: where it was raised."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 class Engine:
@@ -97,6 +108,7 @@ class Engine:
         self._storage: dict[int, float] = {}
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
+        self._failures_before, self._ended_before = 0, 0
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
             Launch: self._launch,
             Suspend: self._suspend,
@@ -283,8 +295,8 @@ class Engine:
             raise
         except Exception as problem:
             raise PolicyBroken(
-                f"{name}.allocate raised {type(problem).__name__}: {problem}.",
-                hint=f"rota policy check {name}, or run it in a debugger",
+                f"{name}.allocate raised {type(problem).__name__}: {problem}{place_of(problem)}.",
+                hint="rota policy check, with the policy as you named it here",
             ) from problem
         self.record.decision_seconds += time.perf_counter() - began
         if not hasattr(answer, "candidates"):
@@ -345,4 +357,17 @@ class Engine:
                 others = [n for n in run.nodes if n != node]
                 events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
         events.append(NodeLost(node, int(self._failures[node]) - 1, self.now_s))
-        self._push(self.now_s + self.physics.repair_seconds(node), _REPAIR, node)
+        back_s = self.now_s + self.physics.repair_seconds(node)
+        self.record.outages.append((node, self.now_s, back_s))
+        self._push(back_s, _REPAIR, node)
+        self._check_hope()
+
+    def _check_hope(self) -> None:
+        """Nodes that fail faster than any job can save its state keep a simulation going for ever."""
+        if self.record.ended > self._ended_before:
+            self._ended_before, self._failures_before = self.record.ended, int(self._failures.sum())
+        elif int(self._failures.sum()) - self._failures_before > MOST_FAILURES * len(self.cluster.nodes):
+            raise Stalled(
+                f"Every node has failed {MOST_FAILURES} times on average since the last job finished: none gets to its end.",
+                hint="times are in seconds: --node-mtbf-seconds 86400, and --checkpoint-every-seconds 600",
+            )

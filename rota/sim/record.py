@@ -76,6 +76,8 @@ class Record:
     """Processor time the core and the policy took."""
     instants: int = 0
     holds: Holds = field(default_factory=Holds)
+    outages: list[tuple[int, float, float]] = field(default_factory=list)
+    """(node, from, to): when nodes were down."""
 
     @classmethod
     def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster) -> Self:

@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,26 @@ class Grid:
         for axis in axes:
             count *= len(axis)
         return count
+
+    def samples(self) -> list[Mapping[str, Any]]:
+        """Keywords in which every value of every axis stands at least once."""
+        found: list[Mapping[str, Any]] = []
+        lone = replace(
+            self,
+            policies=self.policies[:1],
+            traces=self.traces[:1],
+            clusters=self.clusters[:1],
+            placers=self.placers[:1],
+            vary={name: values[:1] for name, values in self.vary.items()},
+            seeds=1,
+        )
+        for axis in ("policies", "traces", "clusters", "placers"):
+            for value in getattr(self, axis):
+                only: dict[str, Any] = {axis: (value,)}
+                found.append(replace(lone, **only).cells()[0].keywords)
+        for name, values in self.vary.items():
+            found += [replace(lone, vary={**lone.vary, name: (value,)}).cells()[0].keywords for value in values]
+        return found
 
     def cells(self) -> list[Cell]:
         """Every cell once, in the order of the axes."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.errors import TraceError
 from rota.sweeps.grid import Cell, Grid
 from rota.sweeps.store import Store
 from rota.sweeps.swept import Failed, Swept
@@ -179,16 +180,19 @@ def _ask(worker: subprocess.Popen[str], cell: Cell) -> dict[str, Any] | None:
 
 
 def check(grid: Grid) -> None:
-    """What cannot work is said before anything runs: every name and every file of the grid is looked at once."""
-    from rota.compose.catalogue import make_placer, make_policy, split_pair
-    from rota.compose.site import open_site
+    """What cannot work is said before anything is written: every value of every axis is looked at once, beside the first values
+    of the others, as if it were to be simulated."""
+    from rota.api import prepare
+    from rota.traces.synthetic import open_trace
+    from rota.traces.trace import Trace
 
-    for policy in grid.policies:
-        name, placer = split_pair(policy)
-        make_policy(name)
-        if placer is not None:
-            make_placer(placer)
-    for placer in grid.placers:
-        make_placer(placer)
-    for cluster in grid.clusters:
-        open_site(cluster)
+    traces: dict[str, Trace] = {}
+    for keywords in grid.samples():
+        given = dict(keywords)
+        text, format, where = given.pop("trace"), given.pop("format", None) or "auto", given.pop("where", None) or ()
+        if text not in traces:
+            traces[text] = open_trace(text, format=format, where=[(column, value) for column, value in where])
+        try:
+            prepare(traces[text], **given)
+        except TraceError:
+            continue  # jobs that do not fit a cluster are an answer for that cell, not a mistake in the grid

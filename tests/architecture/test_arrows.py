@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "profiles": {"files", "model", "beliefs", "errors"},
     "traces": {"files", "profiles", "model", "beliefs", "errors"},
     "sim": _SIM,
-    "live": _LIVE,
+    "live": {VERSION} | _LIVE,
     "agent": {"model", "wire", "errors"},
     "train": {"model", "wire", "errors"},
     "report": _BELOW_REPORT,

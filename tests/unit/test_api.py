@@ -59,3 +59,49 @@ def test_notes_of_a_trace_come_along(tmp_path: Path) -> None:
     found = rota.simulate(path, cluster="1xT4")
     assert found.params["skipped"] == 1
     assert found.params["notes"] == ["1 job asked for a fraction of a GPU and got a whole one"]
+
+
+def test_what_nobody_knows_is_said() -> None:
+    found = rota.simulate("demo", cluster="24xH1000")
+    assert found.params["notes"] == ["H1000 is no accelerator type known here and counts as a V100. Closest: H100."]
+    odd = Trace.of("odd", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(steps=10, profile="bart/bs12"))])
+    (note,) = rota.simulate(odd, cluster="1xV100").params["notes"]
+    assert "profile of 1 job ('bart/bs12')" in note
+    assert rota.simulate("demo", cluster="24xV100").params["notes"] == []
+
+
+def test_a_count_nobody_measured_scales_as_the_model_does(tmp_path: Path) -> None:
+    table = tmp_path / "rates.csv"
+    table.write_text("profile,accelerator,gpus,steps_per_second\nvgg16/bs64,V100,1,1.1\n")
+    assert jct("8xV100", profile=table) == pytest.approx(jct("8xV100"), rel=0.1), "as many steps, each eight times as large"
+
+
+def test_jobs_save_now_and_then_where_nodes_fail() -> None:
+    options = {"cluster": "6x(4xV100)", "node_mtbf_seconds": 20_000.0, "policy": "fifo:backfill=true"}
+    usual = rota.simulate("demo", **options)  # type: ignore[arg-type]
+    never = rota.simulate("demo", **options, checkpoint_every_seconds=float("inf"))  # type: ignore[arg-type]
+    assert 0 < usual.summary.lost_gpu_seconds < never.summary.lost_gpu_seconds
+    assert len(usual.record.outages) > 5
+
+
+def test_a_hopeless_cluster_is_given_up() -> None:
+    with pytest.raises(rota.errors.Stalled, match="none gets to its end"):
+        rota.simulate("demo", cluster="24x(1xV100)", node_mtbf_seconds=3.0, node_repair_seconds=1.0, first=1)
+
+
+@pytest.mark.parametrize(
+    "given,words",
+    [
+        ({"cluster": {"V100": 8}}, "not a text, a path or a Cluster"),
+        ({"policy": rota.Ranking}, "is a class"),
+    ],
+)
+def test_values_of_the_wrong_kind(given: dict[str, object], words: str) -> None:
+    with pytest.raises(rota.RotaError, match=words):
+        rota.simulate("demo", **given)  # type: ignore[arg-type]
+
+
+def test_filters_may_be_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_time,gpus,duration,tenant\n0,1,60,a\n0,1,60,b\n")
+    assert rota.simulate(path, cluster="1xV100", where={"tenant": "b"}).summary.jobs == 1

@@ -55,7 +55,8 @@ def test_why_a_kind_can_never_run() -> None:
     cluster = Cluster.parse("2xK80")
     assert why_never(Kind("", 9, ()), cluster) == (Reason.UNSATISFIABLE, "the largest pool it accepts has 2")
     assert why_never(Kind("", 1, ("B200",)), cluster) == (Reason.NO_SUCH_ACCELERATOR, "the cluster has K80")
-    assert why_never(Kind("bert", 1, ()), cluster) == (Reason.UNSATISFIABLE, "profile 'bert' is known not to run there")
+    code, why = why_never(Kind("bert", 1, ()), cluster)
+    assert code is Reason.UNSATISFIABLE and "profile 'bert' has no rate there" in why
 
 
 def test_new_kinds_leave_option_numbers_as_they_were() -> None:
