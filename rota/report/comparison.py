@@ -61,9 +61,15 @@ class Line:
                 found[name] = interval(values)
         return found
 
+    @property
+    def alike(self) -> bool:
+        """Every seed gave the same schedule."""
+        first = self.results[0].record.finished_s
+        return all(np.array_equal(result.record.finished_s, first, equal_nan=True) for result in self.results[1:])
+
     def half_width(self, name: str) -> float | None:
         bounds = self.intervals.get(name)
-        return (bounds[1] - bounds[0]) / 2 if bounds else None
+        return None if not bounds else 0.0 if self.alike else (bounds[1] - bounds[0]) / 2
 
     def _values(self, name: str) -> list[float | None]:
         return [getattr(result.summary, name) for result in self.results]
@@ -163,6 +169,8 @@ class Comparison(Sequence[Result]):
         load = "unknown" if s["offered_load"] is None else f"{s['offered_load']:.2f}"
         skipped = f"   {p['skipped']:,} jobs skipped" if p["skipped"] else ""
         seeds = f"   {self.seeds} seeds, 95% intervals" if self.seeds > 1 else ""
+        if self.seeds > 1 and all(line.alike for line in self.lines):
+            seeds = f"   {self.seeds} seeds, all the same: nothing here is random"
         return (
             f"{p['trace']}: {s['jobs']:,.0f} jobs on {p['cluster']}   offered load {load}   no schedule beats mean JCT "
             f"{duration(s['mean_jct_bound_seconds'])} or makespan {duration(s['makespan_bound_seconds'])}{skipped}{seeds}"

@@ -10,21 +10,22 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rota import __version__
-from rota.errors import OptionError
+from rota.errors import ClusterError, OptionError
 from rota.model.cluster import Cluster
 from rota.model.units import Floats, Ints
 from rota.report.comparison import Comparison, Line
 from rota.report.plots import DASHES, PALETTE
 from rota.report.result import Result, duration
-from rota.report.timeline import Ranges, busy, edges, queue, ranges
+from rota.report.timeline import Ranges, busy, edges, outages, queue, ranges
 
 MOST_RECTANGLES = 150_000
 """Rectangles of one map at most; beyond, the map is coarse."""
@@ -32,7 +33,13 @@ MOST_RECTANGLES = 150_000
 BINS = 4096
 """Stretches into which the time of all runs is cut, for what is drawn over time."""
 
-SCRIPTS = ("base", "data", "tips", "chart", "times", "load", "colour", "map", "gain", "tables", "page")
+MOST_SEEDS, MOST_JOBS = 5, 20_000
+"""Up to so many seeds, with so many jobs of all runs together, the page has the runs of every seed; beyond, of the first."""
+
+MOST_GROUPS = 8
+"""Groups of equal nodes that are written out; beyond, the rest is counted."""
+
+SCRIPTS = ("base", "data", "tips", "chart", "times", "load", "colour", "down", "map", "gain", "tables", "page")
 
 
 class Column(NamedTuple):
@@ -64,7 +71,8 @@ PAIRED = Column("", "paired")
 
 def page(comparison: Comparison) -> str:
     """The whole page."""
-    runs = _first_runs(comparison)
+    drawn = _drawn(comparison)
+    runs = drawn[0]
     style, script = _asset("page.css"), "'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
     many = len(comparison.lines) > 1
     title = f"{len(comparison.lines)} policies" if many else comparison.lines[0].label
@@ -75,10 +83,12 @@ def page(comparison: Comparison) -> str:
         "title": _text(f"{title} on {runs[0].params['trace']}"),
         "finding": _text(_finding(comparison)),
         "facts": _facts(comparison, runs),
+        "notes": _notes(runs),
         "table": _table(comparison),
         "footing": _footing(comparison),
+        "failures": _failures(comparison),
         "version": _text(__version__),
-        "data": _json(_data(comparison, runs)),
+        "data": _json(_data(comparison, drawn)),
         "style": style,
         "script": script,
     }
@@ -86,11 +96,18 @@ def page(comparison: Comparison) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def _first_runs(comparison: Comparison) -> list[Result]:
-    """The run of each policy that is drawn: that of the first seed."""
+def _drawn(comparison: Comparison) -> list[list[Result]]:
+    """The runs that are drawn: for each seed one of every policy."""
     if not comparison.lines:
         raise OptionError("there is no run to show.", field="comparison", value="empty", hint="compare at least one policy")
-    runs = [line.results[0] for line in comparison.lines]
+    few = comparison.seeds <= MOST_SEEDS and sum(len(run.arrivals) for run in comparison) <= MOST_JOBS
+    drawn = [[line.results[seed] for line in comparison.lines] for seed in range(comparison.seeds if few else 1)]
+    for runs in drawn:
+        _check_alike(runs)
+    return drawn
+
+
+def _check_alike(runs: Sequence[Result]) -> None:
     first = runs[0].record
     for run in runs[1:]:
         record = run.record
@@ -98,7 +115,6 @@ def _first_runs(comparison: Comparison) -> list[Result]:
             raise OptionError(
                 "the runs are not of the same jobs.", field="comparison", value=run.params["policy"], hint="one page per trace"
             )
-    return runs
 
 
 # Words -----------------------------------------------------------------------------------------------------------
@@ -155,22 +171,89 @@ def _facts(comparison: Comparison, runs: Sequence[Result]) -> str:
     if params["skipped"]:
         why = "; ".join(f"{count:,} {reason}" for reason, count in params.get("skipped_why", {}).items())
         facts.append(("Skipped", f"{params['skipped']:,}: {why}" if why else f"{params['skipped']:,}", ""))
-    for note in params.get("notes", ()):
-        facts.append(("Note", str(note), ""))
-    for name, field in (("Cluster", "cluster"), ("Placer", "placer"), ("Preset", "preset"), ("Decides at", "decide")):
-        values = dict.fromkeys(str(run.params[field]) for run in runs if run.params.get(field) is not None)
-        if values:
-            facts.append((name, " or ".join(values), ""))
+    for name, tell in (("Cluster", _floor), ("Links", _links), ("Prices", _prices)):
+        facts.append((name, _either(tell(run) for run in runs), ""))
+    for name, field in (("Profile", "profile"), ("Placer", "placer"), ("Preset", "preset"), ("Decides at", "decide")):
+        facts.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
     if params.get("round_seconds"):
         facts.append(("Round", duration(params["round_seconds"]), ""))
     seeds = [str(result.params["seed"]) for result in comparison.lines[0].results]
     facts.append(("Seed" if len(seeds) == 1 else "Seeds", ", ".join(seeds[:8]) + (", …" if len(seeds) > 8 else ""), ""))
+    facts.append(("Node outages", _outages(comparison), ""))
     load = summary["offered_load"]
     facts.append(("Offered load", "unknown" if load is None else f"{load:.2f}", "load"))
     limits = f"mean JCT {duration(summary['mean_jct_bound_seconds'])}, makespan {duration(summary['makespan_bound_seconds'])}"
     facts.append(("No schedule beats", limits, "bound"))
     return "".join(
-        f"<div><dt>{_word(name, definition)}</dt><dd><bdi>{_text(value)}</bdi></dd></div>" for name, value, definition in facts
+        f"<div><dt>{_word(name, definition)}</dt><dd><bdi>{_text(value)}</bdi></dd></div>"
+        for name, value, definition in facts
+        if value
+    )
+
+
+def _either(values: Iterable[str]) -> str:
+    """All that is said, once each."""
+    return " or ".join(dict.fromkeys(value for value in values if value))
+
+
+def _floor(run: Result) -> str:
+    """The cluster as it was named; where that does not say what it is, as for a file, its nodes too."""
+    named, nodes = str(run.params["cluster"]), run.cluster.nodes
+    kinds = [(len(list(group)), gpus, kind) for (gpus, kind), group in groupby(nodes, lambda node: (node.gpus, node.accelerator))]
+    shape = " + ".join(f"{count}x({gpus}x{kind})" for count, gpus, kind in kinds[:MOST_GROUPS])
+    if len(kinds) > MOST_GROUPS:
+        shape += f" + {sum(count for count, _, _ in kinds[MOST_GROUPS:]):,} more nodes, {run.cluster.gpus:,} GPUs in all"
+    try:
+        told = [(node.gpus, node.accelerator) for node in Cluster.parse(named).nodes]
+    except ClusterError:
+        told = []
+    if told == [(node.gpus, node.accelerator) for node in nodes]:
+        return min(named, shape, key=len)
+    return f"{named}: {shape}"
+
+
+def _links(run: Result) -> str:
+    """Bandwidths that the cluster's file gives."""
+    between = run.cluster.between_gb_s
+    told = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.inside_gb_s.items()]
+    return ", ".join(told + ([f"{between:,g} GB/s between nodes"] if between is not None else []))
+
+
+def _prices(run: Result) -> str:
+    """Prices that the cluster's file gives."""
+    told = [f"{kind} ${price:,g}" for kind, price in run.cluster.dollars_per_hour.items()]
+    return f"{', '.join(told)} per GPU and hour" if told else ""
+
+
+def _notes(runs: Sequence[Result]) -> str:
+    """What was said about the trace when it was read."""
+    notes = dict.fromkeys(str(note) for run in runs for note in run.params.get("notes", ()))
+    lines = "".join(f"<li><bdi>{_text(note)}</bdi></li>" for note in notes)
+    return f'<ul class="notes" aria-label="Notes">{lines}</ul>' if notes else ""
+
+
+def _outages(comparison: Comparison, unit: str = "") -> str:
+    """`4`, or `4 to 8 per run`; nothing if no node failed."""
+    counts = [len(outages(run)) for run in comparison]
+    if not max(counts):
+        return ""
+    told = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+    word = f" {unit}{'s' if max(counts) > 1 else ''}" if unit else ""
+    return told + word + (" per run" if len(counts) > 1 else "")
+
+
+def _failures(comparison: Comparison) -> str:
+    """What failures of nodes cost, where there were any."""
+    told = _outages(comparison, "time")
+    if not told:
+        return ""
+    lost = [(line.label, (line.summary["lost_gpu_seconds"] or 0.0) / 3600) for line in comparison.lines]
+    told_lost = [(label, f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}") for label, hours in lost]
+    hours = ", ".join(" ".join(each) for each in told_lost) if len(lost) > 1 else told_lost[0][1]
+    mean = ", mean over the seeds" if comparison.seeds > 1 else ""
+    return (
+        f'<p class="note" id="failures"><bdi>{_text(f"Nodes went down: {told}. GPU-hours of work lost to that{mean}: {hours}.")}'
+        "</bdi></p>"
     )
 
 
@@ -179,9 +262,11 @@ def _footing(comparison: Comparison) -> str:
     return f"<bdi>{_text(re.sub(' {2,}', ' · ', comparison.footing()))}</bdi>.{marked}"
 
 
-def _about(comparison: Comparison, runs: Sequence[Result]) -> str:
+def _about(comparison: Comparison, runs: Sequence[Result], choice: bool) -> str:
     """What the charts show, where that is not all there is."""
-    seeds = f" The first of {comparison.seeds} seeds." if comparison.seeds > 1 else ""
+    seeds = f" Seed {runs[0].params['seed']}, one of {comparison.seeds}." if choice else ""
+    if comparison.seeds > 1 and not choice:
+        seeds = f" The first of {comparison.seeds} seeds."
     counted = runs[0].summary.jobs
     window = (
         f" All {len(runs[0].arrivals):,} jobs, while the figures count {counted:,}." if counted != len(runs[0].arrivals) else ""
@@ -244,23 +329,32 @@ def _bounds(comparison: Comparison, heads: Sequence[str]) -> str:
 # Data ------------------------------------------------------------------------------------------------------------
 
 
-def _data(comparison: Comparison, runs: Sequence[Result]) -> dict[str, Any]:
-    """All that the charts need. Times count from the first submission."""
-    bins = edges(runs, BINS)
+def _data(comparison: Comparison, drawn: Sequence[Sequence[Result]]) -> dict[str, Any]:
+    """All that the charts need. What seeds have in common is there once: a trace from a file, the cluster."""
     clusters: list[Cluster] = []
-    for run in runs:
+    for run in (run for runs in drawn for run in runs):
         if run.cluster not in clusters:
             clusters.append(run.cluster)
+    jobs: list[dict[str, Any]] = []
+    seeds = []
+    for runs in drawn:
+        bins = edges(runs, BINS)
+        own = _jobs(runs[0], float(bins[0]))
+        if own not in jobs:
+            jobs.append(own)
+        about = _about(comparison, runs, len(drawn) > 1)
+        seeds.append({"about": about, "jobs": jobs.index(own), **_seed(comparison, runs, bins, clusters)})
+    whole = {"palette": PALETTE, "dashes": DASHES, "bins": BINS}
+    return {**whole, "clusters": [_cluster(cluster) for cluster in clusters], "jobs": jobs, "seeds": seeds}
+
+
+def _seed(comparison: Comparison, runs: Sequence[Result], bins: Floats, clusters: Sequence[Cluster]) -> dict[str, Any]:
+    """The runs of one seed. Times count from the first submission."""
     return {
-        "palette": PALETTE,
-        "dashes": DASHES,
-        "about": _about(comparison, runs),
+        "seed": str(runs[0].params["seed"]),
         "load": runs[0].summary.offered_load,
         "bound": runs[0].summary.mean_jct_bound_seconds,
-        "bins": BINS,
         "end": float(bins[-1] - bins[0]),
-        "clusters": [_cluster(cluster) for cluster in clusters],
-        "jobs": _jobs(runs[0], float(bins[0])),
         "runs": [
             {"label": line.label, "cluster": clusters.index(run.cluster), **_run(run, bins)}
             for line, run in zip(comparison.lines, runs, strict=True)
@@ -290,7 +384,7 @@ def _jobs(run: Result, start_s: float) -> dict[str, Any]:
 
 
 def _run(run: Result, bins: Floats) -> dict[str, Any]:
-    record, summary, start_s = run.record, run.summary, float(bins[0])
+    record, summary, start_s, down = run.record, run.summary, float(bins[0]), outages(run)
     return {
         "mean_jct": summary.mean_jct_seconds,
         "bound": summary.mean_jct_bound_seconds,
@@ -303,6 +397,11 @@ def _run(run: Result, bins: Floats) -> dict[str, Any]:
         "busy": _packed(busy(run, bins).reshape(-1), "f32", "<f4"),
         "queue": _packed(queue(run, bins), "f32", "<f4"),
         "map": _map(ranges(run, MOST_RECTANGLES), start_s),
+        "outages": {
+            "node": _packed_ints(np.array([node for node, _, _ in down], dtype=np.int64)),
+            "start": _packed_times(np.array([from_s for _, from_s, _ in down]) - start_s),
+            "end": _packed_times(np.array([to_s for _, _, to_s in down]) - start_s),
+        },
     }
 
 

@@ -1,4 +1,4 @@
-"""A run over time: busy GPUs, waiting jobs, and who had which GPUs when.
+"""A run over time: busy GPUs, waiting jobs, nodes that were down, and who had which GPUs when.
 
 Numbers of GPUs and jobs are step functions. Their means over a stretch of time come from their exact integrals, so that nothing
 falls between two samples. All is array work: a hundred thousand jobs take a second or two.
@@ -74,6 +74,12 @@ def queue(result: Result, bins: Floats) -> Floats:
     ends = np.concatenate((_left(result), holds.end_s))
     weight = np.repeat([1.0, -1.0], [len(submitted_s), len(holds)])
     return _means(starts, ends, weight, bins)
+
+
+def outages(result: Result) -> list[tuple[int, float, float]]:
+    """(node, from, to) of every time a node was down while jobs were there."""
+    start, end = span([result])
+    return [(node, from_s, to_s) for node, from_s, to_s in result.record.outages if from_s < end and to_s > start]
 
 
 def ranges(result: Result, most: int) -> Ranges:

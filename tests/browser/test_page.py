@@ -353,7 +353,118 @@ def test_several_seeds(opened: Opener) -> None:
     assert page.locator(".results thead .sort").all_inner_texts() == heads
     found = [row.locator("th, td").all_inner_texts() for row in page.locator(".results tbody tr").all()]
     assert [[cell.strip() for cell in row] for row in found] == rows
-    expect(page.locator("#times-lead")).to_contain_text("The first of 3 seeds.")
+    expect(page.locator("#times-lead")).to_contain_text("Seed 0, one of 3.")
+    expect(page.locator("#seed option")).to_have_text(["0", "1", "2"])
+
+
+def test_another_seed_can_be_drawn(opened: Opener) -> None:
+    comparison = rota.compare(["fifo", "srsf"], trace="synthetic:jobs=40,seed=1", cluster="6x(4xV100)", seeds=3)
+    page = opened(page_of(comparison))
+    table = page.locator(".results").inner_text()
+    page.locator("#where-maps select").nth(1).select_option(label="fifo")
+    page.locator("#times button", has_text="Queueing").click()
+    page.locator("#jobs-search").fill("job-3")
+    page.locator("#times-legend button", has_text="srsf").click()
+    page.locator("#jobs-table tbody button").first.click()
+    expect(page.locator("#chosen")).to_be_visible()
+    before = page.locator("#where-maps canvas").first.evaluate("c => c.toDataURL()")
+    for seed in (2, 1):
+        page.locator("#seed").select_option(str(seed))
+        expect(page.locator("html")).to_have_attribute("data-seed", str(seed))
+        settle(page)
+        expect(page.locator("#times-lead")).to_contain_text(f"Seed {seed}, one of 3.")
+        assert page.locator("#where-maps canvas").first.evaluate("c => c.toDataURL()") != before
+        fifo, srsf = (line.results[seed] for line in comparison.lines)
+        assert {name: int(page.locator("#gain-lead").get_attribute(f"data-{name}") or -1) for name in gains(fifo, srsf)} == gains(
+            fifo, srsf
+        )
+        # What was chosen stays chosen; a job is of one seed only, and the table is about all.
+        expect(page.locator("#where-maps select").nth(1)).to_have_value("0")
+        expect(page.locator("#times button", has_text="Queueing")).to_have_attribute("aria-pressed", "true")
+        expect(page.locator("#jobs-search")).to_have_value("job-3")
+        expect(page.locator("#times-chart path.curve")).to_have_count(1)
+        expect(page.locator("#chosen")).to_be_hidden()
+        assert page.locator(".results").inner_text() == table
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    expect(page.locator("#jobs-search")).to_be_focused()
+
+
+@pytest.fixture(scope="module")
+def wide_html() -> str:
+    """Five seeds of four policies, with nodes that fail."""
+    policies = ["fifo", "fifo:backfill=true", "srsf", "tiresias"]
+    trace, cluster = "synthetic:jobs=40,seed=1", "4x(4xV100)"
+    return page_of(rota.compare(policies, trace=trace, cluster=cluster, seeds=5, node_mtbf_seconds=40_000.0))
+
+
+@pytest.mark.parametrize(("width", "fits"), [(1600, True), (1280, True), (900, False), (500, False)])
+def test_every_cell_of_the_results_can_be_reached(opened: Opener, wide_html: str, width: int, fits: bool) -> None:
+    page = opened(wide_html)
+    page.set_viewport_size({"width": width, "height": 800})
+    settle(page)
+    box = page.locator("#results .scroll")
+    inner, outer = box.evaluate("b => [b.scrollWidth, b.clientWidth]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert outer >= min(width, 1400) - 56
+    assert box.evaluate("b => getComputedStyle(b).overflowX") == "auto"
+    hint, last = page.locator("#results .more"), page.locator(".results tbody tr").first.locator("td").last
+    assert (inner <= outer) == fits
+    if fits:
+        expect(hint).to_be_hidden()
+    else:
+        expect(hint).to_contain_text("scroll it sideways")
+        assert box.get_attribute("data-more") is not None
+        box.focus()
+        box.evaluate("b => b.scrollTo(b.scrollWidth, 0)")
+        expect(box).not_to_have_attribute("data-more", "")
+    # Every cell holds its text, and the last one ends within the box; the names stay in sight.
+    assert page.locator(".results :is(th, td)").evaluate_all("cells => cells.every(c => c.scrollWidth <= c.clientWidth + 1)")
+    right = box.evaluate("b => b.getBoundingClientRect().right")
+    assert last.evaluate("c => c.getBoundingClientRect().right") <= right + 1
+    names = page.locator(".results tbody th")
+    assert all(cell.evaluate("c => c.getBoundingClientRect().left") >= 0 for cell in names.all())
+    assert last.evaluate("c => c.getBoundingClientRect().left") >= names.first.evaluate("c => c.getBoundingClientRect().right")
+
+
+def test_nodes_that_were_down(opened: Opener, demo_html: str) -> None:
+    arrivals = [Arrival(0.0, JobSpec(name="long", gpus=2, steps=86400)), Arrival(0.0, JobSpec(name="short", steps=60))]
+    result = result_of(arrivals, Cluster.parse("3x(2xV100)"), [(0, [0, 1], 0, 86400), (1, [2], 0, 60)])
+    result.record.outages += [(2, 50_520.0, 52_320.0), (1, 100.0, 101.0), (2, 86_000.0, 90_000.0)]
+    page = opened(page_of(Comparison({"p": [result]})))
+    expect(page.locator(".facts")).to_contain_text("Node outages3")
+    expect(page.locator("#failures")).to_contain_text("Nodes went down: 3 times.")
+    expect(page.locator("#where-legend")).to_contain_text("hatched: the node was down")
+    expect(page.locator("#where .lead")).to_contain_text("blank is idle, hatched: its node was down.")
+    canvas = page.locator("#where-maps canvas")
+    assert "3 outages of nodes" in (canvas.get_attribute("aria-label") or "")
+    left, top, right, bottom = plot_of(canvas)
+
+    def point(at_s: float, gpu: int) -> None:
+        page.mouse.move(left + at_s / 86400 * (right - left), top + (gpu + 0.5) / 6 * (bottom - top))
+
+    tip = page.locator("#tip b")
+    for gpu in (4, 5):
+        point(51_000, gpu)
+        expect(tip).to_have_text("node n3 down 14:02 to 14:32")
+    point(86_300, 4)
+    expect(tip).to_have_text("node n3 down 23:53 to 1d 1:00")
+    # Much shorter than a pixel, and seen all the same.
+    page.mouse.move(left + round(100 / 86400 * (right - left)) + 0.5, top + 3.5 / 6 * (bottom - top))
+    expect(tip).to_have_text("node n2 down 0:01:40.00 to 0:01:41.00")
+    point(60_000, 4)
+    expect(tip).to_have_text("idle")
+    point(51_000, 0)
+    expect(tip).to_have_text("long")
+    shades = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(%d, %d, 10, 20).data.buffer)).size"
+    box = canvas.bounding_box()
+    assert box is not None
+    x, y = left - box["x"] + 51_000 / 86400 * (right - left), top - box["y"] + 4.6 / 6 * (bottom - top)
+    assert canvas.evaluate(shades % (x, y)) == 2
+    calm = opened(demo_html)
+    expect(calm.locator("#where-down")).to_be_hidden()
+    expect(calm.locator("#where-legend")).not_to_contain_text("hatched")
+    expect(calm.locator("#failures")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [700, 1280])

@@ -37,16 +37,36 @@ async function unpacked(value) {
     return Object.fromEntries(await Promise.all(entries));
 }
 
-async function loadData() {
-    const data = await unpacked(JSON.parse(byId('data').textContent));
+// The runs of one seed, with what all seeds have in common. A seed nobody asked for stays packed.
+async function loadSeed(number) {
+    const { seeds, jobs, ...shared } = JSON.parse(byId('data').textContent);
+    const data = await unpacked({ ...shared, ...seeds[number], jobs: jobs[seeds[number].jobs] });
     const { submitted } = data.jobs;
-    for (const run of data.runs) {
+    data.runs.forEach((run, index) => {
         run.jct = run.finished.map((at, job) => at - submitted[job]);
         // Never below 0 but by rounding.
         run.wait = run.jct.map((jct, job) => (Number.isNaN(jct) ? NaN : Math.max(jct - run.held[job], 0)));
         run.cluster = data.clusters[run.cluster];
-    }
+        Object.assign(run, {
+            index,
+            colour: data.palette[index % data.palette.length],
+            dash: data.dashes[Math.floor(index / 4) % data.dashes.length],
+            total: totalBusy(run, data.bins),
+        });
+    });
     return data;
+}
+
+function seedNames() {
+    return JSON.parse(byId('data').textContent).seeds.map(({ seed }) => seed);
+}
+
+function totalBusy(run, bins) {
+    const total = new Float32Array(bins);
+    run.busy.forEach((value, i) => {
+        total[i % bins] += value;
+    });
+    return total;
 }
 
 function bestRun(data) {
@@ -68,6 +88,12 @@ let waiting = null;
 
 function onChange(listener) {
     listeners.push(listener);
+}
+
+// Before other data is shown: nobody listens yet, all of its time is seen, and none of its jobs is followed.
+function resetState(data) {
+    listeners.length = 0;
+    Object.assign(state, { from: 0, to: data.end, end: data.end, top: 0, bottom: 1, chosen: null });
 }
 
 // Parts are told once per frame, however many changes there were.

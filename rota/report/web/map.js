@@ -8,16 +8,18 @@ function setUpMap(data) {
     const select = byId('where-colour');
     select.append(...ways.map((way) => make('option', { value: way.key }, way.label)));
     const look = { way: ways[0], pixels: null };
+    const down = data.runs.some((run) => run.outages.node.length);
+    byId('where-down').hidden = !down;
     const repaint = () => {
         look.way = ways.find((way) => way.key === select.value);
         look.pixels = look.way.paint(isDark());
-        byId('where-legend').replaceChildren(
-            ...look.way
-                .legend(isDark())
-                .map(([colour, label, jobs]) =>
-                    make('span', { class: 'entry' }, swatch(colour), named(label), jobs === null ? null : plural(jobs, 'job')),
-                ),
-        );
+        const entries = look.way
+            .legend(isDark())
+            .map(([colour, label, jobs]) =>
+                make('span', { class: 'entry' }, swatch(colour), named(label), jobs === null ? null : plural(jobs, 'job')),
+            );
+        if (down) entries.push(downEntry());
+        byId('where-legend').replaceChildren(...entries);
     };
     repaint();
     const best = bestRun(data);
@@ -59,7 +61,9 @@ function gpuMap(data, first, number, look) {
         const { gpus_per_row: gpus, seconds_per_cell: seconds } = run.map;
         const cell = `a cell stands for ${plural(gpus, 'GPU')} x ${duration(seconds)} and shows the job that had most of it`;
         note.textContent = `mean JCT ${beside(run)}${seconds ? `. Too many to draw each: ${cell}.` : ''}`;
-        const size = `${plural(run.cluster.gpus, 'GPU')}, ${plural(run.map.job.length, 'rectangle')}`;
+        const outages = run.outages.node.length;
+        const downs = outages ? `, ${plural(outages, 'outage')} of nodes` : '';
+        const size = `${plural(run.cluster.gpus, 'GPU')}, ${plural(run.map.job.length, 'rectangle')}${downs}`;
         const keys = 'Arrow keys move, plus and minus zoom, 0 resets; the table of jobs has the same data.';
         canvas.setAttribute('aria-label', `GPUs by time under ${run.label}: ${size}. ${keys}`);
     };
@@ -122,6 +126,7 @@ function paintJobs(map, context) {
         const colour = chosen === null ? own : job[i] === chosen ? map.accent : mixed(own, idle, 0.28);
         for (let y = y0; y < y1; y += 1) pixels.fill(colour, y * width + x0, y * width + x1);
     }
+    paintOutages(map, pixels, width);
     context.putImageData(image, left, top);
 }
 
@@ -209,7 +214,9 @@ function under(map, event) {
     if (!area || px < area.left || px >= area.right || py < area.top || py >= area.bottom) return null;
     const gpu = clamp(Math.floor(map.y.back(py)), 0, map.run.cluster.gpus - 1),
         time = map.x.back(px);
-    return { gpu, time, at: rectangleAt(map, gpu, time, (state.to - state.from) / (area.right - area.left)) };
+    const outage = outageAt(map, px, py);
+    const at = outage >= 0 ? -1 : rectangleAt(map, gpu, time, (state.to - state.from) / (area.right - area.left));
+    return { gpu, time, outage, at };
 }
 
 function tellMap(map, event) {
@@ -219,6 +226,7 @@ function tellMap(map, event) {
     const node = nodeOf(cluster, found.gpu);
     const { names, pool, first } = cluster.nodes;
     const spot = `GPU ${found.gpu - first[node]} of ${names[node]}, ${cluster.pools[pool[node]]}`;
+    if (found.outage >= 0) return showTip(event, ...outageWords(map.run, found.outage));
     if (found.at < 0) return showTip(event, make('b', {}, 'idle'), `${spot}, at ${duration(found.time)}`);
     const job = map.run.map.job[found.at];
     return showTip(event, make('b', {}, named(jobName(map.data, job))), tableOf(null, jobRows(map.data, map.run, job)), spot);

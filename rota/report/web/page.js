@@ -1,4 +1,4 @@
-// Starts the page. What Python wrote is readable without any of this.
+// Starts the page, and again for another seed. What Python wrote is readable without any of this.
 
 function tellTrouble(words) {
     byId('trouble').textContent = words;
@@ -8,47 +8,85 @@ function tellTrouble(words) {
 async function start() {
     setUpTheme();
     setUpDefinitions();
+    setUpSearchKey();
     if (typeof DecompressionStream === 'undefined') {
         tellTrouble(
             'This browser cannot unpack the data behind the charts: it has no DecompressionStream. Any of 2023 or later can.',
         );
         return;
     }
-    let data;
+    const untouched = Array.from(document.querySelectorAll('.live'), (section) => section.cloneNode(true));
+    const data = await tryLoad(0);
+    if (!data) return;
+    setUpResults(data);
+    showSeed(data);
+    setUpSeeds(untouched);
+    document.documentElement.dataset.ready = 'yes';
+}
+
+async function tryLoad(seed) {
     try {
-        data = await loadData();
+        return await loadSeed(seed);
     } catch (error) {
         tellTrouble(`The data behind the charts cannot be read: ${error.message}. The file may be damaged.`);
-        return;
+        return null;
     }
-    data.runs.forEach((run, index) =>
-        Object.assign(run, {
-            index,
-            colour: data.palette[index % data.palette.length],
-            dash: data.dashes[Math.floor(index / 4) % data.dashes.length],
-            total: totalBusy(run, data.bins),
-        }),
-    );
-    Object.assign(state, { from: 0, to: data.end, end: data.end });
+}
+
+function showSeed(data) {
+    resetState(data);
     const pair = data.runs.length > 1;
     for (const section of document.querySelectorAll('.live')) section.hidden = section.classList.contains('pair') && !pair;
     for (const link of document.querySelectorAll('nav .pair')) link.hidden = !pair;
-    setUpResults(data);
     setUpTimes(data);
     setUpLoad(data);
     setUpMap(data);
     if (pair) setUpGain(data);
     setUpJobs(data);
     setUpChosen(data);
-    document.documentElement.dataset.ready = 'yes';
 }
 
-function totalBusy(run, bins) {
-    const total = new Float32Array(bins);
-    run.busy.forEach((value, i) => {
-        total[i % bins] += value;
+// Another seed is shown in sections as new as they were in the file, where what was chosen before is chosen again.
+function setUpSeeds(untouched) {
+    const select = byId('seed');
+    const names = seedNames();
+    select.append(...names.map((name, number) => make('option', { value: number }, name)));
+    select.closest('label').hidden = names.length < 2;
+    select.addEventListener('change', async () => {
+        const wanted = select.value;
+        const data = await tryLoad(Number(wanted));
+        if (!data || select.value !== wanted) return;
+        const before = Array.from(document.querySelectorAll(CHOICES), choiceOf);
+        document.querySelectorAll('.live').forEach((section, i) => {
+            const fresh = untouched[i].cloneNode(true);
+            // Charts come with the next frame; until then the page must not jump.
+            fresh.style.minHeight = `${section.offsetHeight}px`;
+            section.replaceWith(fresh);
+            requestAnimationFrame(() => requestAnimationFrame(() => fresh.style.removeProperty('min-height')));
+        });
+        showSeed(data);
+        document.querySelectorAll(CHOICES).forEach((control, i) => chooseAgain(control, before[i]));
+        document.documentElement.dataset.seed = names[Number(wanted)];
     });
-    return total;
+}
+
+const CHOICES = '.live select, .live input, .live [data-what], .live [data-order]';
+
+function choiceOf(control) {
+    return control.tagName === 'BUTTON' ? control.getAttribute('aria-pressed') : control.value;
+}
+
+function chooseAgain(control, before) {
+    if (choiceOf(control) === before) return;
+    if (control.tagName === 'BUTTON') {
+        if (before === 'true') control.click();
+    } else if (control.tagName === 'INPUT') {
+        control.value = before;
+        control.dispatchEvent(new Event('input'));
+    } else if (Array.from(control.options).some((option) => option.value === before)) {
+        control.value = before;
+        control.dispatchEvent(new Event('change'));
+    }
 }
 
 start();

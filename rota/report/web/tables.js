@@ -19,6 +19,7 @@ function setUpResults(data) {
             body.append(...sortedRows(rows, column, up));
         });
     });
+    hintMore(table);
 }
 
 function sortedRows(rows, column, up) {
@@ -29,6 +30,32 @@ function sortedRows(rows, column, up) {
     const order = column === 0 ? (a, b) => value(a).localeCompare(value(b)) : (a, b) => number(a) - number(b);
     // What is not known comes last either way.
     return [...known.sort((a, b) => (up ? 1 : -1) * order(a, b)), ...unknown];
+}
+
+// Says when a table is wider than its box, which some systems show no scrollbar for; keys can scroll it then.
+function hintMore(table) {
+    const box = table.closest('.scroll'),
+        hint = box.previousElementSibling;
+    const tell = () => {
+        const beyond = box.scrollWidth - box.clientWidth;
+        hint.hidden = beyond < 1;
+        if (beyond < 1) box.removeAttribute('tabindex');
+        else box.setAttribute('tabindex', 0);
+        box.toggleAttribute('data-more', box.scrollLeft < beyond - 1);
+    };
+    box.addEventListener('scroll', tell, { passive: true });
+    const watch = new ResizeObserver(tell);
+    watch.observe(box);
+    watch.observe(table);
+}
+
+function setUpSearchKey() {
+    document.addEventListener('keydown', (event) => {
+        if (event.key !== '/' || event.ctrlKey || event.metaKey || /^(input|select|textarea)$/i.test(event.target.tagName))
+            return;
+        event.preventDefault();
+        byId('jobs-search').focus();
+    });
 }
 
 function setUpJobs(data) {
@@ -50,16 +77,11 @@ function setUpJobs(data) {
         view.page += 1;
         render();
     });
-    document.addEventListener('keydown', (event) => {
-        if (event.key !== '/' || event.ctrlKey || event.metaKey || /^(input|select|textarea)$/i.test(event.target.tagName))
-            return;
-        event.preventDefault();
-        search.focus();
-    });
     onChange((told) => {
         if ('chosen' in told) render();
     });
     render();
+    hintMore(byId('jobs-table'));
 }
 
 function jobColumns(data) {

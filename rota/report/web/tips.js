@@ -99,6 +99,7 @@ function themeColour(name) {
 // The bar at the bottom: the followed job under every policy.
 function setUpChosen(data) {
     const bar = byId('chosen');
+    bar.hidden = true;
     onChange((told) => {
         if (!('chosen' in told)) return;
         const job = state.chosen;

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rota.errors import OptionError
-from rota.model.cluster import Cluster
+from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
 from rota.report.page import SCRIPTS, page
@@ -45,10 +45,10 @@ def text_of(html: str, pattern: str) -> str:
     return unescape(re.sub(r"<[^>]+>", "", found[1]))
 
 
-def data_of(html: str) -> Any:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    return unpacked(json.loads(found[1]))
+def data_of(html: str, seed: int = 0) -> Any:
+    """What the browser makes of it: the runs of a seed, with what seeds share."""
+    whole = json.loads(data_block(html))
+    return unpacked({**whole, **whole["seeds"][seed], "jobs": whole["jobs"][whole["seeds"][seed]["jobs"]]})
 
 
 def unpacked(value: Any) -> Any:
@@ -90,8 +90,36 @@ def test_seeds_say_how_sure_that_is() -> None:
     assert "better than two on average over 2 seeds, which may be luck;" in text_of(page(luck), finding)
     first = Comparison({"one": [run(), run()], "two": [run(3600, 0), run(3700, 0)]})
     assert "better than two on average over 2 seeds;" in text_of(page(first), finding)
-    assert "The first of 2 seeds." in data_of(page(first))["about"]
     assert data_of(page(pair()))["about"] == ""
+
+
+def seeds(count: int) -> Comparison:
+    return Comparison({"one": [run(60.0 * n, seed=n) for n in range(count)], "two": [run(3600, 0, seed=n) for n in range(count)]})
+
+
+def test_few_seeds_are_all_there_to_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    html = page(seeds(5))
+    whole = json.loads(data_block(html))
+    assert [seed["seed"] for seed in whole["seeds"]] == ["0", "1", "2", "3", "4"]
+    assert len(whole["jobs"]) == 1  # the same jobs under every seed
+    assert len(whole["clusters"]) == 1
+    for number, first in enumerate(seeds(5).lines[0].results):
+        data = data_of(html, number)
+        assert data["runs"][0]["finished"].tolist() == first.record.finished_s.tolist()
+        assert data["about"] == f" Seed {number}, one of 5."
+    assert len(json.loads(data_block(page(seeds(6))))["seeds"]) == 1
+    assert data_of(page(seeds(6)))["about"] == " The first of 6 seeds."
+    monkeypatch.setattr("rota.report.page.MOST_JOBS", 7)
+    assert data_of(page(seeds(2)))["about"] == " The first of 2 seeds."
+
+
+def test_seeds_may_have_different_jobs() -> None:
+    other = result_of([Arrival(5.0, JobSpec(name="other", gpus=2, steps=1))], TWO, [(0, [0, 1], 5, 7)], seed=1)
+    html = page(Comparison({"one": [run(), other]}))
+    assert data_of(html, 1)["jobs"]["name"] == ["other"]
+    assert data_of(html, 1)["end"] == 2
+    with pytest.raises(OptionError, match="not of the same jobs"):
+        page(Comparison({"one": [run(), other], "two": [run(), run()]}))
 
 
 def test_the_table_has_the_cells_of_the_comparison_and_every_heading_a_definition() -> None:
@@ -133,6 +161,67 @@ def test_the_settings_are_named() -> None:
         "Round6.00m",
     ):
         assert fact in facts
+
+
+FACTS = r'<dl class="facts">(.*?)</dl>'
+
+
+def test_a_cluster_from_a_file_is_told() -> None:
+    nodes = [Node(f"n{n}", "A100", 8) for n in range(4)] + [Node(f"m{n}", "V100", 4) for n in range(2)]
+    prices, links = {"A100": 2.9, "V100": 1250.5}, {"A100": 300.0}
+    cluster = Cluster.of(nodes, "my.yaml", dollars_per_hour=prices, inside_gb_s=links, between_gb_s=12.5)
+    result = result_of([Arrival(0.0, JobSpec(steps=1))], cluster, [(0, [0], 0, 1)], profile="rates.csv")
+    facts = text_of(page(Comparison({"p": [result]})), FACTS)
+    assert "Clustermy.yaml: 4x(8xA100) + 2x(4xV100)Links300 GB/s inside A100 nodes, 12.5 GB/s between nodes" in facts
+    assert "PricesA100 $2.9, V100 $1,250.5 per GPU and hourProfilerates.csvPlacer" in facts
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("8xV100 + 2x(4xK80)", "8xV100 + 2x(4xK80)"),
+        (" + ".join(["1x(8xA100)"] * 20), "20x(8xA100)"),
+        (
+            " + ".join(["1x(2xA100)", "1x(1xK80)"] * 9),
+            " + ".join(["1x(2xA100)", "1x(1xK80)"] * 4) + " + 10 more nodes, 27 GPUs in all",
+        ),
+    ],
+)
+def test_a_cluster_in_words_is_told_once(text: str, told: str) -> None:
+    result = result_of([Arrival(0.0, JobSpec(steps=1))], Cluster.parse(text), [(0, [0], 0, 1)])
+    facts = text_of(page(Comparison({"p": [result]})), FACTS)
+    assert f"Cluster{told}Placer" in facts
+    assert "Links" not in facts and "Prices" not in facts and "Profile" not in facts
+
+
+def test_notes_stand_out() -> None:
+    html = page(Comparison({"p": [run(notes=["two jobs have no name", HOSTILE])], "q": [run(notes=["two jobs have no name"])]}))
+    assert text_of(html, r'<ul class="notes"[^>]*>(.*?)</ul>') == f"two jobs have no name{HOSTILE}"
+    assert 'class="notes"' not in page(pair())
+
+
+def test_outages_of_nodes_are_told_and_drawn() -> None:
+    def failed(count: int, **params: Any) -> Result:
+        result = run(**params)
+        # The last is after all is over.
+        result.record.outages += [(1, 4.0 * n, 4.0 * n + 2) for n in range(count)] + [(0, 4000.0, 5000.0)]
+        lost = {**result.summary.to_dict(), "lost_gpu_seconds": 1800.0 * count}
+        summary = type(result.summary)(**lost)  # type: ignore[arg-type]
+        return Result(summary, result.params, result.record, result.arrivals, result.cluster)
+
+    html = page(Comparison({"p": [failed(3)]}))
+    assert "Node outages3Offered" in text_of(html, FACTS)
+    sentence = r'<p class="note" id="failures">(.*?)</p>'
+    assert text_of(html, sentence) == "Nodes went down: 3 times. GPU-hours of work lost to that: 1.5."
+    down = data_of(html)["runs"][0]["outages"]
+    assert [down[name].tolist() for name in ("node", "start", "end")] == [[1, 1, 1], [0, 4, 8], [2, 6, 10]]
+    assert text_of(page(Comparison({"p": [failed(1)]})), sentence).startswith("Nodes went down: 1 time. ")
+    html = page(Comparison({"p": [failed(3), failed(5)], HOSTILE: [failed(3), failed(801)]}))
+    assert "Node outages3 to 801 per run" in text_of(html, FACTS)
+    told = "Nodes went down: 3 to 801 times per run. GPU-hours of work lost to that, mean over the seeds: p 2, "
+    assert text_of(html, sentence) == f"{told}{HOSTILE} 201."
+    assert "failures" not in page(pair()) and "outages" not in text_of(page(pair()), FACTS)
+    assert data_of(page(pair()))["runs"][0]["outages"]["node"].tolist() == []
 
 
 def test_the_data_is_that_of_the_record() -> None:

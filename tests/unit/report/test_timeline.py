@@ -6,7 +6,7 @@ import pytest
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.report.result import Result
-from rota.report.timeline import Ranges, busy, edges, queue, ranges, span
+from rota.report.timeline import Ranges, busy, edges, outages, queue, ranges, span
 from tests.unit.report.made import large_result, result_of
 
 FOUR = Cluster.parse("2xV100 + 2xK80")
@@ -32,6 +32,12 @@ def test_a_run_spans_from_the_first_submission_to_the_last_end() -> None:
     assert span([small()]) == (10, 22)
     assert edges([small()], 4).tolist() == [10, 13, 16, 19, 22]
     assert span([]) == (0, 0)
+
+
+def test_outages_count_while_the_run_goes_on() -> None:
+    run = small()
+    run.record.outages += [(0, 2, 10), (1, 9, 11), (0, 12, 13), (1, 21, 40), (0, 22, 30)]
+    assert outages(run) == [(1, 9, 11), (0, 12, 13), (1, 21, 40)]
 
 
 def test_a_run_of_no_length_has_bins_all_the_same() -> None:
