@@ -17,7 +17,7 @@ STAMP := $(VENV)/.setup-done
 UV := $(PY) -m uv
 LOCK := requirements.lock
 
-.PHONY: help setup demo test lint types format docs lock bench clean browser screenshots
+.PHONY: help setup demo test lint types format docs lock bench chaos clean browser screenshots
 
 help:
 	@echo 'make setup   create .venv and install Rota in it (done once; again when the lock changes)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make docs    build the documentation into docs/_build/html'
 	@echo 'make lock    write requirements.lock again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
+	@echo 'make chaos   kill real daemons, supervisors and jobs at random (QUICK=1, SEED=n)'
 	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
 	@echo 'make clean   remove .venv and everything that was built'
 
@@ -121,6 +122,10 @@ lock: | $(PY)
 
 bench: $(STAMP)
 	@$(PY) benchmarks/run.py $(ARGS)
+
+# Real processes killed with -9 at seeded moments; the last line of the output is JSON.
+chaos: $(STAMP)
+	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0)
 
 CLEAN_DIRS := $(VENV) build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
 

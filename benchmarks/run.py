@@ -1,7 +1,7 @@
 """Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
 
     make bench                          everything but the million-job trace
-    make bench ARGS="philly"            one of: decision, fork, philly, sweep, million
+    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -10,6 +10,7 @@ Times are CPU seconds of this process, the best of several where that is cheap; 
 import argparse
 import gc
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -183,7 +184,62 @@ def sweep_speedup() -> list[dict[str, Any]]:
     ]
 
 
-PARTS = {"decision": decision, "fork": fork, "philly": philly, "sweep": sweep_speedup, "million": million}
+def idle() -> list[dict[str, Any]]:
+    """A daemon with 1,000 queued jobs and nothing to do: what it costs, and how fast it answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "rota", "up", "--home", folder, "--pretend", "4xV100", "--listen", "127.0.0.1:0"]
+        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert daemon.stdout is not None and daemon.stdout.readline().startswith("ready ")
+            client = rota.connect(folder)
+            holder = client.submit(run=["sleep", "3600"], gpus=4, name="holder")
+            began = time.perf_counter()
+            for number in range(1000):
+                client.submit(run="python train.py", gpus=1 + number % 4, name=f"queued-{number}", steps=1000)
+            submitting = time.perf_counter() - began
+            time.sleep(5)
+            worker = client.status().worker_pid or 0
+            before, at = _cpu(daemon.pid), time.perf_counter()
+            time.sleep(30)
+            share = (_cpu(daemon.pid) - before) / (time.perf_counter() - at)
+            asks = sorted(_seconds(client.jobs) for _ in range(20))
+            listing = [sys.executable, "-m", "rota", "jobs", "--home", folder, "-o", "json"]
+            whole = sorted(_seconds(lambda: subprocess.run(listing, stdout=subprocess.DEVNULL, check=True)) for _ in range(9))
+            row = {
+                "what": "a daemon with 1,000 queued jobs",
+                "cpu_percent": 100 * share,
+                "daemon_mb": _rss_mb(daemon.pid),
+                "worker_mb": _rss_mb(worker),
+                "submissions_per_second": 1000 / submitting,
+                "list_ms": 1e3 * asks[len(asks) // 2],
+                "rota_jobs_ms": 1e3 * whole[len(whole) // 2],
+            }
+            holder.cancel()
+            holder.wait(timeout=60)
+            return [row]
+        finally:
+            daemon.terminate()
+            daemon.wait()
+
+
+def _seconds(act: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _cpu(pid: int) -> float:
+    """Processor seconds a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _rss_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines() if pid else []
+    return next((float(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+PARTS = {"decision": decision, "fork": fork, "philly": philly, "sweep": sweep_speedup, "idle": idle, "million": million}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ LONGEST_MESSAGE = 500
 
 
 class Asker:
-    """One worker at a time, started when first needed and again whenever it is gone."""
+    """One worker at a time, started at once, so that the first question need not wait for it, and again whenever it is gone."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Asker:
         self._thread.join()
 
     def _run(self) -> None:
+        self._worker = self._start()
         while (item := self._questions.get()) is not None:
             ticket, question = item
             try:

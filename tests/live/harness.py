@@ -89,10 +89,16 @@ class Site:
     def client(self) -> Client:
         return rota.connect(self.home)
 
-    def submit(self, gpus: int, steps: int, pace: float, name: str = "") -> int:
+    def submit(self, gpus: int, steps: int, pace: float, name: str = "", retries: int = 0) -> int:
         run = [sys.executable, "-S", str(self.work / "job.py"), str(self.work), str(steps), str(pace)]
         job = self.client().submit(
-            run=run, gpus=gpus, steps=steps, name=name or None, progress=r"step (\d+)/(\d+)", checkpoint={"grace": 20}
+            run=run,
+            gpus=gpus,
+            steps=steps,
+            name=name or None,
+            progress=r"step (\d+)/(\d+)",
+            checkpoint={"grace": 20},
+            retries=retries,
         )
         return int(job.id)
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import rota
 from rota.core.validate import validate
 from rota.live.replay import replay
 from rota.model.events import Exited, Submitted, Suspended
+from rota.report.fidelity import compare, observe
 from rota.server.serve import WORDS, make_scheduler
 from tests.live.harness import Site, site, until
 from tests.properties.test_reasons import confirm
@@ -36,6 +38,26 @@ def test_thirty_real_jobs(tmp_path: Path, policy: str) -> None:
         assert suspensions == 0 if policy == "fifo" else suspensions > 5
         assert all(row.lost_steps == 0 for row in rows.values()), "they saved whenever they were asked to stop"
         _check_record(place)
+        _check_fidelity(place, policy)
+
+
+def _check_fidelity(place: Site, policy: str) -> None:
+    """Simulated from its own journal, with overheads as measured, the run takes as long as it took."""
+    journal = place.journal()
+    observed = observe(journal.entries())
+    journal.close()
+    simulated = rota.simulate(
+        observed.trace,
+        policy=policy,
+        cluster="4xV100",
+        rates=observed.rates(["V100"]),
+        launch_seconds=observed.launch_seconds,
+        checkpoint_seconds=observed.suspend_seconds,
+        restore_seconds=0.0,
+    )
+    found = compare(observed, simulated.record)
+    print(f"{policy}: launch {observed.launch_seconds:.3f} s, suspend {observed.suspend_seconds:.3f} s\n{found}")
+    assert abs(found.mean_error) < 0.10, found
 
 
 def _check_record(place: Site) -> None:
