@@ -73,10 +73,10 @@ class Asker:
         worker.stdin.flush()
         line = self._line(worker)
         if line is None:
-            late = worker.poll() is None
             self._end()
-            if late:
-                return TimedOut(ticket, self._clock())
+            return TimedOut(ticket, self._clock())
+        if not line:
+            self._end()
             return PolicyFailed(ticket, self._clock(), f"its worker died (exit code {worker.returncode})")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
@@ -84,14 +84,16 @@ class Asker:
         return Allocated(ticket, decode_answer(answer), self._clock())
 
     def _line(self, worker: "subprocess.Popen[bytes]") -> bytes | None:
-        """The next line it writes; None: it is too late, or dead."""
+        """The next line it writes; empty: it died; None: it is too late."""
         assert worker.stdout is not None
         until, found = self._clock() + self._within, self._rest
         while b"\n" not in found:
             ready, _, _ = select.select([worker.stdout], [], [], max(until - self._clock(), 0.0))
-            piece = os.read(worker.stdout.fileno(), 1 << 16) if ready else b""
-            if not piece:
+            if not ready:
                 return None
+            piece = os.read(worker.stdout.fileno(), 1 << 16)
+            if not piece:
+                return b""
             found += piece
         line, _, self._rest = found.partition(b"\n")
         return line
@@ -104,6 +106,8 @@ class Asker:
         worker, self._worker = self._worker, None
         if worker is None:
             return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.wait(timeout=0.5)  # one that is dying by itself says why
         worker.kill()
         worker.wait()
         for pipe in (worker.stdin, worker.stdout):

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from rota.agent.machine import Part
 from rota.core.explain import explain, reasons
 from rota.core.ledger import Ledger
@@ -68,6 +66,7 @@ class Book:
 
     def __init__(self) -> None:
         self.pages: dict[int, Page] = {}
+        self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
         """Pages that the journal has not seen yet as they are."""
 
@@ -118,17 +117,29 @@ class Book:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def rows(self, pages: Iterable[Page], state: Ledger, latest: Mapping[int, Part], now_s: float) -> list[JobRow]:
-        codes = reasons(state)
-        return [self._row(page, state, codes, latest.get(page.id), now_s) for page in pages]
+        codes, phases = reasons(state).tolist(), state.jobs.phase.tolist()
+        found = []
+        for page in pages:
+            row = state.row.get(page.id)
+            standing = (-1, 0) if row is None else (phases[row], codes[row])
+            if page.id in latest or page.id in state.lives:
+                found.append(self._row(page, state, standing, latest.get(page.id), now_s))
+                continue
+            # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
+            key = (standing, page.phase, page.started_s, page.ended_s, page.suspensions, page.exit_code, page.steps_done)
+            kept = self._rows.get(page.id)
+            if kept is None or kept[0] != key:
+                kept = self._rows[page.id] = (key, self._row(page, state, standing, None, now_s))
+            found.append(kept[1])
+        return found
 
-    def _row(self, page: Page, state: Ledger, codes: "np.ndarray[Any, Any]", part: Part | None, now_s: float) -> JobRow:
+    def _row(self, page: Page, state: Ledger, standing: tuple[int, int], part: Part | None, now_s: float) -> JobRow:
         spec, row = page.spec, state.row.get(page.id)
         phase, accelerator, where, reason = page.phase, None, None, None
         done, rate = page.steps_done, None
         if row is not None:
-            now = Phase(int(state.jobs.phase[row]))
+            now, code = Phase(standing[0]), Reason(standing[1])
             phase = now.name.lower()
-            code = Reason(int(codes[row]))
             reason = code.name if code is not Reason.NONE else None
             if now is Phase.QUEUED and page.started_s is not None:
                 phase = "checkpointed"  # it ran before: what it has to resume from is its own affair

@@ -205,7 +205,7 @@ def _listening(listen: str) -> Iterator[tuple[socket.socket, str]]:
     if host not in LOOPBACK or not port.isdigit() or int(port) > 65535:
         problem_text = "only loopback addresses are served in this version" if host not in LOOPBACK else "is not HOST:PORT"
         raise OptionError(f"{problem_text}.", field="--listen", value=listen, hint="--listen 127.0.0.1:7070")
-    # Said to be TCP, or the event loop would leave Nagle's algorithm on, and every answer would wait 40 ms for an acknowledgement.
+    # Said to be TCP, or the event loop would leave Nagle's algorithm on and every answer would wait 40 ms for an echo.
     listener = socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:

@@ -16,7 +16,10 @@ from rota.live.views import decode_view, encode_answer, memory_codec
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a policy prints goes to the log, not into the answers
-    policy = make_policy(sys.argv[1])
+    try:
+        policy = make_policy(sys.argv[1])
+    except RotaError as problem:
+        sys.exit(problem.message)
     memories = memory_codec(policy)
     for line in sys.stdin:
         question = json.loads(line)

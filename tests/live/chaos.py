@@ -44,9 +44,12 @@ def run(folder: Path, faults: int, seed: int, say: Callable[[str], None] = lambd
             time.sleep(draw.uniform(0.2, 1.2))
             target = draw.choice(["daemon", "supervisor", "job"])
             at_s = _strike(place, target, draw, hit, folder / f"copy{number}")
-            if at_s is not None:
-                kills.append((target, at_s))
-            say(f"{number + 1} of {faults}: {target}{'' if at_s is not None else ' (nobody there)'}")
+            while at_s is None:  # nobody of that kind at this moment
+                time.sleep(0.05)
+                target = draw.choice(["daemon", "supervisor", "job"])
+                at_s = _strike(place, target, draw, hit, folder / f"copy{number}")
+            kills.append((target, at_s))
+            say(f"{number + 1} of {faults}: {target}")
         until(lambda: all(row.ended for row in place.rows().values()), "all jobs end", 600.0)
         rows = place.rows()
         violations = place.violations()

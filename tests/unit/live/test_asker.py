@@ -1,0 +1,131 @@
+"""Asking a policy in another process: the same answers, and no policy can hurt the scheduler."""
+
+import json
+import os
+import queue
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.compose.catalogue import make_policy
+from rota.core.scheduler import Scheduler
+from rota.live.asker import Asker
+from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
+from rota.model.cluster import Cluster
+from rota.model.commands import Solve
+from rota.model.events import Allocated, PolicyFailed, Submitted, TimedOut
+from rota.model.job import JobSpec
+from rota.placers.packed import Packed
+from rota.sim.engine import Engine
+from rota.sim.physics import Physics
+from rota.traces.synthetic import synthetic
+
+PATIENCE = 60.0
+
+
+class Twice:
+    """Asks the policy here and as another process would, and compares."""
+
+    def __init__(self, name: str) -> None:
+        self._here, self._there = make_policy(name), make_policy(name)
+        self._memories = memory_codec(self._there)
+        self.asked = 0
+
+    def allocate(self, view: Any) -> Any:
+        self.asked += 1
+        answer = self._here.allocate(view)
+        before = view.memory
+        sent = json.loads(json.dumps(encode_view(_with_memory(view, None))))
+        memory = None if before is None else self._memories.decode(json.loads(json.dumps(self._memories.encode(before))))
+        got = encode_answer(self._there.allocate(decode_view(sent, memory)), self._memories)
+        assert json.dumps(got) == json.dumps(encode_answer(answer, self._memories))
+        assert decode_answer(json.loads(json.dumps(got))).until_s == answer.until_s
+        return answer
+
+
+def _with_memory(view: Any, memory: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(view, memory=memory)
+
+
+@pytest.mark.parametrize("name", ["fifo", "fifo:backfill=true", "sjf", "srtf", "srsf", "las", "tiresias:promote=4", "gittins"])
+def test_another_process_gives_the_same_answers(name: str) -> None:
+    policy = Twice(name)
+    trace = synthetic(60, 3, gpus=8, largest=4, load=1.5, longest_seconds=20_000)
+    Engine(Scheduler(Cluster.parse("4xV100 + 4xK80"), Packed()), policy, Physics(), trace.arrivals).run()
+    assert policy.asked > 20
+
+
+def question(ticket: int = 1) -> Solve:
+    core = Scheduler(Cluster.parse("4xV100"), Packed())
+    core.step(0.0, [Submitted(job, JobSpec(gpus=job), 0.0) for job in (1, 2, 3)])
+    return Solve(ticket, core.view())
+
+
+def ask(tmp_path: Path, code: str, within: float = PATIENCE, times: int = 1) -> tuple[list[Any], list[int | None]]:
+    (tmp_path / "mine.py").write_text(code)
+    answers: queue.Queue[Any] = queue.Queue()
+    command = [sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"]
+    asker = Asker(command, answers.put, time.monotonic, within)
+    found, pids = [], []
+    try:
+        for ticket in range(1, times + 1):
+            asker.ask(question(ticket))
+            found.append(answers.get(timeout=PATIENCE))
+            pids.append(asker.pid)
+    finally:
+        asker.close()
+    return found, pids
+
+
+GOOD = "import rota\nclass Mine:\n    def allocate(self, view):\n        {}\n        return rota.Ranking.by(-view.jobs.gpus)\n"
+
+
+def test_an_answer(tmp_path: Path) -> None:
+    (answer,), _ = ask(tmp_path, GOOD.format("print('a policy may print')"))
+    assert isinstance(answer, Allocated) and answer.ticket == 1
+    assert answer.allocation.order.tolist() == [2, 1, 0]  # type: ignore[attr-defined]
+
+
+def test_a_policy_that_raises(tmp_path: Path) -> None:
+    found, pids = ask(tmp_path, GOOD.format("raise KeyError('oops')"), times=2)
+    assert all(isinstance(each, PolicyFailed) and "KeyError: 'oops'" in each.message for each in found)
+    assert pids[0] == pids[1], "the worker lives on"
+
+
+def test_a_policy_that_takes_its_process_with_it(tmp_path: Path) -> None:
+    found, _ = ask(tmp_path, GOOD.format("import os; os._exit(7)"), times=2)
+    assert all(isinstance(each, PolicyFailed) and "exit code 7" in each.message for each in found)
+
+
+def test_a_policy_that_never_answers(tmp_path: Path) -> None:
+    found, _ = ask(tmp_path, GOOD.format("import time; time.sleep(3600)"), within=1.0)
+    assert isinstance(found[0], TimedOut)
+
+
+def test_a_policy_that_cannot_be_loaded(tmp_path: Path) -> None:
+    (answer,), _ = ask(tmp_path, "raise RuntimeError('no')\n")
+    assert isinstance(answer, PolicyFailed) and "died" in answer.message
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(GOOD.format("pass"))
+    answers: queue.Queue[Any] = queue.Queue()
+    asker = Asker([sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"], answers.put, time.monotonic)
+    try:
+        asker.ask(question(1))
+        assert isinstance(answers.get(timeout=PATIENCE), Allocated)
+        first = asker.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        while asker.pid == first:
+            time.sleep(0.01)
+        asker.ask(question(2))
+        assert isinstance(answers.get(timeout=PATIENCE), Allocated) and asker.pid != first
+    finally:
+        asker.close()

@@ -1,0 +1,172 @@
+"""The daemon without its server: what it keeps, refuses and finds again."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import InputError, NameUnknown, OptionError, SpecError
+from rota.live.daemon import Daemon, _whole_characters
+from rota.server.serve import WORDS, make_scheduler
+from rota.wire.spec import Spec
+
+PATIENCE = 60.0
+
+
+def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, Any]:
+    return {"policy": policy, "placer": "packed", "cluster": cluster, "pretend": True, "settings": {"retry_seconds": 5.0}}
+
+
+@contextmanager
+def running(home: Path, cluster: str = "4xV100", policy: str = "fifo") -> Iterator[Daemon]:
+    chosen = configuration(cluster, policy)
+    worker = [sys.executable, "-m", "rota.server.worker", policy]
+    failed: list[BaseException] = []
+    daemon = Daemon(
+        home,
+        make_scheduler(chosen),
+        WORDS,
+        worker=worker,
+        configuration=chosen,
+        lease_grace_seconds=5.0,
+        url="test",
+        on_failure=failed.append,
+    )
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+    assert not failed, failed
+
+
+def submit(daemon: Daemon, run: str | list[str], **fields: Any) -> int:
+    return daemon.submit(Spec(run=run, **fields), "ana", "/", {"PATH": "/usr/bin:/bin"}).id
+
+
+def ended(daemon: Daemon, job: int) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not daemon.job(str(job)).ended:
+        assert time.monotonic() < end
+        daemon.wait_for_change(0, 0.05)
+        time.sleep(0.02)
+    return daemon.job(str(job))
+
+
+def test_a_job_from_submission_to_its_end(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        job = submit(daemon, "echo hello; env | sort", name="first", gpus=2, env={"EPOCHS": 90})
+        row = ended(daemon, job)
+        assert (row.phase, row.exit_code, row.name, row.user, row.gpus) == ("finished", 0, "first", "ana", 2)
+        assert row.submitted_at < row.started_at <= row.finished_at
+        log = daemon.logs(job, 0, 1 << 20).text
+        for word in ("hello", "CUDA_VISIBLE_DEVICES=0,1", "EPOCHS=90", f"ROTA_JOB_ID={job}", "ROTA_JOB_NAME=first", "NNODES=1"):
+            assert word in log
+        assert "WORLD_SIZE" not in log and "HOME=" not in log, "only what the job was given"
+        assert daemon.jobs() == [] and [each.id for each in daemon.jobs(everything=True)] == [job]
+        assert daemon.why(job).reasons == []
+
+
+def test_failures_retries_and_things_that_are_not_there(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        bad = submit(daemon, "exit 3")
+        absent = submit(daemon, ["/no/such/program"])
+        again = submit(daemon, f"test -e {tmp_path}/mark || {{ touch {tmp_path}/mark; exit 1; }}", retries=1)
+        assert (ended(daemon, bad).phase, ended(daemon, bad).exit_code) == ("failed", 3)
+        assert ended(daemon, absent).phase == "failed"
+        assert ended(daemon, again).phase == "finished"
+
+
+def test_waiting_and_cancelling(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        long = submit(daemon, ["sleep", "300"], gpus=4, name="long-one")
+        waiting = submit(daemon, "true", gpus=1, name="waiting")
+        why = daemon.why(waiting)
+        end = time.monotonic() + PATIENCE
+        while daemon.job("long-one").phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        why = daemon.why(waiting)
+        assert why.reasons and why.reasons[0].code == "NO_FREE_GPUS" and [row.id for row in why.ahead] == [long]
+        assert daemon.status().gpus_busy == 4 and daemon.status().jobs == {"running": 1, "queued": 1}
+        assert daemon.job("long").id == long, "the beginning of a name"
+        daemon.cancel(long)
+        assert ended(daemon, long).phase == "cancelled"
+        assert ended(daemon, waiting).phase == "finished"
+        assert daemon.cancel(long).phase == "cancelled", "again changes nothing"
+
+
+def test_a_restart_finds_everything(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        done = submit(daemon, "true", name="done")
+        ended(daemon, done)
+        long = submit(daemon, ["sleep", "300"], gpus=4)
+        queued = submit(daemon, "true", name="later")
+        end = time.monotonic() + PATIENCE
+        while daemon.job(str(long)).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        before = {row.id: (row.phase, row.name, row.submitted_at) for row in daemon.jobs(everything=True)}
+    with running(tmp_path) as daemon:
+        after = {row.id: (row.phase, row.name, row.submitted_at) for row in daemon.jobs(everything=True)}
+        assert after == before, "the job ran on without a daemon"
+        daemon.cancel(long)
+        assert ended(daemon, long).phase == "cancelled" and ended(daemon, queued).phase == "finished"
+        assert submit(daemon, "true") == queued + 1, "numbers go on"
+
+
+def test_another_policy_is_fine_another_cluster_is_not(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        ended(daemon, submit(daemon, "true"))
+    with running(tmp_path, policy="las") as daemon:
+        ended(daemon, submit(daemon, "true"))
+    with pytest.raises(OptionError, match="made for another cluster, '4xV100'"), running(tmp_path, cluster="8xV100"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "fields,words",
+    [
+        ({"gpus": 5}, "UNSATISFIABLE"),
+        ({"accelerators": ["H100"]}, "NO_SUCH_ACCELERATOR"),
+        ({"deadline": "2030-01-01T00:00"}, "not in this version yet"),
+        ({"after": [1]}, "not in this version yet"),
+        ({"max_run_time": "1h"}, "not in this version yet"),
+        ({"gpus": {"min": 1, "max": 4}}, "resizing is planned"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_at_once(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+    with running(tmp_path) as daemon:
+        with pytest.raises(InputError, match=words):
+            submit(daemon, "true", **fields)
+        assert daemon.jobs(everything=True) == []
+
+
+def test_names(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        for name in ("resnet-a", "resnet-b", "bert"):
+            ended(daemon, submit(daemon, "true", name=name))
+        assert daemon.job("bert").name == daemon.job("be").name == "bert"
+        with pytest.raises(OptionError, match="fits several jobs: resnet-a, resnet-b"):
+            daemon.job("resnet")
+        with pytest.raises(NameUnknown, match="No job 'vgg'"):
+            daemon.job("vgg")
+        with pytest.raises(NameUnknown):
+            daemon.cancel(99)
+
+
+def test_relative_folders_are_refused(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon, pytest.raises(SpecError, match="absolute"):
+        daemon.submit(Spec(run="true"), "ana", "somewhere", {})
+
+
+@pytest.mark.parametrize(
+    "data,kept",
+    [(b"", 0), (b"abc", 3), ("ü".encode(), 2), (b"a\xc3", 1), ("a€".encode()[:-1], 1), ("a😀".encode()[:-1], 1), (b"\xff", 0)],
+)
+def test_a_character_is_never_cut(data: bytes, kept: int) -> None:
+    assert _whole_characters(data) == kept or data == b"\xff"
