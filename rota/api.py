@@ -95,7 +95,8 @@ def simulate(
     )
     truth, settings, workload = ready.physics, ready.settings, ready.trace
     costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
-    scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=truth.rates, costs=costs)
+    rates = replace(truth.rates, spread_penalty=truth.spread_penalty)
+    scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=rates, costs=costs)
     started = time.perf_counter()
     engine = Engine(
         scheduler,
@@ -188,6 +189,10 @@ def prepare(
         "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
         "round_seconds": settings.round_seconds or None,
         "seed": seed,
+        "first": first,
+        "where": dict(filters(where)) if where else None,
+        "drop_oversized": drop_oversized,
+        "physics": {name: value for name, value in physics.items() if isinstance(value, int | float)},
     }
     return Prepared(
         cluster=floor,
@@ -251,6 +256,10 @@ def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dic
     """What runs against what, by the name it gets in the table."""
     if isinstance(policies, str) or not policies:
         raise OptionError("give a list of policies.", field="policies", value=policies, hint='["fifo", "tiresias"]')
+    for named in placers:
+        make_placer(named)
+    if placers and all(isinstance(policy, str) and "+" in policy for policy in policies):
+        raise OptionError("every policy names its own placer.", field="placer", value=placers[0], hint="leave --placer out")
     found: dict[str, tuple[str | Policy, str | None]] = {}
     for policy in policies:
         free = not (isinstance(policy, str) and "+" in policy)
@@ -334,9 +343,9 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
 
 
 def _positive(value: int, field: str) -> int:
-    if value < 1:
-        raise OptionError("must be at least 1.", field=field, value=value, hint="--first 1000")
-    return value
+    if value < 1 or value != int(value):
+        raise OptionError("must be a whole number from 1.", field=field, value=value, hint="--first 1000")
+    return int(value)
 
 
 def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:

@@ -16,7 +16,8 @@ def make_options(kinds: Sequence[Kind], cluster: Cluster, rates: Rates) -> Optio
         for pool, accelerator in enumerate(cluster.pools):
             if kind.gpus > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
                 continue
-            rate, spread = rates.rate(kind.profile, accelerator, kind.gpus)
+            # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
+            rate, spread = rates.rate(kind.profile, accelerator, kind.gpus, cluster.fewest_nodes(pool, kind.gpus))
             if rate > 0:
                 rows.append((number, pool, kind.gpus * MILLI, rate, spread))
     return Options.of(rows, len(kinds))

@@ -43,6 +43,8 @@ class Rates:
     """(first profile, second profile, accelerator type, GPUs) -> steps per second of either while both share these GPUs."""
     model: Source | None = None
     """Asked about profiles that were not measured."""
+    spread_penalty: float | None = None
+    """A gang over several nodes is this many times slower, whatever was measured or modelled; None: what that says."""
     everywhere: str = ""
     """Every accelerator type runs like this one; empty: each like itself."""
 
@@ -65,6 +67,9 @@ class Rates:
     def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float]:
         """(steps per second, relative spread) of a gang over so many nodes; 0 where the profile is known not to run."""
         kind = self.everywhere or accelerator
+        if nodes > 1 and self.spread_penalty is not None:
+            rate, spread = self.rate(profile, accelerator, gpus)
+            return rate / self.spread_penalty, spread
         if profile not in self._profiles:
             known = self.model.rate(profile, kind, gpus, nodes) if profile and self.model is not None else None
             return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_SPREAD)
@@ -87,7 +92,7 @@ class Rates:
             return rate, 0.0
         here = self.model.rate(profile, accelerator, near) if self.model is not None else None
         there = self.model.rate(profile, accelerator, gpus) if self.model is not None else None
-        if here is not None and there is not None and here[0] > 0:
+        if here is not None and there is not None and here[0] > 0 and there[0] > 0:
             return rate * there[0] / here[0], there[1]
         return rate * gpus / near, UNPROFILED_SPREAD
 

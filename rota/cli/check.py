@@ -32,7 +32,7 @@ def check(
     else:
         for file, each in found:
             if isinstance(each, RotaError):
-                typer.echo(f"{each.message}\n  Try: {each.hint or 'rota check --help'}")
+                typer.echo(f"{each.message}\nTry: {each.hint or 'rota check --help'}", err=True)
             else:
                 typer.echo(f"{file}  ok: {each.kind}, {each.says}")
     if wrong:

@@ -94,7 +94,7 @@ def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns: list[Any] = [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -116,7 +116,7 @@ def progress_bars(runs: int) -> Iterator[Callable[[str, int, int, float], None]]
         if started and console.is_terminal:
             bar.update(task, completed=past * total + done, total=runs * total, description=what)
         elif silent_for > LINE_EVERY_SECONDS:
-            console.print(f"{what}: {done:,} of {total:,}", highlight=False)
+            console.print(f"{what}: {done:,} of {total:,}", highlight=False, markup=False)
             said_s = time.monotonic()
         past += done == total
 

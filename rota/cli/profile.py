@@ -50,7 +50,7 @@ def show(
     shaped = flag.shape(output)
     from rota.profiles.describe import COUNTS, describe, describe_file
 
-    if Path(name).exists() or Path(name).suffix.lower() in (".csv", ".json"):
+    if Path(name).is_file() or Path(name).suffix.lower() in (".csv", ".json"):
         held = describe_file(name)
         if shaped == "json":
             typer.echo(json.dumps(dataclasses.asdict(held)))

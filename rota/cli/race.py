@@ -7,6 +7,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from rota.report.comparison import Comparison
+    from rota.sim.record import Record
 
 SECONDS = 7.0
 FRAMES_PER_SECOND = 20
@@ -31,6 +32,7 @@ def play(whole: "Comparison", seconds: float = SECONDS, console: Any = None) -> 
 def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
     """One picture: how many jobs each policy has finished by now, how many wait, and their mean JCT so far."""
     from rich.table import Table
+    from rich.text import Text
 
     from rota.report.result import duration
 
@@ -42,15 +44,21 @@ def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
     rows = []
     for label, record in runs:
         done = record.finished_s <= now_s
-        started = record.first_run_s <= now_s
         arrived = record.submitted_s <= now_s
+        holding = _holding(record, now_s)
         mean = float((record.finished_s - record.submitted_s)[done].mean()) if done.any() else None
-        rows.append((label, int(done.sum()), len(done), int((arrived & ~started).sum()), mean))
+        rows.append((label, int(done.sum()), len(done), int((arrived & ~done).sum()) - holding, mean))
     leader = max(count for _, count, *_ in rows)
     for label, count, total, waiting, mean in rows:
         full = round(BAR * count / total)
         bar = "█" * full + "░" * (BAR - full)
         table.add_row(
-            label, bar, f"{count}/{total}", str(waiting), duration(mean), style="bold green" if count == leader else None
+            Text(label), bar, f"{count}/{total}", str(waiting), duration(mean), style="bold green" if count == leader else None
         )
     return table
+
+
+def _holding(record: "Record", now_s: float) -> int:
+    """Jobs that hold GPUs at this moment."""
+    holds = record.holds
+    return int(((holds.start_s <= now_s) & (now_s < holds.end_s)).sum())

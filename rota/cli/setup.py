@@ -93,6 +93,6 @@ def _window(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, colon, last = text.partition(":")
-    if not colon or not first.strip().isdigit() or not last.strip().isdigit():
+    if not colon or not all(part.strip().isascii() and part.strip().isdigit() for part in (first, last)):
         raise OptionError("not FIRST:LAST.", field="--jobs", value=text, hint="--jobs 100:500")
     return int(first), int(last)

@@ -50,6 +50,7 @@ def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
     """One row per policy, the best mean JCT marked."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     heads, cells = whole.cells()
     if wide:
@@ -61,29 +62,30 @@ def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for i, head in enumerate(heads):
         table.add_column(
-            head, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold", max_width=48 if i == 0 else None
+            Text(head), justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold", max_width=48 if i == 0 else None
         )
     best = whole.best
     for line, row in zip(whole.lines, cells, strict=True):
-        table.add_row(*row, style="bold green" if line is best and len(whole.lines) > 1 else None)
+        table.add_row(*(Text(cell) for cell in row), style="bold green" if line is best and len(whole.lines) > 1 else None)
     console = Console()
     # A table that is wider than the terminal keeps its columns whole: figures cut short would be wrong figures.
     console.width = max(console.width, console.measure(table, options=console.options.update(width=400)).maximum)
     console.print(table)
-    console.print(whole.footing(), highlight=False, soft_wrap=True)
+    console.print(whole.footing(), highlight=False, markup=False, soft_wrap=True)
     if note:
-        console.print(note, highlight=False, soft_wrap=True, style="dim")
+        console.print(note, highlight=False, markup=False, soft_wrap=True, style="dim")
 
 
 def _plain(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for name in rows[0] if rows else ():
         table.add_column(str(name).upper(), overflow="fold")
     for row in rows:
-        table.add_row(*(_short(value) for value in row.values()))
+        table.add_row(*(Text(_short(value)) for value in row.values()))
     Console().print(table)
 
 
@@ -113,7 +115,10 @@ def _flat(value: Any) -> list[dict[str, Any]]:
     """One row per run: its parameters, then its summary."""
     found = []
     for each in value if isinstance(value, list) else [value]:
-        row = {name: _cell(item) for name, item in each["params"].items()} | each["summary"]
+        params = {("window" if name == "jobs" else name): _cell(item) for name, item in each["params"].items()}
+        row = params | each["summary"]
+        if each.get("paired"):
+            row |= {"paired_against": each["paired"]["against"], "mean_jct_ratio": each["paired"]["mean_jct_ratio"]}
         for name, (low, high) in each.get("intervals", {}).items():
             row |= {f"{name}_low": low, f"{name}_high": high}
         found.append(row)
@@ -121,6 +126,9 @@ def _flat(value: Any) -> list[dict[str, Any]]:
 
 
 def _cell(item: Any) -> Any:
+    """One cell: lists with slashes between, mappings as NAME=VALUE."""
+    if isinstance(item, dict):
+        item = [f"{name}={value}" for name, value in item.items()]
     return "/".join(map(str, item)) if isinstance(item, list) else item
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import sys
 from typing import Annotated, Any
 
@@ -100,6 +101,8 @@ def _varied(texts: list[str]) -> dict[str, tuple[float, ...]]:
             raise OptionError("given twice.", field="--vary", value=name, hint="put all values behind one --vary")
         try:
             numbers = tuple(float(value) for value in values.split("/"))
+            if not all(math.isfinite(number) for number in numbers):
+                raise ValueError
         except ValueError:
             raise OptionError(
                 "not numbers with slashes between.", field="--vary", value=text, hint=f"--vary {name}=1/2"

@@ -63,13 +63,11 @@ def _trace(path: str) -> Checked:
 
 
 def _rates(path: str) -> Checked:
-    from rota.profiles.read import read_rates
+    from rota.profiles.describe import describe_file
 
-    rates = read_rates(path)
-    profiles = len({profile for profile, _, _ in rates.table})
-    types = sorted({accelerator for _, accelerator, _ in rates.table})
-    pairs = f", {len(rates.pairs):,} pairs" if rates.pairs else ""
-    return Checked(path, "rates", f"{profiles} profiles on {', '.join(types)}{pairs}")
+    held = describe_file(path)
+    pairs = f", {held.pairs:,} pairs" if held.pairs else ""
+    return Checked(path, "rates", f"{len(held.profiles)} profiles on {', '.join(held.accelerators)}{pairs}")
 
 
 def _policy(path: str) -> Checked:

@@ -23,7 +23,7 @@ import numpy as np
 
 from rota.errors import ClusterError
 from rota.files.tree import Entry, read_tree
-from rota.model.cluster import EXAMPLE, MOST_GPUS, Cluster, Node, canonical
+from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, Node, canonical
 from rota.model.units import FOREVER
 
 REPAIR_SECONDS = 3600.0
@@ -77,8 +77,12 @@ def read_site(path: Path | str) -> Site:
         inside_gb_s=_by_type(links.get("inside"), types, above=True),
         between_gb_s=links["between"].number(above=True) if "between" in links else None,
     )
-    fails = min(mtbf) < FOREVER
-    return Site(cluster, {"node_mtbf_seconds": np.array(mtbf), "node_repair_seconds": np.array(repair)} if fails else {})
+    physics: dict[str, Any] = {}
+    if min(mtbf) < FOREVER:
+        physics["node_mtbf_seconds"] = np.array(mtbf)
+    if set(repair) != {REPAIR_SECONDS}:
+        physics["node_repair_seconds"] = np.array(repair)
+    return Site(cluster, physics)
 
 
 def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[Node]:
@@ -91,6 +95,8 @@ def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[N
     racks = fields["racks"].whole(least=1, most=count) if "racks" in fields else 0
     name = fields["name"].text() if "name" in fields else ""
     accelerator = canonical(fields["accelerator"].text())
+    if not ACCELERATOR.fullmatch(accelerator):
+        raise fields["accelerator"].wrong("is no accelerator type.", hint="a name such as A100, without blanks")
     host_gib = fields["host_memory"].gib() if "host_memory" in fields else 0.0
     for i in range(count):
         called = f"{name}{i + 1}" if name and count > 1 else name or f"n{before + i + 1}"
@@ -110,6 +116,8 @@ def _by_type(entry: Entry | None, types: set[str], *, above: bool) -> dict[str, 
     for name, value in entry.mapping().items():
         if canonical(name) not in types:
             raise value.wrong(f"no node has {canonical(name)}.", hint=f"one of {', '.join(sorted(types))}")
+        if canonical(name) in found:
+            raise value.wrong(f"{canonical(name)} is given twice: upper and lower case are one.", hint="keep one of the two")
         found[canonical(name)] = value.number(above=above)
     return found
 

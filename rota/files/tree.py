@@ -4,7 +4,6 @@ class.
 Only plain YAML is read: no tags, no anchors, no aliases, so a file is never more than what an editor shows.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 from rota.errors import InputError
-from rota.files.rows import closest, shown
+from rota.files.rows import MOST_NUMBER, closest, shown
 from rota.files.text import read_text
 
 DEEPEST = 20
@@ -90,8 +89,10 @@ class Entry:
     def number(self, *, least: float = 0.0, above: bool = False) -> float:
         """A finite number of at least `least`, or above it."""
         value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise self.wrong("is not a number.", hint="write a plain number such as 4 or 0.5")
+        if abs(value) > MOST_NUMBER:
+            raise self.wrong(f"is more than {MOST_NUMBER:.0e}.", hint="give a smaller number")
         if value < least or (above and value == least):
             raise self.wrong(f"must be {'more than' if above else 'at least'} {least:g}.", hint="give a larger number")
         return float(value)
@@ -178,8 +179,12 @@ def read_tree(path: Path | str, error: type[InputError], *, instead: str = "") -
 
 
 def _plain(text: str, where: str, error: type[InputError]) -> yaml.Node | None:
+    depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise error("is nested too deeply.", where=where, line=line, hint="is it the right file?")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise error("anchors and aliases are not read.", where=where, line=line, hint="write the value out")
         if getattr(event, "tag", None):

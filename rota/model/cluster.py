@@ -109,12 +109,21 @@ class Cluster:
         """Nodes of each pool."""
         return tuple([n for n, pool in enumerate(self.node_pool.tolist()) if pool == p] for p in range(len(self.pools)))
 
+    def fewest_nodes(self, pool: int, gpus: int) -> int:
+        """Nodes of a pool that so many GPUs take at least."""
+        largest = np.sort(self.node_gpus[self.pool_nodes[pool]])[::-1]
+        return int(np.searchsorted(np.cumsum(largest), gpus)) + 1
+
     @property
     def gpus(self) -> int:
         return int(self.node_first[-1])
 
     def __str__(self) -> str:
         return self.text or " + ".join(f"1x({node.gpus}x{node.accelerator})" for node in self.nodes)
+
+
+ACCELERATOR = re.compile(r"[\w.-]+")
+"""What a name of an accelerator type looks like."""
 
 
 def canonical(accelerator: str) -> str:

@@ -10,7 +10,6 @@ that the job does not run there. Rates are the steps of all workers together.
 """
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +19,13 @@ from rota.beliefs.rates import Key, Rates
 from rota.errors import ProfileError
 from rota.files.rows import MOST_COUNT, MOST_NUMBER, shown
 from rota.files.text import read_text
-from rota.model.cluster import canonical
+from rota.model.cluster import ACCELERATOR, canonical
 
 APART = "_unconsolidated"
 
 _ALONE = "null"
 _EXAMPLE = "a job is a model and its GPUs: ('ResNet-18 (batch size 16)', 1)"
 _JOB = re.compile(r"""\(\s*(?P<quote>['"])(?P<profile>[^'"]+)(?P=quote)\s*,\s*(?P<gpus>[1-9]\d{0,9})\s*\)""")
-_TYPE = re.compile(r"[\w.-]+")
 
 
 def read_rates(path: Path | str) -> Rates:
@@ -89,7 +87,7 @@ def _parsed(text: str, where: str) -> Any:
 def _rows(tree: Any, where: str) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
     """Accelerator type, profile, GPUs, and the rates alone and in pairs."""
     for kind, jobs in _object(tree, where, "the file").items():
-        if not _TYPE.fullmatch(kind):
+        if not ACCELERATOR.fullmatch(kind):
             raise _wrong("is no accelerator type.", where, "the file", value=kind, hint="such as v100 or v100_unconsolidated")
         for job, row in _object(jobs, where, kind).items():
             match = _JOB.fullmatch(job)
@@ -112,7 +110,7 @@ def _rate(value: Any, where: str, *spot: str) -> float:
         raise _wrong("is not a number.", where, *spot, value=value, hint="steps per second, 0 where it does not run")
     if value < 0:
         raise _wrong("is negative.", where, *spot, value=value, hint="steps per second, 0 where it does not run")
-    if not math.isfinite(value) or value > MOST_NUMBER:
+    if not value <= MOST_NUMBER:
         raise _wrong(f"is more than {MOST_NUMBER:.0e}.", where, *spot, value=value, hint="steps per second")
     return float(value)
 

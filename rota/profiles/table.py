@@ -20,20 +20,17 @@ A gang over several nodes has one rate, whether they were two or more. A pair ta
     lm,V100,1,1,resnet50,40.2
 """
 
-import re
 from pathlib import Path
 
 from rota.beliefs.rates import Key, Rates
 from rota.errors import ProfileError
 from rota.files.rows import Row, Table, closest, read_table, shown
-from rota.model.cluster import canonical
+from rota.model.cluster import ACCELERATOR, canonical
 
 REQUIRED = ("profile", "accelerator", "steps_per_second")
 COLUMNS = ("profile", "accelerator", "gpus", "nodes", "beside", "steps_per_second")
 
 _EXAMPLE = "a header profile,accelerator,gpus,steps_per_second"
-_TYPE = re.compile(r"[\w.-]+")
-"""The names a cluster can be described with."""
 
 
 def read_rates(path: Path | str) -> Rates:
@@ -80,7 +77,7 @@ def _profile(row: Row) -> str:
 
 def _accelerator(row: Row) -> str:
     kind = canonical(row.text("accelerator"))
-    if not _TYPE.fullmatch(kind):
+    if not ACCELERATOR.fullmatch(kind):
         raise row.wrong("accelerator", "is no accelerator type.", hint="one type per line, such as V100")
     return kind
 

@@ -53,11 +53,11 @@ class Line:
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """95% intervals of the figures that were measured under every seed."""
+        """95% intervals of the figures that were measured under every seed; none if the seeds changed nothing."""
         found = {}
         for name in Summary.__dataclass_fields__:
             values = [value for value in self._values(name) if value is not None]
-            if name not in WALL_CLOCK and len(values) == len(self.results) > 1:
+            if name not in WALL_CLOCK and len(values) == len(self.results) > 1 and not self.alike:
                 found[name] = interval(values)
         return found
 
@@ -69,7 +69,7 @@ class Line:
 
     def half_width(self, name: str) -> float | None:
         bounds = self.intervals.get(name)
-        return None if not bounds else 0.0 if self.alike else (bounds[1] - bounds[0]) / 2
+        return (bounds[1] - bounds[0]) / 2 if bounds else None
 
     def _values(self, name: str) -> list[float | None]:
         return [getattr(result.summary, name) for result in self.results]
@@ -103,7 +103,7 @@ class Comparison(Sequence[Result]):
 
     @property
     def best(self) -> Line | None:
-        """The lowest mean JCT, if it stands out."""
+        """The lowest mean JCT."""
         known = [line for line in self.lines if line.summary["mean_jct_seconds"] is not None]
         return min(known, key=lambda line: float(line.summary["mean_jct_seconds"] or 0.0), default=None)
 
@@ -225,7 +225,7 @@ def _paired(label: str, baseline: Sequence[Result], results: Sequence[Result]) -
     logs = [math.log(ours / theirs) for ours, theirs in both if ours and theirs]
     if len(logs) < len(results) or not logs:
         return None
-    bounds = interval(logs) if len(logs) > 1 else None
+    bounds = interval(logs) if len(set(logs)) > 1 else None
     return Paired(
         label, math.exp(float(np.mean(logs))), (math.exp(bounds[0]), math.exp(bounds[1])) if bounds is not None else None
     )

@@ -136,6 +136,8 @@ def _finding(comparison: Comparison) -> str:
     baseline = comparison.lines[0]
     other = baseline if baseline in others else min(others, key=lambda line: line.summary["mean_jct_seconds"] or 0.0)
     times = (other.summary["mean_jct_seconds"] or 0.0) / mean
+    if comparison.seeds > 1 and best.paired is not None and other is comparison.lines[0]:
+        times = 1 / best.paired.ratio  # seed by seed, as its interval is
     better = f"{times:.3g}x better than {other.label}" if times >= 1.005 else f"about the same as {other.label}"
     return f"{best.label} has the lowest mean JCT: {_words(mean)}, {better}{_certainty(comparison, best, other)}{floor}."
 

@@ -33,6 +33,11 @@ class Result:
         """One row per job, in trace order."""
         return jobs_table(self.record, self.arrivals)
 
+    @property
+    def rounds(self) -> int | None:
+        """Plans that were made."""
+        return self.summary.rounds
+
     def to_dict(self, *, per_job: bool = False) -> dict[str, Any]:
         """The machine-readable form: summary, params and, if asked for, jobs."""
         whole: dict[str, Any] = {"summary": self.summary.to_dict(), "params": dict(self.params)}

@@ -34,14 +34,15 @@ class Physics:
 
     def __post_init__(self) -> None:
         for name in ("launch_seconds", "checkpoint_seconds", "restore_seconds", "node_repair_seconds"):
-            if not np.all(np.asarray(getattr(self, name)) >= 0):
-                raise OptionError("must be 0 or more.", field=name, value=getattr(self, name))
+            given = np.asarray(getattr(self, name))
+            if not np.all((given >= 0) & (given < FOREVER)):
+                raise OptionError("must be 0 or more, and finite.", field=name, value=getattr(self, name))
         for name in ("checkpoint_every_seconds", "node_mtbf_seconds"):
             if not np.all(np.asarray(getattr(self, name)) > 0):
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
-        if self.spread_penalty is not None and not self.spread_penalty >= 1:
+        if self.spread_penalty is not None and not 1 <= self.spread_penalty < FOREVER:
             raise OptionError(
-                "must be 1 or more: spreading never makes a job faster.",
+                "must be 1 or more, and finite: spreading never makes a job faster.",
                 field="spread_penalty",
                 value=self.spread_penalty,
             )
@@ -58,7 +59,7 @@ class Physics:
             if spec.gpus > cluster.pool_gpus[pool] or (spec.accelerators and accelerator not in spec.accelerators):
                 continue
             # Some measured tables are faster apart than together; beyond two nodes nothing gets faster.
-            fewest = _fewest_nodes(cluster, pool, spec.gpus)
+            fewest = cluster.fewest_nodes(pool, spec.gpus)
             layouts = {fewest, 2} if spec.gpus > 1 and len(cluster.pool_nodes[pool]) > 1 else {1}
             rate = max(self._over(spec.profile, accelerator, spec.gpus, nodes) for nodes in layouts)
             if self.gpu_speed is not None:
@@ -92,12 +93,6 @@ class Physics:
             return self.rates.rate(profile, accelerator, gpus, nodes)[0]
         rate, _ = self.rates.rate(profile, accelerator, gpus)
         return rate / self.spread_penalty if nodes > 1 else rate
-
-
-def _fewest_nodes(cluster: Cluster, pool: int, gpus: int) -> int:
-    """Nodes of a pool that so many GPUs take at least."""
-    largest = np.sort(cluster.node_gpus[cluster.pool_nodes[pool]])[::-1]
-    return int(np.searchsorted(np.cumsum(largest), gpus)) + 1
 
 
 def _of_node(name: str, values: float | Floats, node: int) -> float:

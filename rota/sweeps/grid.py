@@ -1,5 +1,6 @@
 """The grid: axes of values, and the cells they span. A cell is the keywords of one `rota.simulate`, as plain data."""
 
+import functools
 import hashlib
 import itertools
 import json
@@ -104,7 +105,7 @@ class Grid:
         for (policy, trace, cluster, placer), values in itertools.product(places, itertools.product(*self.vary.values())):
             varied: dict[str, float] = dict(zip(names, values, strict=True))
             axes: dict[str, Any] = {"policy": policy, "trace": trace, "cluster": cluster}
-            axes |= {"placer": placer} if self.placers else {}
+            axes |= {"placer": policy.partition("+")[2] if "+" in policy else placer} if self.placers else {}
             settings = {name.removeprefix("trace."): value for name, value in varied.items() if name.startswith("trace.")}
             plain = {name: value for name, value in varied.items() if not name.startswith("trace.")}
             for extra in range(self.seeds):
@@ -132,15 +133,18 @@ def _with_settings(trace: str, settings: Mapping[str, float]) -> str:
             "is no generated trace, so it has no settings to vary.", field="trace", value=trace, hint="--trace synthetic:jobs=500"
         )
     given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
-    given |= {key: f"{value:g}" for key, value in settings.items()}
+    given |= {key: repr(value) for key, value in settings.items()}
     return name + ":" + ",".join(f"{key}={value}" for key, value in given.items())
 
 
 def _key(keywords: Mapping[str, Any], prints: dict[str, str]) -> str:
     """Files count by what is in them: one that was changed makes other cells."""
-    named = [keywords["trace"], keywords["cluster"], keywords.get("profile"), *re.split(r"[:+]", keywords["policy"])]
+    named = [keywords["trace"], keywords["cluster"], keywords.get("profile")]
+    named += re.split(r"[:+,=]", f"{keywords['policy']}+{keywords.get('placer') or ''}")
     files = {text: _fingerprint(text, prints) for text in named if text}
-    whole = json.dumps([__version__, keywords, {text: found for text, found in files.items() if found}], sort_keys=True)
+    whole = json.dumps(
+        [__version__, _sources(), keywords, {text: found for text, found in files.items() if found}], sort_keys=True
+    )
     return hashlib.sha256(whole.encode()).hexdigest()[:20]
 
 
@@ -153,3 +157,13 @@ def _fingerprint(text: str, prints: dict[str, str]) -> str:
         except (OSError, ValueError):
             prints[text] = ""
     return prints[text]
+
+
+@functools.cache
+def _sources() -> str:
+    """Of this very Rota: between two versions of it a result may change too."""
+    root = Path(__file__).parents[1]
+    mark = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        mark.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return mark.hexdigest()

@@ -89,7 +89,7 @@ class _Crew:
     """Worker processes, each fed by a thread of ours that does nothing but wait for it."""
 
     def __init__(self, store: Store, cells: Sequence[Cell], workers: int, step: Callable[[], None]) -> None:
-        self._store, self._workers, self._step = store, workers, step
+        self._store, self._cells, self._workers, self._step = store, cells, workers, step
         self._todo: queue.SimpleQueue[Cell] = queue.SimpleQueue()
         for cell in cells:
             self._todo.put(cell)
@@ -111,7 +111,8 @@ class _Crew:
             for thread in threads:
                 thread.join()
             raise
-        return self._failed
+        place = {cell.key: number for number, cell in enumerate(self._cells)}
+        return sorted(self._failed, key=lambda each: place[each.cell.key])
 
     def _feed(self) -> None:
         worker: subprocess.Popen[str] | None = None
@@ -141,7 +142,7 @@ class _Crew:
             self._end(worker)
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "rota.sweeps.worker", str(self._store.folder)]
+        command = [sys.executable, "-P", "-m", "rota.sweeps.worker", str(self._store.folder)]
         environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         with self._lock:
@@ -175,7 +176,12 @@ def _ask(worker: subprocess.Popen[str], cell: Cell) -> dict[str, Any] | None:
         line = worker.stdout.readline()
     except OSError:
         return None
-    answer: dict[str, Any] | None = json.loads(line) if line.endswith("\n") else None
+    if not line.endswith("\n"):
+        return None
+    try:
+        answer: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return {"error": f"its worker said {line[:60]!r}.", "hint": "report this"}
     return answer
 
 

@@ -2,7 +2,7 @@
 
     grid.json       what was asked for last
     cells/KEY.json  one finished cell
-    results.csv     every cell of the grid in order, once all are there
+    results.csv     every finished cell of the grid, in order
     results.json
 
 A file is written beside its place, flushed to disk and renamed, so that a kill at any moment leaves either the old state or the
@@ -40,7 +40,13 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One sweep at a time in one folder. The lock goes with the process, however it ends."""
-        with (self.folder / ".lock").open("w") as file:
+        try:
+            opened = (self.folder / ".lock").open("w")
+        except OSError as problem:
+            raise OptionError(
+                f"cannot be used: {problem.strerror or problem}.", field="--out", value=str(self.folder), hint="another folder"
+            ) from None
+        with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -87,11 +93,16 @@ class Store:
 def write_whole(path: Path, text: str) -> None:
     """All of it or nothing, also when the power goes."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as problem:
+        raise OptionError(
+            f"cannot be written: {problem.strerror or problem}.", field="--out", value=str(path), hint="another folder"
+        ) from None
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -92,7 +92,7 @@ class Swept:
     def problem(self) -> RotaError | None:
         """One error for all cells that failed."""
         if not self.failed:
-            return None
+            return RotaError(f"{self.untried} cells were not tried.", hint="the same command again") if self.untried else None
         first = self.failed[0]
         where = ", ".join(f"{name} {value}" for name, value in first.cell.axes.items())
         untried = f" and {self.untried} were not tried" if self.untried else ""
@@ -109,11 +109,17 @@ class Swept:
         for row in [heads, *rows]:
             padded = (c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
             lines.append("  ".join(padded).rstrip())
-        return "\n".join([*lines, f"{len(self.rows)} cells in {self.folder}"])
+        return "\n".join([*lines, self.footing()])
 
     def _repr_html_(self) -> str:
         heads, rows = self.cells()
-        return html_table(heads, rows, f"{len(self.rows)} cells in {self.folder}")
+        return html_table(heads, rows, self.footing())
+
+    def footing(self) -> str:
+        """How many there are, and what became of the others."""
+        count = f"{len(self.rows)} cell{'' if len(self.rows) == 1 else 's'} in {self.folder}"
+        problem = self.problem()
+        return count if problem is None else f"{count}; {problem.message}"
 
 
 def _points(rows: Sequence[Mapping[str, Any]]) -> Iterator[Point]:

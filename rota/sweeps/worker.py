@@ -6,6 +6,7 @@ It keeps the finished cell itself, before it says so. When its parent is gone it
 import functools
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -36,19 +37,24 @@ def run(keywords: dict[str, Any], parent: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a policy prints goes to standard error, not into the answers
     parent = os.getppid()
     store = Store(sys.argv[1])
     for line in sys.stdin:
-        task = json.loads(line)
-        answer: dict[str, Any] = {"key": task["key"]}
+        cell = json.loads(line)
+        answer: dict[str, Any] = {"key": cell["key"]}
         try:
-            store.save(task["key"], run(task["keywords"], parent))
+            store.save(cell["key"], run(cell["keywords"], parent))
         except RotaError as problem:
             answer |= {"error": problem.message, "hint": problem.hint}
         except OSError as problem:
             answer |= {"error": f"The result cannot be kept: {problem.strerror or problem}.", "hint": "free some space"}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        except BaseException as problem:  # a policy may raise anything, SystemExit too; the other cells are not to blame
+            answer |= {"error": f"{type(problem).__name__}: {problem}.", "hint": "rota policy check, with this policy"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 
 from rota.files.rows import Row
-from rota.model.cluster import canonical
+from rota.model.cluster import ACCELERATOR, canonical
 
 NO_GPU = "asks for no GPU"
 """Why jobs that run on CPUs alone are skipped."""
@@ -12,8 +12,6 @@ NO_GPU = "asks for no GPU"
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _ORIGIN = datetime(2000, 1, 1)
 """Any fixed date: the reader counts from the first arrival."""
-_TYPE = re.compile(r"[\w.-]+")
-"""The names a cluster can be described with."""
 
 
 def filled(row: Row, column: str) -> str:
@@ -43,7 +41,7 @@ def accelerators(row: Row, column: str) -> tuple[str, ...]:
         return ()
     types = [canonical(part) for part in cell.split("|")]
     for kind in types:
-        if not _TYPE.fullmatch(kind):
+        if not ACCELERATOR.fullmatch(kind):
             raise row.wrong(column, f"{kind!r} is no accelerator type.", hint="separate types with a bar: A100|V100")
     return tuple(dict.fromkeys(types))
 

@@ -14,11 +14,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from rota.errors import SpecError
 from rota.files.rows import closest, shown
 from rota.files.tree import Entry, duration_seconds, read_tree
-from rota.model.cluster import canonical
+from rota.model.cluster import ACCELERATOR, canonical
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
-_TYPE = re.compile(r"[\w.-]+")
 
 Moment = Literal["started", "finished", "failed", "preempted", "eta-slipped"]
 NOTIFY_ON: tuple[Moment, ...] = get_args(Moment)
@@ -30,6 +29,19 @@ def _duration(value: Any) -> Any:
         if seconds is None:
             raise ValueError("is not a length of time; write it like 90s, 15m, 2h or 30d")
         return seconds
+    return value
+
+
+def _not_a_truth(value: Any) -> Any:
+    """`yes` and `true` are neither numbers nor words."""
+    if isinstance(value, bool):
+        raise ValueError("is true or false, which means nothing here")
+    return value
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError("is a number; write a date and a time, like 2026-12-01T09:00")
     return value
 
 
@@ -63,6 +75,13 @@ class Checkpoint(_Strict):
 
     dir: str | None = Field(None, min_length=1, description="Folder of its checkpoints, below the working directory.")
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
+
+    @field_validator("dir")
+    @classmethod
+    def _below(cls, value: str | None) -> str | None:
+        if value is not None and (value.startswith("/") or ".." in value.split("/")):
+            raise ValueError("is not below the working directory")
+        return value
 
 
 class Batch(_Strict):
@@ -105,7 +124,9 @@ class Spec(_Strict):
     profile: str | None = Field(None, min_length=1, description="Key into the rates; left out: learned while it runs.")
     weight: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="Its share under fair policies, inside its tenant.")
     tenant: str | None = Field(None, description="Whose it is, as a path: vision/pretraining.")
-    deadline: datetime | None = Field(None, description="When it should be done, for policies that look at it.")
+    deadline: Annotated[datetime | None, BeforeValidator(_date)] = Field(
+        None, description="When it should be done, for policies that look at it."
+    )
     batch: Batch | None = Field(None, description="An elastic batch size.")
     after: Annotated[list[int | str], BeforeValidator(_one_or_many)] = Field(
         default_factory=list, description="Starts when these jobs have finished."
@@ -115,6 +136,18 @@ class Spec(_Strict):
     workdir: str | None = Field(None, min_length=1, description="Where it runs; left out: where it was submitted.")
     env: Mapping[str, str | int | float] = Field(default_factory=dict, description="Environment variables.")
     notify: Notify | None = Field(None, description="Whom to tell.")
+
+    @field_validator("gpus", "steps", "weight", "retries", "name", "profile", "max_run_time", mode="before")
+    @classmethod
+    def _sayable(cls, value: Any) -> Any:
+        return _not_a_truth(value)
+
+    @field_validator("env", "after", mode="before")
+    @classmethod
+    def _all_sayable(cls, value: Any) -> Any:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]:
+            _not_a_truth(each)
+        return value
 
     @field_validator("run")
     @classmethod
@@ -136,7 +169,7 @@ class Spec(_Strict):
     @classmethod
     def _types(cls, value: list[str]) -> list[str]:
         for each in value:
-            if not _TYPE.fullmatch(each):
+            if not ACCELERATOR.fullmatch(each):
                 raise ValueError(f"{each!r} is no accelerator type")
         return [canonical(each) for each in value]
 
@@ -167,6 +200,10 @@ class Spec(_Strict):
             if not _ENV_NAME.fullmatch(name) or "\0" in str(text):
                 raise ValueError(f"{name!r} cannot be an environment variable")
         return value
+
+
+PLANNED = ("sweep", "compat", "signal")
+"""Fields of the public contract that have not arrived."""
 
 
 def read_spec(path: Path | str) -> Spec:
@@ -201,6 +238,10 @@ def _located(root: Entry, problem: ValidationError) -> SpecError:
     )
     entry, found = root.find(fault["loc"])
     name = ".".join(str(part) for part in found)
+    if fault["type"] == "extra_forbidden" and found[0] in PLANNED:
+        return SpecError(
+            "is planned and not in this version yet.", where=root.where, line=entry.line, field=name, hint=f"leave {name} out"
+        )
     if fault["type"] == "extra_forbidden":
         known = _fields(found[:-1])
         return SpecError(

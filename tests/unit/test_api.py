@@ -105,3 +105,45 @@ def test_filters_may_be_a_mapping(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("submit_time,gpus,duration,tenant\n0,1,60,a\n0,1,60,b\n")
     assert rota.simulate(path, cluster="1xV100", where={"tenant": "b"}).summary.jobs == 1
+
+
+def test_the_scheduler_knows_that_a_gang_must_span_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "slow.yaml"
+    path.write_text("nodes: [{count: 4, accelerator: V100, gpus: 2}, {accelerator: P100, gpus: 8}]\nlinks: {between: 0.1}\n")
+    found = rota.simulate(GANG, policy="srsf", cluster=str(path))
+    alone = rota.simulate(GANG, policy="srsf", cluster="1x(8xP100)")
+    assert found.summary.mean_jct_seconds == pytest.approx(alone.summary.mean_jct_seconds), "P100s in one node, not V100s in four"
+
+
+def test_a_table_that_the_model_cannot_scale(tmp_path: Path) -> None:
+    table = tmp_path / "rates.csv"
+    table.write_text("profile,accelerator,gpus,nodes,steps_per_second\nllama7b,A100,2,1,0.5\nllama7b,A100,8,2,2\n")
+    job = Trace.of("one", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(gpus=2, steps=10, profile="llama7b"))])
+    assert (rota.simulate(job, cluster="2x(1xA100)", profile=table).summary.mean_jct_seconds or 0) > 0
+
+
+def test_params_say_what_was_asked_for() -> None:
+    found = rota.simulate("demo", first=20, launch_seconds=60, spread_penalty=2.0, drop_oversized=True)
+    assert (found.params["first"], found.params["drop_oversized"]) == (20, True)
+    assert found.params["physics"] == {"launch_seconds": 60, "spread_penalty": 2.0}
+
+
+@pytest.mark.parametrize(
+    "given", [{"spread_penalty": float("inf")}, {"checkpoint_seconds": float("inf")}, {"restore_seconds": float("nan")}]
+)
+def test_costs_are_finite(given: dict[str, float]) -> None:
+    with pytest.raises(rota.RotaError, match="finite"):
+        rota.simulate("demo", **given)  # type: ignore[arg-type]
+
+
+def test_placers_beside_policies_that_have_theirs() -> None:
+    with pytest.raises(rota.RotaError, match="No placer 'nope'"):
+        rota.compare(["fifo"], placers=["nope"])
+    with pytest.raises(rota.RotaError, match="names its own placer"):
+        rota.compare(["fifo+packed"], placers=["spread"])
+
+
+def test_names_of_the_contract() -> None:
+    trace = rota.traces.synthetic(jobs=30, seed=1)
+    found = rota.simulate(trace, policy="las", cluster="24xV100")
+    assert found.rounds == found.summary.rounds and found.rounds

@@ -33,6 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "needs.py").write_text("class Needs:\n    def __init__(self, x): ...\n    def allocate(self, v): ...\n")
     (tmp_path / "good.yaml").write_text("nodes: [{accelerator: V100, gpus: 8}]\n")
     (tmp_path / "floor.yaml").write_text("nodes:\n  - {accelerator: V100, gpu: 8}\n")
+    (tmp_path / "huge.yaml").write_text(f"nodes: [{{accelerator: V100, gpus: 1{'0' * 400}}}]\n")
+    (tmp_path / "twice.yaml").write_text("nodes: [{accelerator: V100, gpus: 8}]\nprices: {V100: 1, v100: 2}\n")
     (tmp_path / "job.yaml").write_text("run: train\ngpu: 4\n")
     (tmp_path / "history.csv").write_text("duration\n10\nlong\n")
     return tmp_path
@@ -145,6 +147,17 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("sweep", "fifo", "--out", "o", "--vary", "first=1", "--vary", "first=2"), ("--vary", "twice")),
     (("sweep", "fifo", "--out", "o", "--trace", "good.csv", "--vary", "trace.load=1/2"), ("good.csv", "no generated trace")),
     (("sweep", "fifo", "--out", "good.csv"), ("--out", "good.csv")),
+    (("sweep", "fifo", "--out", "o", "--vary", "round_seconds=inf"), ("--vary", "inf")),
+    (("sweep", "fifo", "--out", "o", "--vary", "first=1.5"), ("first", "1.5", "whole number")),
+    (("sweep", "fifo", "--out", "o", "--first", "0"), ("first", "0")),
+    (("sweep", "fifo", "--out", "o", "--trace", "dmeo"), ("dmeo", "Closest: demo")),
+    (("sweep", "fifo", "--out", "o", "--preset", "idael"), ("idael", "Closest: ideal")),
+    (("compare", "fifo+packed", "--placer", "spread"), ("placer", "names its own")),
+    ((*SIM, "--jobs", "²:3"), ("--jobs", "²:3")),
+    ((*SIM, "--checkpoint-seconds", "inf"), ("checkpoint_seconds", "finite")),
+    ((*SIM, "--policy", "my[/red].py:Mine"), ("my[/red].py", "no such file")),
+    ((*SIM, "--cluster", "huge.yaml"), ("huge.yaml:1", "1e+15")),
+    ((*SIM, "--cluster", "twice.yaml"), ("twice.yaml:2", "V100", "twice")),
     (("demo", "--html", "page.md"), ("--html", "page.md")),
     (("policy", "check", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "-o", "yaml"), ("-o", "yaml")),

@@ -36,10 +36,10 @@ def test_what_is_wrong_is_said_for_each(
     assert (found[1]["line"], "Closest: gpus" in found[1]["error"]) == (2, True)
     assert (found[2]["line"], found[3]["line"], found[4]["line"]) == (2, 2, 3)
     assert all(row["hint"] for row in found[1:])
-    code, out, _ = rota(capsys, monkeypatch, "check", *files)
-    assert code == 2 and out.count("Try: ") == 7
+    code, out, err = rota(capsys, monkeypatch, "check", *files)
+    assert code == 2 and err.count("\nTry: ") == 7 and out.count("ok:") == 1
 
 
 def test_example_of_the_contract(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, _ = rota(capsys, monkeypatch, "check", "job.yaml")
-    assert code == 2 and "job.yaml:2" in out and "unknown field 'gpu'. Closest: gpus" in out
+    code, _, err = rota(capsys, monkeypatch, "check", "job.yaml")
+    assert code == 2 and "job.yaml:2" in err and "unknown field 'gpu'. Closest: gpus" in err

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def test_a_file_stays_the_same_under_every_seed(tmp_path: Path) -> None:
     path.write_text("submit_time,gpus,duration\n0,1,60\n5,4,120\n9,2,40\n")
     found = rota.compare(["fifo"], trace=path, cluster=CLUSTER, seeds=3)
     assert len({result.summary.mean_jct_seconds for result in found}) == 1
-    assert found.lines[0].half_width("mean_jct_seconds") == 0.0
+    assert found.lines[0].alike and found.lines[0].half_width("mean_jct_seconds") is None
 
 
 def test_placers_multiply_policies_that_name_none() -> None:
@@ -128,3 +129,18 @@ def test_an_interval_covers_as_often_as_it_says() -> None:
     draw = np.random.Generator(np.random.Philox(key=5))
     hits = sum(low <= 0 <= high for low, high in (interval(draw.standard_normal(5).tolist()) for _ in range(2000)))
     assert 0.93 < hits / 2000 < 0.97
+
+
+def test_the_pages_headline_lies_inside_its_interval(seeded: Comparison) -> None:
+    found = re.search(r"([\d.]+)x better than fifo \(95% interval over 4 seeds: ([\d.]+)x to ([\d.]+)x\)", seeded.page())
+    assert found is not None
+    assert float(found[2]) < float(found[1]) < float(found[3])
+
+
+def test_seeds_that_change_nothing_give_no_interval(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_time,gpus,duration\n0,4,60\n5,4,120\n9,2,40\n")
+    found = rota.compare(["fifo", "srsf"], trace=path, cluster="4xV100", seeds=3)
+    assert "nothing here is random" in str(found) and "±" not in str(found)
+    assert found.lines[1].intervals == {} and found.lines[1].paired is not None and found.lines[1].paired.interval is None
+    assert "95% interval over" not in found.page()

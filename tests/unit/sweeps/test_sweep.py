@@ -215,3 +215,47 @@ def test_from_python(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = found.to_pandas()
     assert isinstance(frame, pandas.DataFrame) and sorted(set(frame["cluster"])) == [CLUSTER, "8xV100"]
+
+
+def policy_file(folder: Path, body: str, name: str = "mine.py") -> str:
+    path = folder / name
+    code = f"class Mine:\n    def allocate(self, view):\n        {body}\n        return rota.Ranking.by(view.jobs.gpus)\n"
+    path.write_text(f"import rota\n{code}")
+    return f"{path}:Mine"
+
+
+def test_a_policy_may_print_and_raise_anything(tmp_path: Path) -> None:
+    noisy = policy_file(tmp_path, "print('deciding')")
+    leaving = policy_file(tmp_path, "raise SystemExit(3)", "leaving.py")
+    found = sweep(grid(policies=(leaving, noisy, "fifo"), vary={}), tmp_path / "out", workers=2)
+    assert len(found.rows) == 4 and len(found.failed) == 2
+    assert all("SystemExit: 3" in each.error for each in found.failed)
+    assert [each.cell.seed for each in found.failed] == [0, 1], "in the order of the grid"
+    assert "2 cells failed" in str(found)
+
+
+def test_keys_know_files_in_options_and_placers(tmp_path: Path) -> None:
+    history = tmp_path / "h.csv"
+    placer = tmp_path / "p.py"
+
+    def key() -> str:
+        policies = (f"gittins:history={history}",)
+        return grid(policies=policies, placers=(f"{placer}:Mine",), vary={}, seeds=1).cells()[0].key
+
+    history.write_text("duration\n10\n")
+    placer.write_text("a = 1\n")
+    first = key()
+    history.write_text("duration\n11\n")
+    second = key()
+    placer.write_text("a = 2\n")
+    assert len({first, second, key()}) == 3
+
+
+def test_values_keep_all_their_digits() -> None:
+    cells = grid(vary={"trace.seed": (1234567,), "trace.load": (0.1234567,)}, seeds=1).cells()
+    assert "seed=1234567" in cells[0].keywords["trace"] and "load=0.1234567" in cells[0].keywords["trace"]
+
+
+def test_a_policy_with_its_own_placer_says_so_in_the_results(tmp_path: Path) -> None:
+    cells = grid(policies=("fifo+spread", "fifo"), placers=("packed",), vary={}, seeds=1).cells()
+    assert [cell.axes["placer"] for cell in cells] == ["spread", "packed"]

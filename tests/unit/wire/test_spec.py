@@ -86,6 +86,14 @@ def test_elastic(tmp_path: Path) -> None:
         ("on: finished", "on: done", 18, "should be 'started'"),
         ("run: 'ntfy", "ran: 'ntfy", 18, "unknown field 'ran'. Closest: run"),
         ("weight: 1", "weight: 1\nweight: 2", 10, "already given on line 9"),
+        ("gpus: 4", "gpus: true", 3, "true or false"),
+        ("retries: 2", "retries: yes", 15, "true or false"),
+        ('EPOCHS: "90"', "EPOCHS: true", 17, "true or false"),
+        ("2026-12-01T09:00", "5", 11, "write a date"),
+        ("dir: ckpt", "dir: ../../etc", 7, "not below the working directory"),
+        ("dir: ckpt", "dir: /etc", 7, "not below the working directory"),
+        ("workdir: .", "sweep: {lr: [1, 2]}", 16, "not in this version yet"),
+        ("workdir: .", "compat: slurm", 16, "not in this version yet"),
     ],
 )
 def test_mistakes_say_where(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
