@@ -1,5 +1,6 @@
 """One incarnation, as the agent of its machine knows it."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -29,6 +30,13 @@ _children: "list[subprocess.Popen[bytes]]" = []
 
 def reap() -> None:
     _children[:] = [child for child in _children if child.poll() is None]
+
+
+@atexit.register
+def _let_go() -> None:
+    """They outlive us on purpose; nobody need be warned of that."""
+    for child in _children:
+        child.returncode = child.poll() or 0
 
 
 class Life:

@@ -135,11 +135,12 @@ class Ranking:
                 value=f"{column.dtype} of shape {column.shape}",
                 hint="rota.Ranking.by(view.jobs.seconds_left)",
             )
-        if column.dtype.kind == "f" and np.isnan(column).any():
-            raise OptionError("a rank is not a number.", field="Ranking.by", value="nan", hint="look for 0/0 or inf - inf")
         if largest_first:
             column = -column
-        return cls(order=column.argsort(kind="stable"), whole=True, **options)
+        order = column.argsort(kind="stable")
+        if len(order) and column[order[-1]] != column[order[-1]]:  # what is no number is sorted to the end
+            raise OptionError("a rank is not a number.", field="Ranking.by", value="nan", hint="look for 0/0 or inf - inf")
+        return cls(order=order, whole=True, **options)
 
     def fault(self, table: Candidacy) -> str:
         count = len(table)
