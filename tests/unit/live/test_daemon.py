@@ -11,6 +11,7 @@ import pytest
 
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
 from rota.live.daemon import Daemon, _whole_characters
+from rota.live.journal import Journal
 from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
 
@@ -170,3 +171,36 @@ def test_relative_folders_are_refused(tmp_path: Path) -> None:
 )
 def test_a_character_is_never_cut(data: bytes, kept: int) -> None:
     assert _whole_characters(data) == kept or data == b"\xff"
+
+
+def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.live.daemon.SNAPSHOT_EVERY", 3)
+    with running(tmp_path) as daemon:
+        for number in range(6):
+            ended(daemon, submit(daemon, "true", name=f"j{number}"))
+        long = submit(daemon, ["sleep", "300"], gpus=4)
+        submit(daemon, "true", gpus=2)
+        end = time.monotonic() + PATIENCE
+        while daemon.job(str(long)).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        last, found = daemon.journal.last, daemon.journal.snapshot()
+        assert found is not None and 0 < found[0] <= last, "there is one, and entries may follow it"
+    chosen = configuration()
+    journal = Journal(tmp_path / "journal.sqlite", WORDS)
+    whole, quick = make_scheduler(chosen), make_scheduler(chosen)
+    snapshot = journal.snapshot()
+    assert snapshot is not None
+    quick.restore(snapshot[1], WORDS)
+    for entry in journal.entries():
+        whole.fold(entry.now_s, entry.events)
+        whole.commit(entry.decided)
+        if entry.number > snapshot[0]:
+            quick.fold(entry.now_s, entry.events)
+            quick.commit(entry.decided)
+    journal.close()
+    assert whole.snapshot(WORDS) == quick.snapshot(WORDS)
+    with running(tmp_path) as daemon:
+        assert daemon.job(str(long)).phase == "running"
+        daemon.cancel(long)
+        ended(daemon, long)
