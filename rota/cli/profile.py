@@ -30,6 +30,10 @@ def list_(output: flag.Output = "table") -> None:
     if shaped == "json":
         typer.echo(json.dumps([dataclasses.asdict(entry) for entry in found]))
         return
+    if shaped == "csv":
+        plain = [dataclasses.asdict(entry) for entry in found]
+        say(shaped, rows=[entry | entry.pop("steps_per_second") for entry in plain])
+        return
     rows = [
         [e.name, _many(e.params), str(e.batch), _short(e.memory_gib), *(_short(e.steps_per_second[kind]) for kind in TYPES)]
         for e in found
@@ -103,6 +107,9 @@ def error(
     report = compare(paths, _renamed(really or []))
     if shaped == "json":
         typer.echo(json.dumps(dataclasses.asdict(report)))
+        return
+    if shaped == "csv":
+        say(shaped, rows=[dataclasses.asdict(line) for line in report.lines])
         return
     rows = [
         [

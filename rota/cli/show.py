@@ -1,7 +1,5 @@
 """How answers reach people and programs: tables, JSON, CSV, pages. Standard output has the answer and nothing else."""
 
-import csv
-import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rota.errors import OptionError
+from rota.files.text import as_csv
 
 if TYPE_CHECKING:
     from rota.report.comparison import Comparison
@@ -39,7 +38,7 @@ def say(
     if shaped == "json":
         typer.echo(json.dumps(value if value is not None else rows))
     elif shaped == "csv":
-        typer.echo(_csv(rows if rows is not None else _flat(value)), nl=False)
+        typer.echo(as_csv(rows if rows is not None else _flat(value)), nl=False)
     elif whole is not None:
         _table(whole, wide=shaped == "wide", note=note)
     else:
@@ -130,14 +129,6 @@ def _cell(item: Any) -> Any:
     if isinstance(item, dict):
         item = [f"{name}={value}" for name, value in item.items()]
     return "/".join(map(str, item)) if isinstance(item, list) else item
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def say_notes(whole: "Comparison") -> None:

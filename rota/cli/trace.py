@@ -53,7 +53,14 @@ def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, o
 
 
 @app.command("convert")
-def convert(trace: TRACE, out: OUT, format: flag.Format = "auto", where: flag.Where = None, force: FORCE = False) -> None:
+def convert(
+    trace: TRACE,
+    out: OUT,
+    format: flag.Format = "auto",
+    where: flag.Where = None,
+    force: FORCE = False,
+    output: flag.Output = "table",
+) -> None:
     """Write any trace in Rota's own format.
 
     Example: rota trace convert philly.csv mine.csv --where cluster=6214e9
@@ -61,9 +68,14 @@ def convert(trace: TRACE, out: OUT, format: flag.Format = "auto", where: flag.Wh
     from rota.traces.synthetic import open_trace
     from rota.traces.write import write_trace
 
+    shaped = flag.shape(output)
     _may_write(out, force)
     found = open_trace(trace, format=format, where=flag.filters(where))
     write_trace(found, out)
+    if shaped in ("json", "csv"):
+        row = {"path": out, "jobs": len(found), "skipped": len(found.skipped), "notes": " ".join(found.notes)}
+        say(shaped, value=row if shaped == "json" else None, rows=[row])
+        return
     typer.echo(f"{out}: {len(found):,} jobs, {len(found.skipped):,} skipped")
     for note in found.notes:
         typer.echo(f"note: {note}")
@@ -86,6 +98,7 @@ def generate(
         int, typer.Option("--models", parser=flag.number("--models", whole=True), metavar="N", help="Training so many models.")
     ] = 0,
     force: FORCE = False,
+    output: flag.Output = "table",
 ) -> None:
     """Make up a trace that looks like Philly's and write it.
 
@@ -94,10 +107,15 @@ def generate(
     from rota.traces.synthetic import named
     from rota.traces.write import write_trace
 
+    shaped = flag.shape(output)
     _may_write(out, force)
     text = f"jobs={jobs},seed={seed},load={load},gpus={gpus},tenants={tenants},rhythm={rhythm},models={models}"
     made = named(f"synthetic:{text}")
     write_trace(made, out)
+    if shaped in ("json", "csv"):
+        row = {"path": out, "jobs": len(made), "trace": made.name}
+        say(shaped, value=row if shaped == "json" else None, rows=[row])
+        return
     typer.echo(f"{out}: {len(made):,} jobs (seed {seed})")
 
 

@@ -1,6 +1,10 @@
-"""The text of a file, or one error that says why it cannot be had."""
+"""The text of a file, or one error that says why it cannot be had; and rows as text."""
 
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rota.errors import InputError
 
@@ -50,3 +54,12 @@ def _decoded(data: bytes, where: str, error: type[InputError]) -> str:
 def _line_after(text: str) -> int:
     """The number of the line on which whatever follows this text stands."""
     return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A header with every name that occurs, and a line per row."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -9,9 +9,7 @@ A file is written beside its place, flushed to disk and renamed, so that a kill 
 new one. Only what the simulation says is in the results, not how long it took: the same grid gives the same bytes.
 """
 
-import csv
 import fcntl
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import OptionError
+from rota.files.text import as_csv
 from rota.report.comparison import WALL_CLOCK
 from rota.sweeps.grid import Cell
 
@@ -85,7 +84,8 @@ class Store:
                 rows.append({"key": cell.key, "axes": dict(cell.axes), "params": found["params"], "summary": summary})
         write_whole(self.folder / "results.json", json.dumps(rows, indent=1))
         write_whole(
-            self.folder / "results.csv", _csv([{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in rows])
+            self.folder / "results.csv",
+            as_csv([{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in rows]),
         )
         return rows
 
@@ -108,11 +108,3 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
