@@ -78,14 +78,25 @@ class Book:
         return self.pages[job].spec
 
     def note(
-        self, events: Iterable[External], before: set[int], cancelling: set[int], state: Ledger, parts: Mapping[int, Part]
+        self,
+        events: Iterable[External],
+        before: set[int],
+        cancelling: set[int],
+        lives: dict[int, int],
+        state: Ledger,
+        parts: Mapping[int, Part],
     ) -> None:
-        """What events say about jobs; `before`: those that had not ended, `cancelling`: those that were told to."""
+        """What events say about jobs; before them: those that had not ended, those told to, and the incarnation of those alive.
+
+        An event may be a repeat, after a restart above all, and what an incarnation comes to counts once.
+        """
         asked, finished = set(cancelling), set()
         for event in events:
             if isinstance(event, CancelAsked):
                 asked.add(event.job)
-            if isinstance(event, Started | Suspended | Exited) and event.job in self.pages:
+            elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.incarnation:
+                if not isinstance(event, Started):
+                    del lives[event.job]
                 if isinstance(event, Exited) and event.outcome is Outcome.FINISHED:
                     finished.add(event.job)
                 self._note(self.pages[event.job], event, parts.get(event.job))

@@ -74,7 +74,6 @@ class Daemon:
         worker: Sequence[str],
         configuration: Mapping[str, Any],
         lease_grace_seconds: float,
-        url: str,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
     ) -> None:
         self.home, self.scheduler, self._words = home, scheduler, words
@@ -91,7 +90,7 @@ class Daemon:
         self._recover()
         self.clock = Clock(scheduler.state.now_s)
         self.local = Local(
-            home, scheduler.state.cluster, lambda: self._items.put(None), self.book.spec, self.clock, lease_grace_seconds, url
+            home, scheduler.state.cluster, lambda: self._items.put(None), self.book.spec, self.clock, lease_grace_seconds
         )
         self._asker = Asker(worker, self._items.put, self.clock)
         self._wake_s = scheduler.state.wake_s
@@ -188,10 +187,11 @@ class Daemon:
         state = self.scheduler.state
         with self._lock:
             before, cancelling = set(state.row), set(state.cancelling)
+            lives = {job: life.incarnation for job, life in state.lives.items()}
             parts = {part.job: part for part in self.local.machine.parts()}
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
-            self.book.note(events, before, cancelling, state, parts)
+            self.book.note(events, before, cancelling, lives, state, parts)
         changed = {job: (page.spec, page.to_plain(), page.ended) for job, page in self._changed()}
         self.journal.append(now, events, decided, changed)
         with self._lock:

@@ -31,10 +31,9 @@ class Local:
         spec_of: Callable[[int], Mapping[str, Any]],
         clock: Callable[[], float],
         lease_grace_seconds: float,
-        url: str,
     ) -> None:
         self.home, self.cluster, self._spec_of, self._clock = home, cluster, spec_of, clock
-        self._lease_grace, self._url = lease_grace_seconds, url
+        self._lease_grace = lease_grace_seconds
         (home / "logs").mkdir(parents=True, exist_ok=True)
         self.machine = Machine(home, wake)
         self._started: set[tuple[int, int]] = set()
@@ -86,7 +85,8 @@ class Local:
     def look(self, everything: bool = False) -> list[External]:
         """What changed since the last look; after a restart, everything there is."""
         events: list[External] = []
-        for part in self.machine.parts() if everything else self.machine.poll():
+        changed = self.machine.poll()
+        for part in self.machine.parts() if everything else changed:
             events.extend(self._events(part))
         return events
 

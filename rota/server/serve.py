@@ -88,7 +88,6 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
             worker=[sys.executable, "-m", "rota.server.worker", policy],
             configuration=configuration,
             lease_grace_seconds=plan.lease_grace_seconds,
-            url=url,
             on_failure=lambda problem: _fall(problem, failed, server),
         )
         token = make_token(plan.home)

@@ -34,7 +34,6 @@ def running(home: Path, cluster: str = "4xV100", policy: str = "fifo") -> Iterat
         worker=worker,
         configuration=chosen,
         lease_grace_seconds=5.0,
-        url="test",
         on_failure=failed.append,
     )
     daemon.start()
@@ -204,3 +203,16 @@ def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pyte
         assert daemon.job(str(long)).phase == "running"
         daemon.cancel(long)
         ended(daemon, long)
+
+
+def test_what_happened_while_nobody_looked_counts_once(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        job = submit(daemon, f"test -e {tmp_path}/mark || {{ touch {tmp_path}/mark; sleep 2; exit 75; }}; sleep 1")
+        end = time.monotonic() + PATIENCE
+        while daemon.job(str(job)).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    time.sleep(3)  # it yields with no daemon there
+    with running(tmp_path) as daemon:
+        row = ended(daemon, job)
+    assert (row.phase, row.suspensions) == ("finished", 1)
