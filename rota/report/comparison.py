@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from rota.report.metrics import Summary
-from rota.report.result import Result, duration, html_table, percent
+from rota.report.result import Result, duration, html_table, percent, plain_table
 
 if TYPE_CHECKING:
     from rota.report.plots import Plot
@@ -190,15 +190,7 @@ class Comparison(Sequence[Result]):
 
     def __str__(self) -> str:
         heads, rows = self.cells()
-        widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in [heads, *rows]
-        ]
-        return "\n".join([*(line.rstrip() for line in lines), self.footing()])
+        return f"{plain_table(heads, rows)}\n{self.footing()}"
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(line.label for line in self.lines)}: {len(self)} runs>\n{self}"

@@ -80,6 +80,16 @@ class Result:
         return self._alone()._repr_html_()
 
 
+def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Columns with two blanks between, the first so many to the left and figures to the right."""
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    lines = []
+    for row in [heads, *rows]:
+        cells = zip(row, widths, strict=True)
+        lines.append("  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(cells)).rstrip())
+    return "\n".join(lines)
+
+
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "") -> str:
     """A plain table for notebooks; everything in it is escaped."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)

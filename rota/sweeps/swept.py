@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.errors import RotaError
 from rota.report.comparison import interval
-from rota.report.result import duration, html_table, pandas, percent
+from rota.report.result import duration, html_table, pandas, percent, plain_table
 from rota.sweeps.grid import Cell
 
 _SHOWN = {
@@ -103,13 +103,7 @@ class Swept:
 
     def __str__(self) -> str:
         heads, rows = self.cells()
-        widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
-        left = len(heads) - len(_SHOWN)
-        lines = []
-        for row in [heads, *rows]:
-            padded = (c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-            lines.append("  ".join(padded).rstrip())
-        return "\n".join([*lines, self.footing()])
+        return f"{plain_table(heads, rows, left=len(heads) - len(_SHOWN))}\n{self.footing()}"
 
     def _repr_html_(self) -> str:
         heads, rows = self.cells()
