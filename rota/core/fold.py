@@ -72,7 +72,7 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     elapsed = at_s - jobs.as_of_s[rows]
     jobs.run_seconds[rows] += elapsed
     jobs.attained[rows] += elapsed * jobs.using[rows]
-    jobs.received[rows, jobs.pool[rows]] += elapsed
+    jobs.received[rows, jobs.slot[rows]] += elapsed
     jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
     jobs.steps_saved[rows] = np.maximum(jobs.steps_saved[rows], event.steps_saved[known])
@@ -104,27 +104,27 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
-    state.policy_fault = event.allocation.fault(_asked_about(state))
+    state.policy_fault = event.allocation.fault(_asked_about(state, settings))
     if not state.policy_fault and not event.allocation.until_s > state.asked_s:
         state.policy_fault = f"it holds until {event.allocation.until_s:g} s, but was asked at {state.asked_s:g} s"
     if state.policy_fault:
         _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.policy_fault))
         return
-    _accrue(state)
+    _close_accounts(state, settings)
     state.answer = Answer(event.allocation, state.asked, state.asked_version)
     state.memory = event.allocation.memory
     state.asked = None
     state.fresh = True
 
 
-def _asked_about(state: Ledger) -> Table:
+def _asked_about(state: Ledger, settings: Settings) -> Table:
     """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
     it recovers."""
     assert state.asked is not None
     if state.version == state.asked_version:
-        return Table(state, state.rows, 0.0)
+        return Table(state, state.rows, settings)
     ids = state.jobs.id[: state.jobs.size]
-    return Table(state, np.minimum(ids.searchsorted(state.asked), max(len(ids) - 1, 0)), 0.0)
+    return Table(state, np.minimum(ids.searchsorted(state.asked), max(len(ids) - 1, 0)), settings)
 
 
 def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | TimedOut) -> None:
@@ -135,25 +135,32 @@ def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | Time
     state.not_before_s = state.now_s + settings.policy_retry_seconds
 
 
-def _accrue(state: Ledger) -> None:
-    """Credit every job with the time its share promised since the last time this was done."""
-    elapsed, state.accrued_s = state.now_s - state.accrued_s, state.now_s
-    if state.answer is None or elapsed <= 0:
+def _close_accounts(state: Ledger, settings: Settings) -> None:
+    """New shares: what the old ones promised and did not give is owed from now on, and time received counts from zero."""
+    jobs, answer = state.jobs, state.answer
+    if answer is None or not jobs.size:
+        state.shares_s = state.now_s
         return
-    share = state.answer.allocation.share_by_option(len(state.options))
+    elapsed, state.shares_s = state.now_s - state.shares_s, state.now_s
+    ids = jobs.id[: jobs.size]
+    found = np.minimum(ids.searchsorted(answer.ids), jobs.size - 1)
+    table = Table(state, found, settings)
+    share = answer.allocation.shares(table)
     if share is None:
         return
-    rows = state.rows
-    present = np.minimum(elapsed, state.now_s - state.jobs.submitted_s[rows])
-    for column in state.options.by_kind[state.jobs.kind[rows]].T:
-        real = column >= 0
-        pool = state.options.pool[column[real]]
-        state.jobs.credit[rows[real], pool] += share[column[real]] * present[real]
+    known = ids[found] == answer.ids
+    rows = found[known]
+    jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
+    every = Table(state, np.arange(jobs.size), settings)
+    jobs.deficit[: jobs.size] -= every.received_seconds
+    jobs.received[: jobs.size] = 0.0
+    running = (jobs.using[: jobs.size] > 0).nonzero()[0]
+    # What a running job has had so far was settled just now, though it is booked only with its next report.
+    jobs.received[running, jobs.slot[running]] = jobs.as_of_s[running] - state.now_s
 
 
 def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
-        _accrue(state)
         for change in event.plan.changes:
             row = state.row.get(change.job)
             if row is not None:
@@ -163,8 +170,11 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
         state.somebody_waits = event.plan.somebody_waits
         state.fresh = state.replan = False
         state.plans += 1
-        if settings.round_seconds and state.now_s >= state.round * settings.round_seconds:
-            state.round = max(state.round, int(state.now_s // settings.round_seconds)) + 1  # a late round is skipped
+        if settings.whole_steps:
+            state.next_round_s = event.plan.until_s
+        elif settings.round_seconds and state.now_s >= state.next_round_s:  # a late round is skipped
+            number = int(state.now_s // settings.round_seconds) + 1
+            state.next_round_s = (number + (number * settings.round_seconds <= state.now_s)) * settings.round_seconds
     if event.ticket:
         state.decision = event.ticket
         state.asked = state.jobs.id[state.rows]
@@ -188,7 +198,7 @@ def _launched(state: Ledger, launch: Launch, row: int) -> Life:
     jobs = state.jobs
     state.set_phase(row, Phase.STARTING, state.now_s)
     jobs.incarnation[row] = launch.incarnation
-    jobs.pool[row] = state.options.pool[launch.option]
+    jobs.slot[row] = state.options.slot[launch.option]
     jobs.lease_s[row] = launch.lease_s
     state.gpu_job[launch.gpus] = launch.job
     life = state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.options import make_options
-from rota.beliefs.rates import Rates
+from rota.beliefs.rates import SPEEDS, Rates
 from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.allocation import Allocation
 from rota.model.cluster import Cluster
@@ -100,7 +100,9 @@ class JobTable:
         "best_rate": (np.float64, 1.0),
         "using": (np.int32, 0),
         "option": (np.int32, -1),
-        "pool": (np.int16, 0),
+        "slot": (np.int16, 0),
+        "tenant": (np.int32, 0),
+        "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
         "incarnation": (np.int32, 0),
         "sequence": (np.int32, 0),
@@ -127,7 +129,9 @@ class JobTable:
     best_rate: Floats
     using: Ints
     option: Ints
-    pool: Ints
+    slot: Ints
+    tenant: Ints
+    deadline_s: Floats
     move_seconds: Floats
     incarnation: Ints
     sequence: Ints
@@ -135,22 +139,32 @@ class JobTable:
     suspensions: Ints
     failures: Ints
     schedulable: Bools
-    credit: Floats
-    """Seconds of each pool a job was promised by shares: shape (rows, pools)."""
+    deficit: Floats
+    """Seconds that shares no longer in force still owe a job by each option of its kind: shape (rows, slots)."""
     received: Floats
-    """Seconds of each pool it got."""
+    """Seconds it got by each option since the shares in force were answered."""
+    ACCOUNTS: ClassVar = ("deficit", "received")
 
-    def __init__(self, pools: int, capacity: int = 256) -> None:
+    def __init__(self, slots: int = 1, capacity: int = 256) -> None:
         self.size = 0
         self.dead = 0
-        self.pools = pools
+        self.slots = slots
         self._allot(capacity)
 
     def _allot(self, capacity: int) -> None:
         for name, (dtype, default) in self.COLUMNS.items():
             setattr(self, name, np.full(capacity, default, dtype=dtype))
-        self.credit = np.zeros((capacity, self.pools))
-        self.received = np.zeros((capacity, self.pools))
+        for name in self.ACCOUNTS:
+            setattr(self, name, np.zeros((capacity, self.slots)))
+
+    def widen(self, slots: int) -> None:
+        """Make room for more options of a kind; slots in use keep their numbers."""
+        if slots > self.slots:
+            for name in self.ACCOUNTS:
+                wider = np.zeros((len(self.id), slots))
+                wider[:, : self.slots] = getattr(self, name)
+                setattr(self, name, wider)
+            self.slots = slots
 
     def add(self) -> int:
         if self.size == len(self.id):
@@ -162,7 +176,7 @@ class JobTable:
 
     def keep(self, rows: Ints, capacity: int) -> None:
         """Keep these rows, in this order, with room for `capacity`."""
-        before = {name: getattr(self, name) for name in (*self.COLUMNS, "credit", "received")}
+        before = {name: getattr(self, name) for name in (*self.COLUMNS, *self.ACCOUNTS)}
         self._allot(capacity)
         for name, column in before.items():
             getattr(self, name)[: len(rows)] = column[rows]
@@ -171,9 +185,9 @@ class JobTable:
     def copy(self) -> "JobTable":
         """The rows in use; a little room to grow."""
         twin = JobTable.__new__(JobTable)
-        twin.size, twin.dead, twin.pools = self.size, self.dead, self.pools
+        twin.size, twin.dead, twin.slots = self.size, self.dead, self.slots
         room = min(len(self.id), self.size + 64)
-        for name in (*self.COLUMNS, "credit", "received"):
+        for name in (*self.COLUMNS, *self.ACCOUNTS):
             setattr(twin, name, getattr(self, name)[:room].copy())
         return twin
 
@@ -198,6 +212,8 @@ class Ledger:
     history: Floats
     """Service of the last jobs to finish: a ring."""
 
+    packing: bool = False
+    """Two jobs may share GPUs, so options for that are made."""
     now_s: float = 0.0
     finished: int = 0
     """Jobs that ran to their end so far."""
@@ -219,6 +235,7 @@ class Ledger:
     """Jobs with a life that cannot be scheduled now: their GPUs are nobody's to grant."""
 
     kind_of: dict[Kind, int] = field(default_factory=dict)
+    tenant_of: dict[str, int] = field(default_factory=dict)
     options: Options = field(default_factory=lambda: Options.of([], 0))
 
     version: int = 0
@@ -243,25 +260,31 @@ class Ledger:
     """Something happened that the plan in force does not know of."""
     not_before_s: float = -FOREVER
     """The policy failed: do not ask again before this."""
-    round: int = 0
-    """Number of the next round."""
+    next_round_s: float = 0.0
+    """When the next round begins, where there are rounds."""
     until_s: float = FOREVER
     somebody_waits: bool = False
     """The last plan left a job out."""
-    accrued_s: float = 0.0
-    """Shares have been credited up to here."""
+    shares_s: float = 0.0
+    """Since when the accounts of time received are kept."""
     wake_s: float = FOREVER
     _rows: Ints | None = None
     _usable: tuple[Bools, Ints] | None = None
 
+    @property
+    def pool_rank(self) -> Ints:
+        """Rank of each pool when the fastest types come first."""
+        speed = [self.rates.speeds.get(name, SPEEDS.get(name, 1.0)) for name in self.cluster.pools]
+        return np.argsort(np.argsort(-np.array(speed), kind="stable"))
+
     @classmethod
-    def empty(cls, cluster: Cluster, rates: Rates, costs: MoveCosts) -> Self:
+    def empty(cls, cluster: Cluster, rates: Rates, costs: MoveCosts, packing: bool = False) -> Self:
         nodes = len(cluster.nodes)
         return cls(
             cluster=cluster,
             rates=rates,
             costs=costs,
-            jobs=JobTable(len(cluster.pools)),
+            jobs=JobTable(),
             gpu_job=np.full(cluster.gpus, NOBODY, dtype=np.int64),
             gpu_wanted=np.full(cluster.gpus, NOBODY, dtype=np.int64),
             node_up=np.ones(nodes, dtype=bool),
@@ -269,6 +292,7 @@ class Ledger:
             node_heard_s=np.zeros(nodes),
             host_gib=np.array([node.host_gib for node in cluster.nodes], dtype=np.float64),
             history=np.zeros(HISTORY),
+            packing=packing,
         )
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -341,6 +365,8 @@ class Ledger:
         jobs.weight[row] = spec.weight
         jobs.submitted_s[row] = jobs.phase_s[row] = jobs.as_of_s[row] = at_s
         jobs.steps_total[row] = spec.steps
+        jobs.deadline_s[row] = at_s + spec.deadline_seconds
+        jobs.tenant[row] = self.tenant_of.setdefault(spec.tenant, len(self.tenant_of))
         jobs.move_seconds[row] = self.costs.move_seconds
         best = self.options.by_kind[kind, 0]
         if best >= 0:
@@ -361,7 +387,8 @@ class Ledger:
 
     def remake_options(self) -> None:
         """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true."""
-        self.options = make_options(list(self.kind_of), self.cluster, self.rates)
+        self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=self.packing)
+        self.jobs.widen(self.options.slots)
 
     def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
         before = self.jobs.phase.item(row)
@@ -438,7 +465,7 @@ class Ledger:
         twin.jobs = self.jobs.copy()
         for name in ("gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
             setattr(twin, name, getattr(self, name).copy())
-        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of"):
+        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of"):
             setattr(twin, name, getattr(self, name).copy())
         for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred"):
             setattr(twin, name, getattr(self, name).copy())

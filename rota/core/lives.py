@@ -116,7 +116,7 @@ def _settle(state: Ledger, job: int, at_s: float) -> None:
         elapsed = max(at_s - jobs.as_of_s.item(row), 0.0)
         jobs.run_seconds[row] += elapsed
         jobs.attained[row] += elapsed * using
-        jobs.received[row, jobs.pool.item(row)] += elapsed
+        jobs.received[row, jobs.slot.item(row)] += elapsed
         jobs.steps_done[row] += elapsed * jobs.rate.item(row)
         jobs.using[row] = 0
         jobs.rate[row] = 0.0

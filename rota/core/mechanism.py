@@ -5,19 +5,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.ledger import Ledger
+from rota.core.settings import Settings
 from rota.model.allocation import Candidates
 from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
+from rota.model.view import keyed_rng
+
+
+MOST_OWED = 10.0
+"""Slices that earlier shares can owe a job, or it them."""
 
 
 class Table:
     """What an allocation may ask about its jobs (see `Candidacy`), gathered when asked."""
 
-    def __init__(self, state: Ledger, rows: Ints, horizon_seconds: float) -> None:
+    def __init__(self, state: Ledger, rows: Ints, settings: Settings) -> None:
         self._state = state
+        self._settings = settings
         self.rows = rows
-        self.horizon_seconds = horizon_seconds
+        self.horizon_seconds = settings.horizon_seconds
+        self.slice_seconds = settings.round_seconds or settings.slice_seconds
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -53,11 +61,31 @@ class Table:
         return self.steps_left / self._state.jobs.best_rate[self.rows]
 
     @lazy
-    def owed_seconds(self) -> Floats:
+    def received_seconds(self) -> Floats:
         jobs, rows = self._state.jobs, self.rows
-        owed = jobs.credit[rows] - jobs.received[rows]
-        owed[np.arange(len(rows)), jobs.pool[rows]] -= self._since
-        return owed
+        received = jobs.received[rows]
+        received[np.arange(len(rows)), jobs.slot[rows]] += self._since
+        return received
+
+    @lazy
+    def deficit_seconds(self) -> Floats:
+        return self._state.jobs.deficit[self.rows]
+
+    @lazy
+    def had_seconds(self) -> Floats:
+        received = self.received_seconds
+        if self._settings.deficits_break_ties:
+            return received
+        # Old debts are bounded: nobody may run for hours because of what was owed long ago.
+        return np.maximum(
+            received - np.clip(self.deficit_seconds, -MOST_OWED * self.slice_seconds, MOST_OWED * self.slice_seconds), 0.0
+        )
+
+    def pool_order(self, blind: bool) -> Ints:
+        state = self._state
+        if blind:
+            return keyed_rng(self._settings.seed, state.plans, 5).permutation(len(state.cluster.pools))
+        return state.pool_rank
 
     @lazy
     def _since(self) -> Floats:
@@ -75,6 +103,8 @@ class Grants:
     """Per position of the table: the option granted, -1: none."""
     left: Ints
     """Milli-GPUs each pool has left."""
+    partner: Ints | None = None
+    """Per position: the position it shares its GPUs with, -1: it has them to itself. None: nobody shares."""
 
 
 def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
@@ -89,6 +119,10 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
         return Grants(granted, option, left)
     if wanted is None:
         wanted = options.best[table.kind[position]]
+    if options.shared and (options.twin[wanted] >= 0).any():
+        granted, by, partner = _fill_units(position, wanted, table, left)
+        option[granted] = by
+        return Grants(granted, option, left, partner)
     if candidates.reserve:
         taken = _fill_with_reservation(position, wanted, table, left)
     else:
@@ -149,6 +183,43 @@ def _fill(job: Ints, pool: Ints, need: Ints, left: Ints, blocking: bool) -> Ints
             break
         index = index[(need[index] <= left[pool[index]]) & ~done[job[index]]]
     return np.concatenate(taken) if taken else np.empty(0, dtype=np.int64)
+
+
+def _fill_units(position: Ints, option: Ints, table: Table, left: Ints) -> tuple[Ints, Ints, Ints]:
+    """Greedy in order where some options share GPUs. A side that has its turn waits for the first of the other side that is still
+    without GPUs; so a unit is as urgent as the less urgent of its two members."""
+    options = table.options
+    twin, pool, need = options.twin[option], options.pool[option], options.milligpus[option]
+    partner = np.full(len(table), -1, dtype=np.int64)
+    room = left.tolist()
+    waiting: dict[int, list[int]] = {}
+    done = [False] * len(table)
+    taken: list[int] = []
+    by: list[int] = []
+    smallest = int(need.min(initial=MILLI))
+    rows = zip(position.tolist(), option.tolist(), twin.tolist(), pool.tolist(), need.tolist(), strict=True)
+    for job, way, other_side, where, wants in rows:
+        if done[job] or wants > room[where]:
+            continue
+        if other_side < 0:
+            taken.append(job)
+            by.append(way)
+        else:
+            queue = waiting.get(other_side, ())
+            other = next((member for member in queue if not done[member] and member != job), -1)
+            if other < 0:
+                waiting.setdefault(way, []).append(job)
+                continue
+            taken += (other, job)
+            by += (other_side, way)
+            partner[job], partner[other] = other, job
+            done[other] = True
+        done[job] = True
+        room[where] -= wants
+        if max(room) < smallest:
+            break
+    left[:] = room
+    return np.array(taken, dtype=np.int64), np.array(by, dtype=np.int64), partner
 
 
 def _first_hopeless(job: Ints, done: Bools, index: Ints) -> int:

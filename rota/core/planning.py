@@ -16,16 +16,20 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     assert state.answer is not None
     allocation = state.answer.allocation
     rows, alive = _rows_of(state, state.answer)
-    table = Table(state, rows, settings.horizon_seconds)
+    table = Table(state, rows, settings)
     _, capacity = state.usable()
     candidates = allocation.candidates(table)
     if alive is not None:
         capacity = capacity - _kept_by(state, np.setdiff1d(state.rows, rows[alive]))
         candidates = _living(candidates, alive)
+    if settings.steady and not state.fresh and not allocation.redraw:
+        candidates = _going_on(candidates, table)
     grants = grant(candidates, table, capacity)
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
     granted = grants.option >= 0
     holds = allocation.holds_seconds(granted, table)
+    if settings.whole_steps:
+        return Plan(changes, _all_done_s(settings, state, table, grants), not granted.all())
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
     return Plan(changes, until, not granted.all())
 
@@ -47,6 +51,23 @@ def _kept_by(state: Ledger, rows: Ints) -> Ints:
     granted = granted[granted >= 0]
     used = np.bincount(state.options.pool[granted], weights=state.options.milligpus[granted], minlength=len(state.cluster.pools))
     return used.astype(np.int64) // MILLI
+
+
+def _going_on(candidates: Candidates, table: Table) -> Candidates:
+    """Only those who run by the option they run by."""
+    option = table.options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
+    stays = table.granted_option[candidates.position] == option
+    return Candidates(candidates.position[stays], option[stays])
+
+
+def _all_done_s(settings: Settings, state: Ledger, table: Table, grants: Grants) -> float:
+    """When everybody will have done the whole steps of this round. If nobody runs: when the policy may be asked again."""
+    position = grants.position
+    if not len(position):
+        return max(state.asked_s + settings.solve_every_seconds, state.now_s + SHORTEST_HOLD_SECONDS)
+    rate = state.options.rate[grants.option[position]]
+    steps = np.minimum(np.floor(rate * settings.round_seconds), table.steps_left[position])
+    return state.now_s + max(float((steps / rate).max()), SHORTEST_HOLD_SECONDS)
 
 
 def _living(candidates: Candidates, alive: Bools) -> Candidates:

@@ -40,7 +40,7 @@ class Scheduler:
     ) -> None:
         self.settings = settings or Settings()
         self.placer = placer
-        self.state = Ledger.empty(cluster, rates, costs or MoveCosts())
+        self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), self.settings.packing)
 
     def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
         """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""
@@ -53,7 +53,8 @@ class Scheduler:
         if now_s > state.now_s:
             state.now_s = now_s
         if settings.round_seconds and not state.row:
-            state.round = max(state.round, math.ceil(state.now_s / settings.round_seconds))
+            length = settings.round_seconds
+            state.next_round_s = state.now_s if settings.whole_steps else math.ceil(state.now_s / length) * length
         for event in events:
             apply(state, settings, event)
         advance(state, settings)
@@ -66,7 +67,7 @@ class Scheduler:
             return None  # most often: an answer came that was expected
         plan, ticket = None, 0
         if due:
-            if state.fresh or (state.answer is not None and state.now_s < self._may_ask_s()):
+            if state.fresh or not self._must_ask():
                 plan = make_plan(state, settings, self.placer)
             else:
                 ticket = state.decision + 1
@@ -99,6 +100,7 @@ class Scheduler:
             options=state.options,
             cluster=state.cluster,
             capacity=state.usable()[1],
+            tenants=tuple(state.tenant_of),
             history_gpu_seconds=state.past(),
             memory=state.memory,
             seed=self.settings.seed,
@@ -127,11 +129,21 @@ class Scheduler:
         state, settings = self.state, self.settings
         if state.asked is not None or state.now_s < state.not_before_s:
             return False
-        if settings.round_seconds and state.now_s >= state.round * settings.round_seconds and state.row:
+        if settings.round_seconds and state.now_s >= state.next_round_s and state.row:
             return True
         if not settings.at_events:
             return False
         return state.replan or state.now_s >= state.until_s or (state.dirty and state.now_s >= self._may_ask_s())
+
+    def _must_ask(self) -> bool:
+        """Whether the answer in force no longer serves, and the policy may be asked."""
+        state = self.state
+        if state.answer is None:
+            return True
+        if state.now_s < self._may_ask_s():
+            return False
+        allocation = state.answer.allocation
+        return state.dirty or not allocation.redraw or state.now_s >= allocation.until_s
 
     def _may_ask_s(self) -> float:
         """The policy is not asked before this."""
@@ -142,7 +154,7 @@ class Scheduler:
         wake_s = FOREVER
         if state.asked is None and len(state.rows):
             if settings.round_seconds:
-                wake_s = state.round * settings.round_seconds
+                wake_s = state.next_round_s
             if settings.at_events:
                 wake_s = min(wake_s, state.until_s)
                 if state.dirty:

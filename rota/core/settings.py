@@ -12,10 +12,21 @@ class Settings:
 
     round_seconds: float = 0.0
     """Decide at every multiple of this; 0: no rounds."""
+    whole_steps: bool = False
+    """Rounds as in Gavel: each job gets as many whole steps as fit into one; the next begins when all have done theirs."""
     at_events: bool = True
     """Decide whenever something happened that may change the answer."""
     solve_every_seconds: float = 0.0
     """Ask the policy at most this often; in between, plans are drawn from its last answer."""
+    deficits_break_ties: bool = False
+    """As in Gavel: shares are drawn by time received since they were answered, and what earlier ones owe only breaks ties.
+    Otherwise it counts as time not received, so that answers may follow each other quickly."""
+    steady: bool = False
+    """Between two answers of a policy that ranks, those who run go on and nobody else begins."""
+    slice_seconds: float = 360.0
+    """Where time is shared without rounds, those who are drawn run this long before others are."""
+    packing: bool = False
+    """Offer options by which two jobs share GPUs."""
     horizon_seconds: float = 3600.0
     """A move must pay for itself within this time."""
     lease_seconds: float = FOREVER
@@ -34,11 +45,13 @@ class Settings:
         for name in ("round_seconds", "solve_every_seconds", "lease_margin_seconds", "horizon_seconds"):
             if not getattr(self, name) >= 0:
                 raise OptionError("must be 0 or more.", field=name, value=getattr(self, name))
-        for name in ("lease_seconds", "retry_seconds", "node_timeout_seconds", "policy_retry_seconds"):
+        for name in ("lease_seconds", "retry_seconds", "node_timeout_seconds", "policy_retry_seconds", "slice_seconds"):
             if not getattr(self, name) > 0:
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
         if self.seed < 0:
             raise OptionError("must be 0 or more.", field="seed", value=self.seed, hint="--seed 0")
+        if self.whole_steps and (self.at_events or not self.round_seconds):
+            raise OptionError("whole steps need rounds and no decisions between them.", field="whole_steps", value=True)
         if not self.at_events and not self.round_seconds:
             raise OptionError("decisions need rounds, events or both.", field="round_seconds", value=self.round_seconds)
 

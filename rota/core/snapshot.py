@@ -15,7 +15,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.options import Kind
 
-VERSION = 1
+VERSION = 2
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -62,7 +62,7 @@ def codec(*memory_types: type) -> Codec:
 def take(state: Ledger, words: Codec) -> Plain:
     """The ledger as plain data."""
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name not in _DERIVED}
-    columns = {name: getattr(state.jobs, name)[: state.jobs.size] for name in (*JobTable.COLUMNS, "credit", "received")}
+    columns = {name: getattr(state.jobs, name)[: state.jobs.size] for name in (*JobTable.COLUMNS, *JobTable.ACCOUNTS)}
     return {
         "version": VERSION,
         "fields": {name: words.encode(sorted(v) if isinstance(v, set) else v) for name, v in fields.items()},
@@ -84,7 +84,7 @@ def restore(plain: Plain, words: Codec) -> Ledger:
         if field.name in values and str(field.type).startswith("set["):
             values[field.name] = set(values[field.name])
     columns = {name: words.decode(column) for name, column in plain["columns"].items()}
-    table = JobTable(len(values["cluster"].pools), max(256, 2 * len(columns["id"])))
+    table = JobTable(columns["received"].shape[1], max(256, 2 * len(columns["id"])))
     table.size, table.dead = len(columns["id"]), plain["dead"]
     for name, column in columns.items():
         getattr(table, name)[: table.size] = column

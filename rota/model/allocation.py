@@ -37,8 +37,27 @@ class Candidacy(Protocol):
     @property
     def seconds_left(self) -> Floats: ...
     @property
-    def owed_seconds(self) -> Floats:
-        """Time each job is owed on each pool under the shares in force: shape (jobs, pools)."""
+    def received_seconds(self) -> Floats:
+        """Time each job got by each option of its kind since the shares in force were answered: shape (jobs, slots)."""
+        ...
+
+    @property
+    def had_seconds(self) -> Floats:
+        """The same, less what earlier shares still owe."""
+        ...
+
+    @property
+    def deficit_seconds(self) -> Floats:
+        """Time each job was owed, by slot, when they were answered: what earlier shares promised less what it got."""
+        ...
+
+    @property
+    def slice_seconds(self) -> float:
+        """How long those who are drawn run before others are."""
+        ...
+
+    def pool_order(self, blind: bool) -> Ints:
+        """Rank of each pool in the order they are filled: fastest type first, or in a random order, new each time."""
         ...
 
     @property
@@ -49,7 +68,9 @@ class Candidacy(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Candidates:
-    """(position, option) pairs in the order they are tried; a job stands in it once per option it may run by."""
+    """(position, option) pairs in the order they are tried; a job stands in it once per option it may run by.
+
+    Where an option shares GPUs, a unit is complete when both its sides have had their turn."""
 
     position: Ints
     option: Ints | None
@@ -94,8 +115,13 @@ class Allocation(Protocol):
         """How long it holds from the moment this job runs."""
         ...
 
-    def share_by_option(self, options: int) -> Floats | None:
-        """Fraction of time per option kind, where the allocation speaks of time; None where it does not."""
+    def shares(self, table: Candidacy) -> Floats | None:
+        """Fraction of time per job and slot, where the allocation speaks of time; None where it does not."""
+        ...
+
+    @property
+    def redraw(self) -> bool:
+        """When a plan made from it ends, the next can be drawn from it too: nobody need ask again."""
         ...
 
 
@@ -179,8 +205,12 @@ class Ranking:
     def start_holds_seconds(self, position: int) -> float:
         return FOREVER if self.run_seconds is None else float(self.run_seconds[position])
 
-    def share_by_option(self, options: int) -> Floats | None:
+    def shares(self, table: Candidacy) -> Floats | None:
         return None
+
+    @property
+    def redraw(self) -> bool:
+        return False
 
 
 def _not_positions(order: Any, count: int) -> str:
@@ -227,12 +257,23 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool) -> tuple[
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Shares:
-    """A fraction of wall time for each option kind; members of a kind are drawn by what they are owed."""
+    """A fraction of wall time for each option: of every job of its kind, or of the job named beside it.
+
+    Members are drawn by what they should have had and did not (Gavel, section 5): share over time received, then what earlier
+    shares still owe. GPUs that would idle go to those without a share."""
 
     option: Ints
     """Rows of the view's options."""
     share: Floats
-    """Fraction of wall time, 0 to 1, that each job of that kind should spend on it."""
+    """Fraction of wall time, 0 to 1, that a job should spend on it."""
+    position: Ints | None = None
+    """The job each entry speaks of; None: every job of the option's kind."""
+    blind: bool = False
+    """The shares were made without a look at accelerator types, so no type is filled before another."""
+    prices: Floats | None = None
+    """What one more GPU of each pool would be worth to the objective, where it was found out."""
+    notes: dict[int, str] = field(default_factory=dict)
+    """Position -> what its owner should know about this answer."""
     until_s: float = FOREVER
     memory: Any = None
     key: str = "share"
@@ -240,32 +281,52 @@ class Shares:
     def fault(self, table: Candidacy) -> str:
         if len(self.option) != len(self.share):
             return "option and share differ in length"
-        if problem := _not_positions(self.option, len(table.options)):
-            return f"the list of options {problem}"
         share = np.asarray(self.share)
-        return "" if ((share >= 0) & (share <= 1 + 1e-9)).all() else "a share is not between 0 and 1"
+        if not ((share >= 0) & (share <= 1 + 1e-6)).all():
+            return "a share is not between 0 and 1"
+        if self.position is None:
+            problem = _not_positions(self.option, len(table.options))
+            return f"the list of options {problem}" if problem else ""
+        if len(self.position) != len(self.option):
+            return "position and option differ in length"
+        if len(self.position) and (self.position.min() < 0 or self.position.max() >= len(table)):
+            return f"the list of positions names something outside 0 to {len(table) - 1}"
+        if problem := _not_options(self.option, table.kind[self.position], table.options):
+            return problem
+        cell = self.position * table.options.slots + table.options.slot[self.option]
+        return "a job has two shares of one option" if len(np.unique(cell)) < len(cell) else ""
 
     def candidates(self, table: Candidacy) -> Candidates:
-        share = self.share_by_option(len(table.options))
-        options = table.options.by_kind[table.kind]
-        position = np.repeat(np.arange(len(table.kind)), options.shape[1])
-        option = options.ravel()
-        position, option = position[option >= 0], option[option >= 0]
-        owed = table.owed_seconds[position, table.options.pool[option]]
-        # Those with a share come first, by what they are owed; the rest only fill GPUs that would idle.
-        order = np.lexsort((-owed, share[option] <= 0))
+        options = table.options
+        share = self.shares(table)
+        rows = options.by_slot[table.kind]
+        position, slot = ((rows >= 0) & ((share > 0) | (options.beside[rows] < 0))).nonzero()
+        option, share = rows[position, slot], share[position, slot]
+        priority = share / (table.had_seconds[position, slot] + table.slice_seconds / 2)
+        deficit = table.deficit_seconds[position, slot]
+        rank = table.pool_order(self.blind)[options.pool[option]]
+        order = np.lexsort((-share, -deficit, -priority, rank))
         return Candidates(position[order], option[order])
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
-        return FOREVER
+        return FOREVER if granted.all() else table.slice_seconds
 
     def start_holds_seconds(self, position: int) -> float:
         return FOREVER
 
-    def share_by_option(self, options: int) -> Floats:
-        share = np.zeros(options)
-        share[self.option] = self.share
+    def shares(self, table: Candidacy) -> Floats:
+        options = table.options
+        if self.position is None:
+            by_option = np.zeros(len(options) + 1)  # the last stands for slots without an option
+            by_option[self.option] = self.share
+            return by_option[options.by_slot[table.kind]]
+        share = np.zeros((len(table), options.slots))
+        share[self.position, options.slot[self.option]] = self.share
         return share
+
+    @property
+    def redraw(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -296,5 +357,9 @@ class Assignment:
     def start_holds_seconds(self, position: int) -> float:
         return FOREVER
 
-    def share_by_option(self, options: int) -> Floats | None:
+    def shares(self, table: Candidacy) -> Floats | None:
         return None
+
+    @property
+    def redraw(self) -> bool:
+        return False

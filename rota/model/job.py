@@ -55,6 +55,8 @@ class JobSpec:
     accelerators: tuple[str, ...] = ()
     """Accelerator types it accepts; empty: any."""
     weight: float = 1.0
+    deadline_seconds: float = math.inf
+    """It should be done this long after it was submitted; infinite when nobody said."""
     tenant: str = ""
     user: str = ""
     retries: int = 0
@@ -69,6 +71,8 @@ class JobSpec:
             raise OptionError("must be a whole number from 1.", field="gpus", value=self.gpus, hint="gpus=1")
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
+        if not self.deadline_seconds > 0:
+            raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 

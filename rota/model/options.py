@@ -1,6 +1,8 @@
-"""Options: the ways to run each kind of job. One row per option kind; heterogeneity is just more rows."""
+"""Options: the ways to run each kind of job. One row per option kind; heterogeneity and sharing are just more rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,19 +20,45 @@ class Kind:
     accelerators: tuple[str, ...]
 
 
+class Way(NamedTuple):
+    """One option before it has a row number."""
+
+    kind: int
+    pool: int
+    milligpus: int
+    rate: float
+    spread: float
+    beside: int = -1
+    """Kind of the job it shares its GPUs with; -1: it has them to itself."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """Columns over options, best believed rate first inside each kind. Rates are beliefs, never the truth."""
+    """Columns over options. Rates are beliefs, never the truth.
+
+    A way to share GPUs has two rows, one for each side: a job of kind a beside one of kind b, and the other way round. A new
+    kind appends its rows, so that numbers in use stay true.
+    """
 
     kind: Ints
     pool: Ints
     milligpus: Ints
     rate: Floats
-    """Believed steps per second."""
+    """Believed steps per second of a job that runs by it."""
     spread: Floats
     """Believed relative spread of that rate."""
+    beside: Ints
+    """Kind of the job it shares its GPUs with; -1: it has them to itself."""
+    twin: Ints
+    """Row of the co-runner's side; itself when both are of one kind, -1 alone."""
+    alone: Ints
+    """Row of the same kind on the same pool with the GPUs to itself; -1: it has none."""
+    slot: Ints
+    """Its number among the options of its kind: where a job's account of it is kept."""
+    by_slot: Ints
+    """Row numbers of each kind's options, shared ones too, by slot; padded with -1: shape (kinds, slots)."""
     by_kind: Ints
-    """Row numbers of each kind's options, best first, padded with -1: shape (kinds, most options of a kind)."""
+    """Row numbers of each kind's options alone, best believed rate first, padded with -1: shape (kinds, most of a kind)."""
     best: Ints
     """The first of them."""
     kind_need: Ints
@@ -45,31 +73,60 @@ class Options:
     def gpus(self) -> Ints:
         return self.milligpus // 1000
 
+    @property
+    def shared(self) -> bool:
+        """Whether any of them shares GPUs."""
+        return len(self.kind) > 0 and bool(self.beside.max() >= 0)
+
+    @property
+    def slots(self) -> int:
+        return int(self.by_slot.shape[1])
+
     @classmethod
-    def of(cls, rows: list[tuple[int, int, int, float, float]], kinds: int) -> "Options":
-        """Build from (kind, pool, milligpus, rate, spread) rows, in any order."""
-        ordered = sorted(rows, key=lambda row: (row[0], -row[3], row[1], row[2]))
-        lists: list[list[int]] = [[] for _ in range(kinds)]
-        for number, row in enumerate(ordered):
-            lists[row[0]].append(number)
-        width = max((len(found) for found in lists), default=0)
-        by_kind = np.full((kinds, max(width, 1)), -1, dtype=np.int64)
-        for k, found in enumerate(lists):
-            by_kind[k, : len(found)] = found
-        whole = np.array([row[:3] for row in ordered], dtype=np.int64).reshape(-1, 3)
-        real = np.array([row[3:] for row in ordered], dtype=np.float64).reshape(-1, 2)
+    def of(cls, ways: Sequence[Way | tuple[int, int, int, float, float]], kinds: int) -> "Options":
+        """Build from ways in any order. Row numbers do not depend on rates, so a changed belief changes no number."""
+        made = [Way(*way) for way in ways]
+        ordered = sorted(made, key=lambda way: (max(way.kind, way.beside), way.beside >= 0, way.kind, way.beside, way.pool))
+        whole = np.array([(w.kind, w.pool, w.milligpus, w.beside) for w in ordered], dtype=np.int64).reshape(-1, 4)
+        real = np.array([(w.rate, w.spread) for w in ordered], dtype=np.float64).reshape(-1, 2)
+        kind, pool, milligpus, beside = whole.T
+        row_of = {(w.kind, w.beside, w.pool, w.milligpus): row for row, w in enumerate(ordered)}
+        twin = [row_of.get((w.beside, w.kind, w.pool, w.milligpus), -1) if w.beside >= 0 else -1 for w in ordered]
+        alone = [row_of.get((w.kind, -1, w.pool, w.milligpus), -1) for w in ordered]
+        by_slot = _by_kind(kind, np.arange(len(ordered)), kinds)
+        slot = np.zeros(len(ordered), dtype=np.int64)
+        rows, numbers = np.nonzero(by_slot >= 0)
+        slot[by_slot[rows, numbers]] = numbers
+        solo = np.flatnonzero(beside < 0)
+        by_kind = _by_kind(kind, solo[np.lexsort((milligpus[solo], pool[solo], -real[solo, 0]))], kinds)
         exists = by_kind >= 0
-        made = cls(
-            kind=whole[:, 0].copy(),
-            pool=whole[:, 1].copy(),
-            milligpus=whole[:, 2].copy(),
+        options = cls(
+            kind=kind.copy(),
+            pool=pool.copy(),
+            milligpus=milligpus.copy(),
             rate=real[:, 0].copy(),
             spread=real[:, 1].copy(),
+            beside=beside.copy(),
+            twin=np.array(twin, dtype=np.int64),
+            alone=np.array(alone, dtype=np.int64),
+            slot=slot,
+            by_slot=by_slot,
             by_kind=by_kind,
             best=by_kind[:, 0].copy(),
-            kind_need=np.where(exists, whole[by_kind, 2] if len(ordered) else 0, NEVER_FITS),
-            kind_pool=np.where(exists, whole[by_kind, 1] if len(ordered) else 0, 0),
+            kind_need=np.where(exists, milligpus[by_kind] if len(ordered) else 0, NEVER_FITS),
+            kind_pool=np.where(exists, pool[by_kind] if len(ordered) else 0, 0),
         )
         for name in cls.__slots__:
-            getattr(made, name).setflags(write=False)  # policies see these very arrays
-        return made
+            getattr(options, name).setflags(write=False)  # policies see these very arrays
+        return options
+
+
+def _by_kind(kind: Ints, rows: Ints, kinds: int) -> Ints:
+    """These rows listed by kind in the order given, padded with -1."""
+    of = kind[rows]
+    order = np.argsort(of, kind="stable")
+    counts = np.bincount(of, minlength=kinds) if kinds else np.zeros(0, dtype=np.int64)
+    found = np.full((kinds, max(int(counts.max(initial=0)), 1)), -1, dtype=np.int64)
+    start = np.concatenate(([0], np.cumsum(counts)))[:-1]
+    found[of[order], np.arange(len(rows)) - start[of[order]]] = rows[order]
+    return found

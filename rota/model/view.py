@@ -30,6 +30,8 @@ class JobColumns(Protocol):
     option: Ints
     best_rate: Floats
     move_seconds: Floats
+    tenant: Ints
+    deadline_s: Floats
 
 
 class Jobs:
@@ -65,6 +67,16 @@ class Jobs:
     @lazy
     def submitted_s(self) -> Floats:
         return self._table.submitted_s[self._rows]
+
+    @lazy
+    def tenant(self) -> Ints:
+        """Number of the tenant path in `view.tenants`."""
+        return self._table.tenant[self._rows]
+
+    @lazy
+    def deadline_s(self) -> Floats:
+        """When it should be done; infinite when nobody said."""
+        return self._table.deadline_s[self._rows]
 
     @lazy
     def granted(self) -> Bools:
@@ -145,6 +157,8 @@ class View:
     cluster: Cluster
     capacity: Ints
     """GPUs of each pool that can be granted now."""
+    tenants: tuple[str, ...]
+    """Tenant paths, by number."""
     history_gpu_seconds: Floats
     """Service the last jobs to finish took, in no order."""
     memory: Any

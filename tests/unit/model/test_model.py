@@ -48,7 +48,7 @@ def test_options_are_best_first_and_only_where_a_job_can_run() -> None:
     options = make_options([Kind("", 2, ()), Kind("", 1, ("V100",)), Kind("", 9, ())], cluster, Rates())
     assert [cluster.pools[p] for p in options.pool[options.by_kind[0][options.by_kind[0] >= 0]]] == ["V100", "K80"]
     assert options.gpus.tolist() == [2, 2, 1]
-    assert options.best.tolist() == [0, 2, -1]
+    assert options.best.tolist() == [1, 2, -1]
 
 
 def test_why_a_kind_can_never_run() -> None:
