@@ -159,6 +159,8 @@ def prepare(
     site = open_site(cluster)
     floor = site.cluster
     chosen = named_preset(preset)
+    if chosen.dollars_per_hour:
+        floor = replace(floor, dollars_per_hour={**chosen.dollars_per_hour, **floor.dollars_per_hour})
     truth = _physics({**site.physics, **chosen.physics}, floor, profile, physics)
     policy_text, pair = split_pair(policy) if isinstance(policy, str) else (policy, None)
     if pair is not None and placer is not None:
@@ -173,7 +175,9 @@ def prepare(
     if first is not None:
         workload = workload.first(_positive(first, "first"))
     workload = _fitting(workload, floor, truth, drop_oversized)
-    settings = _settings(chosen.settings, decide, round_seconds, seed)
+    settings = _settings(chosen.settings, decide, round_seconds, seed, packing=bool(getattr(rule, "packing", False)))
+    if truth.whole_steps_seconds:
+        truth = replace(truth, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
     params = {
         "trace": workload.name,
         "format": workload.format,
@@ -301,7 +305,7 @@ def _physics(base: Any, cluster: Cluster, profile: str | Path | None, given: dic
     return Physics(**{**values, "rates": rates})
 
 
-def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: int) -> Settings:
+def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: int, packing: bool) -> Settings:
     if decide is not None and decide not in DECIDE:
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
     if decide in ("rounds", "both") and not (round_seconds or base.get("round_seconds")):
@@ -313,7 +317,10 @@ def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: 
         values.update(round_seconds=round_seconds, at_events=decide in ("events", "both"))
         if decide == "events":
             values["round_seconds"] = 0.0
-    return replace(Settings(seed=seed), **values)
+    if decide is not None:
+        values["at_events"] = decide in ("events", "both")
+    values["whole_steps"] = values.get("whole_steps", False) and not values["at_events"]
+    return replace(Settings(seed=seed), **values, packing=packing)
 
 
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:

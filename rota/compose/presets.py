@@ -17,6 +17,8 @@ class Preset:
     about: str
     physics: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
+    """Prices of accelerator types; a cluster's own win."""
 
 
 MEASURED = Preset(
@@ -39,8 +41,21 @@ PRESETS: Mapping[str, Preset] = {
         settings={"at_events": True, "round_seconds": 0.0},
     ),
     "measured": MEASURED,
+    "gavel": Preset(
+        "Gavel's simulator: rounds of 360 s, shares at most every 1920 s, whole steps, free moves, its prices.",
+        physics={"rates": Rates(model=Catalogue()), "spread_penalty": 1.0, "whole_steps_seconds": 360.0},
+        settings={
+            "at_events": False,
+            "round_seconds": 360.0,
+            "whole_steps": True,
+            "solve_every_seconds": 1920.0,
+            "steady": True,
+            "deficits_break_ties": True,
+        },
+        dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},
+    ),
 }
-COMING = ("gavel", "blox")
+COMING = ("blox",)
 
 
 def preset(name: str | None) -> Preset:

@@ -77,9 +77,8 @@ class Table:
         if self._settings.deficits_break_ties:
             return received
         # Old debts are bounded: nobody may run for hours because of what was owed long ago.
-        return np.maximum(
-            received - np.clip(self.deficit_seconds, -MOST_OWED * self.slice_seconds, MOST_OWED * self.slice_seconds), 0.0
-        )
+        most = MOST_OWED * self.slice_seconds
+        return received - np.clip(self.deficit_seconds, -most, most)
 
     def pool_order(self, blind: bool) -> Ints:
         state = self._state

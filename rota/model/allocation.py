@@ -302,7 +302,8 @@ class Shares:
         rows = options.by_slot[table.kind]
         position, slot = ((rows >= 0) & ((share > 0) | (options.beside[rows] < 0))).nonzero()
         option, share = rows[position, slot], share[position, slot]
-        priority = share / (table.had_seconds[position, slot] + table.slice_seconds / 2)
+        half = table.slice_seconds / 2
+        priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)
         deficit = table.deficit_seconds[position, slot]
         rank = table.pool_order(self.blind)[options.pool[option]]
         order = np.lexsort((-share, -deficit, -priority, rank))

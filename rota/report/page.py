@@ -6,13 +6,10 @@ and only ever set as text there. The page's security policy allows its own two i
 """
 
 import base64
-import hashlib
 import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from importlib import resources
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -23,6 +20,8 @@ from rota.errors import ClusterError, OptionError
 from rota.model.cluster import Cluster
 from rota.model.units import Floats, Ints
 from rota.report.comparison import Comparison, Line
+from rota.report.html import asset, json_block, security_policy
+from rota.report.html import text as _text
 from rota.report.plots import DASHES, PALETTE
 from rota.report.result import Result, duration
 from rota.report.timeline import Ranges, busy, edges, outages, queue, ranges
@@ -73,12 +72,11 @@ def page(comparison: Comparison) -> str:
     """The whole page."""
     drawn = _drawn(comparison)
     runs = drawn[0]
-    style, script = _asset("page.css"), "'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    style, script = asset("page.css"), "'use strict';\n" + "\n".join(asset(f"{name}.js") for name in SCRIPTS)
     many = len(comparison.lines) > 1
     title = f"{len(comparison.lines)} policies" if many else comparison.lines[0].label
     parts = {
-        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
+        "policy": security_policy(style, script),
         "kind": "comparison" if many else "simulation",
         "title": _text(f"{title} on {runs[0].params['trace']}"),
         "finding": _text(_finding(comparison)),
@@ -88,12 +86,12 @@ def page(comparison: Comparison) -> str:
         "footing": _footing(comparison),
         "failures": _failures(comparison),
         "version": _text(__version__),
-        "data": _json(_data(comparison, drawn)),
+        "data": json_block(_data(comparison, drawn)),
         "style": style,
         "script": script,
     }
     # In one pass, so that braces in a name stay what they are.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("page.html"))
 
 
 def _drawn(comparison: Comparison) -> list[list[Result]]:
@@ -453,27 +451,5 @@ def _deflated(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data)).decode("ascii")
 
 
-# Safety ----------------------------------------------------------------------------------------------------------
-
-
-def _text(value: str) -> str:
-    """Text of others, fit to stand in HTML and to be written as UTF-8."""
-    return escape(value.encode("utf-8", "replace").decode("utf-8"))
-
-
 def _word(text: str, definition: str) -> str:
     return f'<a class="word" href="#define-{definition}">{_text(text)}</a>' if definition else _text(text)
-
-
-def _json(value: dict[str, Any]) -> str:
-    """JSON that cannot end the block it stands in; other signs than ASCII are escaped by the encoder."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-def _asset(name: str) -> str:
-    return resources.files("rota.report").joinpath("web", name).read_text(encoding="utf-8")

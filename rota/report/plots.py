@@ -33,6 +33,8 @@ LONGEST_LABEL = 44
 BINS = 160
 """Stretches of time drawn: fine enough to see what happens, coarse enough to tell many lines apart."""
 
+MOST_DOTS = 40
+
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3600.0, 86400.0
 STEPS = [
     n * unit
@@ -75,7 +77,18 @@ class _Curve:
     """What the legend says behind the label."""
     x: Floats
     y: Floats
-    """One value for each stretch between two x."""
+    """One value for each stretch between two x; or one for each x, with straight lines between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Points of a chart, to be joined by a line."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    note: str = ""
+    """What the legend says behind the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,33 @@ def plot(comparison: Comparison, what: str = "jct") -> Plot:
     runs = {line.label: line.results[0] for line in comparison.lines}
     picture = _PICTURES[what](runs)
     return Plot(picture.title, _svg(picture, _subtitle(comparison)))
+
+
+def chart(
+    title: str,
+    subtitle: str,
+    series: Sequence[Series],
+    *,
+    x_title: str,
+    y_title: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    mark_y: tuple[float, str] | None = None,
+) -> Plot:
+    """Any figures over any others; points without a finite value are left out."""
+    curves = []
+    for line in series:
+        x, y = np.array(line.x, dtype=np.float64), np.array(line.y, dtype=np.float64)
+        known = np.isfinite(y) & np.isfinite(x)
+        curves.append(_Curve(line.label, line.note, x[known], y[known]))
+    xs = np.concatenate([curve.x for curve in curves]) if curves else np.empty(0)
+    ys = np.concatenate([curve.y for curve in curves]) if curves else np.empty(0)
+    if not len(xs):
+        raise OptionError("there is no point to draw.", field="series", value=title, hint="give at least one finite value")
+    if mark_y is not None:
+        ys = np.append(ys, mark_y[0])
+    picture = _Picture(title, _numbers(x_title, xs, log_x), _numbers(y_title, ys, log_y), curves, mark_y=mark_y)
+    return Plot(title, _svg(picture, subtitle))
 
 
 # What is in them -------------------------------------------------------------------------------------------------
@@ -209,6 +249,21 @@ def _count(title: str, most: float) -> _Axis:
     return _Axis(title, 0.0, high, [(n * step, f"{n * step:,.0f}") for n in range(int(high / step) + 1)])
 
 
+def _numbers(title: str, values: Floats, log: bool) -> _Axis:
+    """From 0, or on a logarithmic scale from a little below the smallest."""
+    most = float(values.max(initial=0.0))
+    seen = values[values > 0]
+    if not log or not len(seen):
+        step = _nice(most / 6)
+        high = max(1.06 * most, step)
+        return _Axis(title, 0.0, high, [(n * step, f"{n * step:,.4g}") for n in range(int(high / step) + 1)])
+    low, high = 0.85 * float(seen.min()), 1.15 * most
+    wide = high / low > 1000
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    nice = [n * 10.0**power for power in powers for n in ((1,) if wide else (1, 2, 5))]
+    return _Axis(title, low, high, [(tick, f"{tick:,.4g}") for tick in nice if low <= tick <= high], log=True)
+
+
 def _nice(value: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not below the value."""
     if value <= 0:
@@ -237,7 +292,10 @@ def _svg(picture: _Picture, subtitle: str) -> str:
     ]
     for number, curve in enumerate(picture.curves):
         x, y = picture.x.at(curve.x, LEFT, right), picture.y.at(curve.y, bottom, TOP)
-        parts.append(f'<path d="{_steps(x, y)}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
+        joined = len(curve.x) == len(curve.y)
+        parts += _dots(x, y, number) if joined else []
+        path = _lines(x, y) if joined else _steps(x, y)
+        parts.append(f'<path d="{path}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
     parts += [*_marks(picture, right, bottom), *legend]
     height = bottom + 58 + rows * LEGEND_ROW
     described = f"{picture.title}. {subtitle}. Lines: {', '.join(f'{curve.label} {curve.note}' for curve in picture.curves)}."
@@ -307,6 +365,18 @@ def _steps(x: Floats, y: Floats) -> str:
     for i in kept[1:]:
         path += f"H{x[i]:.1f}V{y[i]:.1f}"
     return path + f"H{x[-1]:.1f}"
+
+
+def _lines(x: Floats, y: Floats) -> str:
+    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True)) if len(x) else ""
+
+
+def _dots(x: Floats, y: Floats, number: int) -> list[str]:
+    """Where the figures are; between them is only a line. Very many are left to it."""
+    if len(x) > MOST_DOTS:
+        return []
+    fill = PALETTE[number % len(PALETTE)]
+    return [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{fill}"/>' for a, b in zip(x.tolist(), y.tolist(), strict=True)]
 
 
 def _stroke(number: int) -> str:

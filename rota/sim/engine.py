@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -50,11 +51,13 @@ class _Run:
     total: float
     held_s: float
     """Its GPUs are taken since; FOREVER: they are not."""
+    limit: float = FOREVER
+    """It rests when it has done so many."""
 
     def steps(self, now_s: float) -> float:
         if self.since_s >= now_s:
             return self.from_step
-        return min(self.from_step + self.rate * (now_s - self.since_s), self.total)
+        return min(self.from_step + self.rate * (now_s - self.since_s), self.total, self.limit)
 
 
 Progress = Callable[[int, int, float], None]
@@ -109,6 +112,7 @@ class Engine:
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._failures_before, self._ended_before = 0, 0
+        self._rounds = 0
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
             Launch: self._launch,
             Suspend: self._suspend,
@@ -136,6 +140,9 @@ class Engine:
                 events = []
                 for command in commands:
                     self._carry_out[type(command)](command, events)
+                if self.physics.whole_steps_seconds and self.scheduler.state.plans != self._rounds:
+                    self._rounds = self.scheduler.state.plans
+                    self._begin_round()
             steps += 1
             if self._progress is not None and steps % 512 == 0:
                 self._progress(self.record.ended, total, self.now_s)
@@ -169,7 +176,7 @@ class Engine:
         while heap and heap[0][0] <= now:
             _, what, _, item = heapq.heappop(heap)
             self._due(what, item, events)
-        if now >= self._next_report_s:
+        if now >= self._next_report_s or (self.physics.whole_steps_seconds and self._wake_s <= now):
             self._report(events)
         while self._next_arrival < len(arrivals) and arrivals[self._next_arrival].submitted_s <= now:
             job = self._next_arrival
@@ -256,9 +263,20 @@ class Engine:
         run.since_s = self.now_s
         self.record.start(command.job, self.now_s)
         events.append(Started(command.job, command.incarnation, command.sequence, self.now_s, from_step=run.from_step))
-        if run.total < FOREVER:
+        if run.total < FOREVER and not self.physics.whole_steps_seconds:
             left = max(run.total - run.from_step, 0.0)
             self._push(self.now_s + left / run.rate, _EXIT, (command.job, command.incarnation, run.since_s))
+
+    def _begin_round(self) -> None:
+        """Everybody who runs goes on for the whole steps of another round."""
+        now, length = self.now_s, self.physics.whole_steps_seconds
+        for job, run in self._runs.items():
+            if run.since_s == FOREVER:
+                continue
+            run.from_step, run.since_s = run.steps(now), now
+            run.limit = run.from_step + math.floor(run.rate * length)
+            if run.limit >= run.total:
+                self._push(now + (run.total - run.from_step) / run.rate, _EXIT, (job, run.incarnation, now))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]

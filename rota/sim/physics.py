@@ -22,6 +22,8 @@ class Physics:
     """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
     spread_penalty: float | None = None
     """Factor by which a step takes longer when a gang spans nodes, whatever its profile; None: what the profile says."""
+    whole_steps_seconds: float = 0.0
+    """Jobs run in rounds this long, each for as many whole steps as fit into one, and rest until the next; 0: they just run."""
     launch_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
@@ -33,7 +35,7 @@ class Physics:
     """Time a failed node is away; one number, or one for each node."""
 
     def __post_init__(self) -> None:
-        for name in ("launch_seconds", "checkpoint_seconds", "restore_seconds", "node_repair_seconds"):
+        for name in ("whole_steps_seconds", "launch_seconds", "checkpoint_seconds", "restore_seconds", "node_repair_seconds"):
             given = np.asarray(getattr(self, name))
             if not np.all((given >= 0) & (given < FOREVER)):
                 raise OptionError("must be 0 or more, and finite.", field=name, value=getattr(self, name))

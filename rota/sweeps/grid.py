@@ -12,7 +12,7 @@ from typing import Any
 
 from rota import __version__
 from rota.errors import NameUnknown, OptionError
-from rota.traces.synthetic import BUILT_IN, reseeded
+from rota.traces.synthetic import BUILT_IN, GENERATED, reseeded
 
 MOST_CELLS = 100_000
 
@@ -128,7 +128,7 @@ def _with_settings(trace: str, settings: Mapping[str, float]) -> str:
     if not settings:
         return trace
     name, _, options = BUILT_IN.get(trace, trace).partition(":")
-    if name != "synthetic" or Path(trace).exists():
+    if name not in GENERATED or Path(trace).exists():
         raise OptionError(
             "is no generated trace, so it has no settings to vary.", field="trace", value=trace, hint="--trace synthetic:jobs=500"
         )

@@ -7,16 +7,17 @@ numbers give the same trace, always.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rota.errors import TraceError
 from rota.files.rows import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
+from rota.traces.gavel_jobs import EXAMPLE, SETTINGS, named_gavel
 from rota.traces.read import AUTO, check_format, read_trace
+from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
 from rota.traces.shaping import MODELS, by_day, owners, trained
 from rota.traces.trace import Trace
 
@@ -35,41 +36,22 @@ _LOG_SPREAD = 2.0
 _NAME = re.compile(r"[A-Za-z][\w-]*(:.*)?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """What one setting of a synthetic trace takes."""
-
-    least: float
-    most: float
-    whole: bool = True
-
-    def read(self, text: str) -> float | None:
-        """The value in a text, or None if there is none. Whole numbers stay exact."""
-        if re.fullmatch(r"\d{1,18}", text, re.ASCII):
-            return int(text)
-        if not self.whole and re.fullmatch(r"\d*\.?\d*(e[+-]?\d{1,3})?", text, re.ASCII | re.IGNORECASE):
-            try:
-                return float(text)
-            except ValueError:
-                return None
-        return None
-
-    def __str__(self) -> str:
-        return f"a {'whole ' if self.whole else ''}number from {self.least:,} to {self.most:,}"
-
-
-_SETTINGS: Mapping[str, _Range] = {
-    "jobs": _Range(1, MOST_COUNT),
-    "seed": _Range(0, 10**18),
-    "load": _Range(0.001, 1000, whole=False),
-    "gpus": _Range(1, MOST_COUNT),
-    "largest": _Range(1, MOST_COUNT),
-    "median_seconds": _Range(1, 1e9, whole=False),
-    "longest_seconds": _Range(1, 1e9, whole=False),
-    "tenants": _Range(0, MOST_COUNT),
-    "rhythm": _Range(0, 1, whole=False),
-    "models": _Range(0, len(MODELS)),
+_SETTINGS: Mapping[str, Setting] = {
+    "jobs": Number(1, MOST_COUNT),
+    "seed": Number(0, 10**18),
+    "load": Number(0.001, 1000, whole=False),
+    "gpus": Number(1, MOST_COUNT),
+    "largest": Number(1, MOST_COUNT),
+    "median_seconds": Number(1, 1e9, whole=False),
+    "longest_seconds": Number(1, 1e9, whole=False),
+    "tenants": Number(0, MOST_COUNT),
+    "rhythm": Number(0, 1, whole=False),
+    "models": Number(0, len(MODELS)),
 }
+
+
+GENERATED: Mapping[str, tuple[Mapping[str, Setting], str]] = {"synthetic": (_SETTINGS, _EXAMPLE), "gavel": (SETTINGS, EXAMPLE)}
+"""Names of traces that are generated from settings: what they take, and an example."""
 
 
 def synthetic(
@@ -105,8 +87,7 @@ def synthetic(
         "rhythm": rhythm,
         "models": models,
     }
-    for key, value in given.items():
-        _check(key, value)
+    check_settings("synthetic", given, _SETTINGS, _EXAMPLE)
     draw = np.random.Generator(np.random.Philox(key=seed))
     allowed = min(largest, gpus) >= _SIZES
     sizes = draw.choice(_SIZES[allowed], size=jobs, p=_SIZE_WEIGHTS[allowed] / _SIZE_WEIGHTS[allowed].sum())
@@ -131,25 +112,21 @@ def synthetic(
 
 
 def named(text: str) -> Trace:
-    """The trace of a built-in name, or of `synthetic:jobs=500,seed=1,load=0.8`."""
+    """The trace of a built-in name, of `synthetic:jobs=500,seed=1,load=0.8`, or of `gavel:` with settings of its own."""
     if text in BUILT_IN:
         return replace(named(BUILT_IN[text]), name=text)
-    name, colon, options = text.partition(":")
+    name = text.partition(":")[0]
+    if name == "gavel":
+        return replace(named_gavel(text), name=text)
     if name != "synthetic":
-        known = (*BUILT_IN, _EXAMPLE)
+        known = (*BUILT_IN, _EXAMPLE, EXAMPLE)
         raise TraceError(
             f"no trace has this name.{closest(name, known)} All: {', '.join(known)}, or a path.",
             field="trace",
             value=shown(text),
             hint="--trace demo",
         )
-    given: dict[str, Any] = {}
-    for option in options.split(",") if colon else ():
-        key, value = _option(option, text)
-        if key in given:
-            raise TraceError("is set twice.", where=shown(text), field=key, value=shown(option), hint="keep one of the two")
-        given[key] = value
-    return replace(synthetic(**given), name=text)
+    return replace(synthetic(**read_settings(text, _SETTINGS, _EXAMPLE)), name=text)
 
 
 def open_trace(text: Path | str, *, format: str = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
@@ -175,33 +152,12 @@ def reseeded(trace: Path | str, extra: int) -> Path | str:
     text = str(trace)
     if not extra or isinstance(trace, Path) or not _NAME.fullmatch(text) or _is_path(text):
         return trace
-    name, colon, options = BUILT_IN.get(text, text).partition(":")
-    settings = dict(_option(option, text) for option in options.split(",")) if colon else {}
-    settings["seed"] = int(settings.get("seed", 0)) + extra
-    return name + ":" + ",".join(f"{key}={value}" for key, value in settings.items())
-
-
-def _option(option: str, text: str) -> tuple[str, float]:
-    key, equals, value = (part.strip() for part in option.partition("="))
-    if not equals or not key:
-        raise TraceError("is not KEY=VALUE.", where=shown(text), field="option", value=shown(option), hint=f"like {_EXAMPLE}")
-    if key not in _SETTINGS:
-        raise TraceError(
-            f"synthetic has no such setting.{closest(key, _SETTINGS)} All: {', '.join(_SETTINGS)}.",
-            where=shown(text),
-            field="option",
-            value=shown(key),
-            hint=f"like {_EXAMPLE}",
-        )
-    number = _SETTINGS[key].read(value)
-    if number is None:
-        raise TraceError(f"must be {_SETTINGS[key]}.", where=shown(text), field=key, value=shown(value), hint=f"like {_EXAMPLE}")
-    return key, number
-
-
-def _check(key: str, value: float) -> None:
-    if not _SETTINGS[key].least <= value <= _SETTINGS[key].most:
-        raise TraceError(f"must be {_SETTINGS[key]}.", where="synthetic", field=key, value=value, hint=f"like {_EXAMPLE}")
+    whole = BUILT_IN.get(text, text)
+    name = whole.partition(":")[0]
+    if name not in GENERATED:
+        return trace
+    settings = read_settings(whole, *GENERATED[name])
+    return f"{name}:{spelled({**settings, 'seed': settings.get('seed', 0) + extra})}"
 
 
 def _is_path(text: str) -> bool:

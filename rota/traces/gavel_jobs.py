@@ -1,0 +1,199 @@
+"""Jobs as Gavel draws them for its simulations (Narayanan et al., OSDI'20), to the last digit: the same seed, the same jobs.
+
+Run times are those on V100s of its own: four jobs of five take 32 minutes to 17 hours, the fifth 17 hours to a week. A job trains
+one of 26 models; of those that may use several GPUs, three in ten do. Jobs arrive as a Poisson process, or all at once.
+
+Every draw has its place. The jobs come from one stream of random numbers, in this order for each: GPUs (drawn for single-GPU
+traces too), run time, model (again and again until it can use that many GPUs), weight. Gaps between arrivals come from a second
+stream and deadlines from a third, so that neither changes the jobs.
+"""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rota.beliefs.rates import Rates
+from rota.errors import OptionError, TraceError
+from rota.files.rows import MOST_COUNT
+from rota.model.accelerators import REFERENCE
+from rota.model.job import Arrival, JobSpec
+from rota.profiles.catalogue import Catalogue
+from rota.profiles.read import read_rates
+from rota.traces.settings import Number, Setting, Switch, Words, check_settings, read_settings, spelled
+from rota.traces.trace import Trace
+
+EXAMPLE = "gavel:jobs=500,load=0.5,multi=true,seed=0"
+
+SETTINGS: Mapping[str, Setting] = {
+    "jobs": Number(1, MOST_COUNT),
+    "seed": Number(0, 10**18),
+    "seconds_between": Number(0, 1e9, whole=False),
+    "load": Number(0.001, 1000, whole=False),
+    "gpus": Number(1, MOST_COUNT),
+    "multi": Switch(),
+    "priorities": Switch(),
+    "slo": Switch(),
+    "duration": Number(1, 1e9, whole=False),
+    "tenants": Number(0, MOST_COUNT),
+    "profile": Words("the path of a table of rates"),
+}
+
+LOAD, GPUS = 0.5, 108
+"""Where nothing is said; 108 are the GPUs of the paper's cluster."""
+
+_BATCHES: Mapping[str, tuple[int, ...]] = {
+    "ResNet-18": (16, 32, 64, 128, 256),
+    "ResNet-50": (16, 32, 64, 128),
+    "Transformer": (16, 32, 64, 128, 256),
+    "LM": (5, 10, 20, 40, 80),
+    "Recommendation": (512, 1024, 2048, 4096, 8192),
+}
+_ALONE = ("Recommendation", "A3C", "CycleGAN")
+"""Models that use one GPU only."""
+
+MODELS = (*(f"{name} (batch size {size})" for name, sizes in _BATCHES.items() for size in sizes), "A3C", "CycleGAN")
+"""Profiles; a draw is a place in this order."""
+
+_JOBS_SEED, _GAPS_SEED, _SLO_SEED = 2, 3, 6
+"""What each stream adds to the seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One job as it was drawn."""
+
+    profile: str
+    gpus: int
+    seconds: float
+    """Its run time on V100s of its own."""
+    weight: float
+    slo: float | None
+    """It should be done this many times its run time after its submission; None: whenever."""
+
+
+def draw(jobs: int, seed: int, *, multi: bool, priorities: bool, slo: bool, duration: float | None = None) -> list[Drawn]:
+    """The jobs of a seed. Another number of jobs gives the same jobs as far as there are as many."""
+    work, limits = random.Random(seed + _JOBS_SEED), random.Random(seed + _SLO_SEED)
+    found = []
+    for _ in range(jobs):
+        size = _gpus(work.uniform(0, 1))
+        gpus = size if multi else 1
+        seconds = duration if duration is not None else _seconds(work)
+        profile = work.choice(MODELS)
+        while gpus > 1 and profile.partition(" ")[0] in _ALONE:
+            profile = work.choice(MODELS)
+        weight = 5.0 if priorities and work.uniform(0, 1) <= 0.2 else 1.0
+        found.append(Drawn(profile, gpus, seconds, weight, _slo(limits.uniform(0, 1)) if slo else None))
+    return found
+
+
+def _gpus(r: float) -> int:
+    # The branches meet as published: 0.8 itself gives 2, 0.95 itself 4.
+    return 2 if 0.7 <= r <= 0.8 else 4 if 0.8 < r <= 0.95 else 8 if r > 0.95 else 1
+
+
+def _seconds(work: random.Random) -> float:
+    exponent = work.uniform(3, 4) if work.random() >= 0.8 else work.uniform(1.5, 3)
+    return float(60 * 10**exponent)
+
+
+def _slo(r: float) -> float:
+    return 1.2 if r < 0.33 else 2.0 if r < 0.67 else 10.0
+
+
+def gaps(jobs: int, seed: int) -> list[float]:
+    """Times between arrivals for a mean of one second; the first job comes at 0."""
+    stream = random.Random(seed + _GAPS_SEED)
+    return [-math.log(1.0 - stream.random()) for _ in range(jobs - 1)]
+
+
+def gavel_jobs(
+    jobs: int = 500,
+    seed: int = 0,
+    *,
+    seconds_between: float | None = None,
+    load: float | None = None,
+    gpus: int = GPUS,
+    multi: bool = False,
+    priorities: bool = False,
+    slo: bool = False,
+    duration: float | None = None,
+    tenants: int = 0,
+    profile: str = "",
+    rates: Rates | None = None,
+) -> Trace:
+    """A trace of jobs that Gavel would draw.
+
+    `seconds_between` is the mean time between arrivals; with 0 all come at once. Instead of it, `load` is met exactly:
+    GPU-seconds of all jobs on V100s of their own, over those of `gpus` GPUs between the first arrival and the last, as if each
+    were a V100. On a cluster with slower ones less than 1 is full. The draws are the same; only the mean is chosen for the load.
+
+    `multi`: jobs of 2, 4 and 8 GPUs too. `priorities`: one job in five has weight 5. `slo`: deadlines. `duration`: every job runs
+    this long. `tenants` own the jobs in turn. Steps are the run time times the rate on V100s: of the table of rates at
+    `profile`, or of `rates`, or else of the built-in catalogue. Simulate it with the same profile.
+    """
+    given = {
+        "jobs": jobs,
+        "seed": seed,
+        **({"seconds_between": seconds_between} if seconds_between is not None else {}),
+        **({"load": load} if load is not None else {}),
+        "gpus": gpus,
+        "multi": multi,
+        "priorities": priorities,
+        "slo": slo,
+        **({"duration": duration} if duration is not None else {}),
+        "tenants": tenants,
+        **({"profile": profile} if profile else {}),
+    }
+    check_settings("gavel", given, SETTINGS, EXAMPLE)
+    if seconds_between is not None and load is not None:
+        raise TraceError(
+            "beside `load`: which of the two?",
+            where="gavel",
+            field="seconds_between",
+            value=seconds_between,
+            hint=f"like {EXAMPLE}",
+        )
+    known = rates or (read_rates(profile) if profile else Rates(model=Catalogue()))
+    drawn = draw(jobs, seed, multi=multi, priorities=priorities, slo=slo, duration=duration)
+    mean = seconds_between if seconds_between is not None else _mean_gap(drawn, gaps(jobs, seed), load or LOAD, gpus)
+    arrivals, at_s = [], 0.0
+    for number, (job, gap) in enumerate(zip(drawn, [0.0, *gaps(jobs, seed)], strict=True)):
+        at_s += gap * mean
+        arrivals.append(Arrival(at_s, _spec(job, number, tenants, known)))
+    return Trace(
+        f"gavel:{spelled({key: value for key, value in given.items() if value or key == 'seed'})}", "gavel", tuple(arrivals)
+    )
+
+
+def named_gavel(text: str) -> Trace:
+    """The trace of `gavel:jobs=500,load=0.5,multi=true,seed=0`."""
+    return gavel_jobs(**read_settings(text, SETTINGS, EXAMPLE))
+
+
+def _mean_gap(drawn: list[Drawn], between: list[float], load: float, gpus: int) -> float:
+    """Seconds between arrivals at which so much work comes per second; a single job has no span."""
+    work = sum(job.gpus * job.seconds for job in drawn)
+    return work / (gpus * load) / sum(between) if between else 0.0
+
+
+def _spec(job: Drawn, number: int, tenants: int, rates: Rates) -> JobSpec:
+    rate, _ = rates.rate(job.profile, REFERENCE, job.gpus)
+    if not rate > 0:
+        raise OptionError(
+            f"says that {job.profile} does not run on {job.gpus} {REFERENCE}s, on which Gavel's run times are.",
+            field="profile",
+            value=rate,
+            hint="leave profile= out, or give Gavel's simulation_throughputs.json",
+        )
+    return JobSpec(
+        name=f"gavel-{number}",
+        gpus=job.gpus,
+        # As published, not rounded: a job runs for exactly the time that was drawn.
+        steps=job.seconds * rate,
+        profile=job.profile,
+        weight=job.weight,
+        deadline_seconds=job.slo * job.seconds if job.slo is not None else math.inf,
+        tenant=f"tenant-{number % tenants + 1}" if tenants else "",
+    )
