@@ -10,6 +10,7 @@ RotaError                      carries a message and, where there is one, the ne
 │   └── OptionError            a value that a policy, placer or setting does not take
 ├── UnreachableError           no scheduler answers, or it does not take this client
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
+├── SolverFailed               an optimisation problem has no solution, or none was found
 ├── JournalError               the journal cannot be read or written
 ├── Stalled                    a simulation can go no further though jobs are unfinished
 └── IllegalTransition          a phase change the lifecycle does not know: a defect of Rota itself
@@ -86,6 +87,10 @@ class UnreachableError(RotaError):
 
 class PolicyBroken(RotaError):
     """A policy raised, or answered with something that is no allocation."""
+
+
+class SolverFailed(RotaError):
+    """An optimisation problem has no solution, or none was found."""
 
 
 class JournalError(RotaError):

@@ -24,6 +24,15 @@ POLICIES = {
     "las": "rota.policies.las:Las",
     "tiresias": "rota.policies.tiresias:Tiresias",
     "gittins": "rota.policies.gittins:Gittins",
+    "max-min-fairness": "rota.policies.max_min_fairness:MaxMinFairness",
+    "gavel": "rota.policies.max_min_fairness:MaxMinFairness",
+    "hierarchical": "rota.policies.hierarchical:Hierarchical",
+    "finish-time-fairness": "rota.policies.finish_time_fairness:FinishTimeFairness",
+    "makespan": "rota.policies.makespan:Makespan",
+    "max-throughput": "rota.policies.max_throughput:MaxThroughput",
+    "min-cost": "rota.policies.min_cost:MinCost",
+    "allox": "rota.policies.allox:Allox",
+    "isolated": "rota.policies.isolated:Isolated",
 }
 PLACERS = {
     "packed": "rota.placers.packed:Packed",
@@ -34,15 +43,6 @@ COMING = {
     "policy": (
         "gandiva",
         "ones",
-        "gavel",
-        "max-min-fairness",
-        "finish-time-fairness",
-        "makespan",
-        "max-throughput",
-        "min-cost",
-        "hierarchical",
-        "allox",
-        "isolated",
     ),
     "placer": ("skew", "pm-first", "pal"),
 }

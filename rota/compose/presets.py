@@ -50,6 +50,7 @@ PRESETS: Mapping[str, Preset] = {
             "whole_steps": True,
             "solve_every_seconds": 1920.0,
             "steady": True,
+            "upgrades": True,
             "deficits_break_ties": True,
         },
         dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},

@@ -12,7 +12,6 @@ from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 from rota.model.view import keyed_rng
 
-
 MOST_OWED = 10.0
 """Slices that earlier shares can owe a job, or it them."""
 
@@ -24,6 +23,7 @@ class Table:
         self._state = state
         self._settings = settings
         self.rows = rows
+        self.upgrades = settings.upgrades
         self.horizon_seconds = settings.horizon_seconds
         self.slice_seconds = settings.round_seconds or settings.slice_seconds
 
@@ -83,7 +83,7 @@ class Table:
     def pool_order(self, blind: bool) -> Ints:
         state = self._state
         if blind:
-            return keyed_rng(self._settings.seed, state.plans, 5).permutation(len(state.cluster.pools))
+            return keyed_rng(self._settings.seed, state.plans, 5).random(len(state.cluster.pools)).argsort().argsort()
         return state.pool_rank
 
     @lazy

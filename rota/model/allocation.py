@@ -61,6 +61,11 @@ class Candidacy(Protocol):
         ...
 
     @property
+    def upgrades(self) -> bool:
+        """A job that nobody may suspend may still move where it is faster."""
+        ...
+
+    @property
     def horizon_seconds(self) -> float:
         """Over how long a move must pay for itself."""
         ...
@@ -189,7 +194,7 @@ class Ranking:
         if self.option is not None:
             option = self.option[order]
         elif by_kind.shape[1] > 1:
-            order, option = _best_options_first(order, table, self.preempt)
+            order, option = _best_options_first(order, table, self.preempt or table.upgrades)
         return Candidates(order, option, self.blocking, self.reserve)
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:

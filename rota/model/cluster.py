@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rota.errors import ClusterError
+from rota.model.accelerators import ACCELERATORS
 from rota.model.units import Ints, frozen_ints
 
 EXAMPLE = '"8xV100 + 2x(4xA100)" is eight pooled V100s and two nodes of four A100s'
@@ -52,6 +53,11 @@ class Cluster:
         if sum(node.gpus for node in found) > MOST_GPUS:
             raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=text, hint=EXAMPLE)
         return cls(found, text, **facts)
+
+    def price(self, accelerator: str) -> float | None:
+        """Dollars a GPU of a type costs an hour: as the operator said, or its list price; None where nobody knows."""
+        card = ACCELERATORS.get(accelerator)
+        return self.dollars_per_hour.get(accelerator, card.dollars_per_hour if card is not None else None)
 
     @classmethod
     def parse(cls, text: str) -> "Cluster":

@@ -1,0 +1,95 @@
+"""AlloX (EuroSys '20): jobs are matched to places in the queues of unequal GPUs so that their mean completion time is least."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from rota.errors import OptionError
+from rota.model.allocation import Shares
+from rota.model.units import Floats, Ints
+from rota.model.view import View
+
+CANNOT_RUN = 1e-10
+"""Steps per second where a job cannot run: it is put there last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """Who holds a GPU by an earlier matching, and by which option."""
+
+    ids: Ints
+    option: Ints
+
+
+@dataclass(frozen=True)
+class Allox:
+    """For jobs of one GPU. Whoever was matched keeps its GPU to the end; the rest are matched anew."""
+
+    alpha: float = 1.0
+    """Part of the waiting jobs, oldest first, that is matched."""
+    memory_types = (Memory,)
+
+    def allocate(self, view: View) -> Shares:
+        jobs, options = view.jobs, view.options
+        if len(jobs) and jobs.gpus.max() > 1:
+            wide = int(jobs.ids[int(jobs.gpus.argmax())])
+            raise OptionError(
+                "allox matches jobs of one GPU.", field=f"gpus of job {wide}", value=int(jobs.gpus.max()), hint="gavel"
+            )
+        held = _held(view.memory, jobs.ids)
+        free = view.capacity - np.bincount(options.pool[held[held >= 0]], minlength=len(view.capacity))
+        waiting = (held < 0).nonzero()[0]
+        count = max(int(self.alpha * len(waiting)), int(free.sum()))
+        chosen = _match(view, waiting[:count], np.maximum(free, 0))
+        held = held.copy()
+        held[waiting[:count]] = chosen
+        matched = (held >= 0).nonzero()[0]
+        memory = Memory(jobs.ids[matched], held[matched])
+        return Shares(position=matched, option=held[matched], share=np.ones(len(matched)), memory=memory, key="matching")
+
+
+def _held(memory: Memory | None, ids: Ints) -> Ints:
+    if memory is None or not len(memory.ids):
+        return np.full(len(ids), -1)
+    found = np.minimum(memory.ids.searchsorted(ids), len(memory.ids) - 1)
+    return np.where(memory.ids[found] == ids, memory.option[found], -1)
+
+
+def _match(view: View, waiting: Ints, free: Ints) -> Ints:
+    """The option of each waiting job that is first in the queue it was matched to, -1: it comes later.
+
+    A place is (GPU, k-th from the end of its queue): the job there delays k jobs, itself included. Queues of equal GPUs are
+    equally long in some best matching, so a pool needs no more than its part of the jobs in places."""
+    count = len(waiting)
+    pools = [pool for pool in range(len(free)) if free[pool] > 0]
+    if not count or not pools:
+        return np.full(count, -1)
+    rate, option = _rates(view, waiting)
+    steps = view.jobs.steps_left[waiting]
+    age = view.now_s - view.jobs.submitted_s[waiting]
+    pool = np.concatenate([np.tile(np.full(free[p], p), -(-count // int(free[p]))) for p in pools])
+    gpu = np.concatenate([np.tile(np.arange(free[p]), -(-count // int(free[p]))) for p in pools])
+    place = np.concatenate([np.repeat(np.arange(1, -(-count // int(free[p])) + 1), free[p]) for p in pools])
+    cost = place * (steps[:, None] / rate[:, pool]) + age[:, None]
+    row, column = linear_sum_assignment(np.minimum(cost, 1e300))
+    first: dict[tuple[int, int], tuple[int, int]] = {}
+    for job, where in zip(row.tolist(), column.tolist(), strict=True):
+        queue = (int(pool[where]), int(gpu[where]))
+        first[queue] = max(first.get(queue, (0, -1)), (int(place[where]), job))
+    chosen = np.full(count, -1)
+    for (where, _), (_, job) in first.items():
+        chosen[job] = option[job, where]
+    return chosen
+
+
+def _rates(view: View, waiting: Ints) -> tuple[Floats, Ints]:
+    """Steps per second of each job on each pool, and the option that is."""
+    options = view.options
+    rate = np.full((len(options.by_kind), len(view.capacity)), CANNOT_RUN)
+    option = np.full(rate.shape, -1)
+    alone = (options.beside < 0).nonzero()[0]
+    rate[options.kind[alone], options.pool[alone]] = options.rate[alone]
+    option[options.kind[alone], options.pool[alone]] = alone
+    kind = view.jobs.kind[waiting]
+    return rate[kind], option[kind]

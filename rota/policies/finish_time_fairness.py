@@ -1,0 +1,65 @@
+"""Finish-time fairness (Themis, in Gavel's form, section 4.2), lexicographic."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.allocation import Shares
+from rota.model.units import Floats, Ints
+from rota.model.view import View
+from rota.solver.program import Program
+from rota.solver.targets import lowest_target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What each job's private part of the cluster would have done so far."""
+
+    ids: Ints
+    private_seconds: Floats
+    steps_left: Floats
+    private_rate: Floats
+
+
+@dataclass(frozen=True)
+class FinishTimeFairness:
+    """Minimise the largest rho: the time a job takes, over what it would take with 1/n of the cluster to itself. Then the next
+    largest, and so on: a hopeless job does not decide for the others."""
+
+    aware: bool = True
+    packing: bool = False
+    memory_types = (Memory,)
+
+    def allocate(self, view: View) -> Shares:
+        program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
+        who, jobs = program.who, view.jobs
+        # Nobody knows when an endless job ends: it counts as one with a year to go.
+        steps = np.minimum(jobs.steps_left, program_year(jobs.seconds_left, jobs.steps_left))[who.first]
+        private = program.equal_rate
+        before = _private_seconds(view.memory, jobs.ids[who.first], steps)
+        age = view.now_s - jobs.submitted_s[who.first]
+        fair = np.maximum(before + steps / private, 1e-9)
+
+        def need(t: float) -> Floats:
+            left = t * fair - age
+            return np.where(left > 0, steps / np.maximum(left, 1e-300), np.inf)
+
+        best_rho = (age + steps / program.best_rate) / fair
+        found = lowest_target(program, need, best_rho)
+        memory = Memory(jobs.ids[who.first], before, steps, private)
+        return found.shares(memory=memory, key="finish-time fairness")
+
+
+def program_year(seconds_left: Floats, steps_left: Floats) -> Floats:
+    year = 365 * 86400.0
+    return np.where(np.isfinite(seconds_left), steps_left, year)
+
+
+def _private_seconds(memory: Memory | None, ids: Ints, steps: Floats) -> Floats:
+    """Time the private part would have needed for the work done so far."""
+    if memory is None or not len(memory.ids):
+        return np.zeros(len(ids))
+    found = np.minimum(memory.ids.searchsorted(ids), len(memory.ids) - 1)
+    known = memory.ids[found] == ids
+    done = np.maximum(memory.steps_left[found] - steps, 0.0)
+    return np.where(known, memory.private_seconds[found] + done / memory.private_rate[found], 0.0)

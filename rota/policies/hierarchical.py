@@ -1,0 +1,76 @@
+"""Hierarchical fairness: tenants share the cluster by weight, to any depth, and each shares its part its own way (Gavel 4.3)."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rota.model.allocation import Shares
+from rota.model.tenants import FIFO, Tenants, lineage
+from rota.model.units import Bools, Floats, Ints
+from rota.model.view import View
+from rota.solver.filling import water_fill
+from rota.solver.program import Program
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """Water-filling over a tree. What a tenant cannot use goes to its siblings first."""
+
+    tenants: Tenants = field(default_factory=Tenants)
+    """Weights and inner policies: a YAML file of the operator's."""
+    aware: bool = True
+    packing: bool = False
+
+    def allocate(self, view: View) -> Shares:
+        queues = np.array([self.tenants.policy(path) == FIFO for path in view.tenants] or [False])
+        # Jobs of one tenant are alike unless it serves them in order of submission.
+        in_order = queues[view.jobs.tenant] if len(view.jobs) else np.empty(0, dtype=bool)
+        apart = np.where(in_order, len(view.tenants) + np.arange(len(view.jobs)), view.jobs.tenant)
+        program = Program(view, aware=self.aware, packing=self.packing, apart=apart)
+        tree = _Tree(self.tenants, view.tenants, program, view.jobs.tenant)
+        level = program.rate * (program.gpus / program.usual_rate)
+        return water_fill(program, level, tree.weigh).shares(key="tenant's share")
+
+
+class _Tree:
+    """Splits 1 among the claimants that may still rise, along their paths."""
+
+    def __init__(self, tenants: Tenants, paths: tuple[str, ...], program: Program, tenant_of_job: Ints) -> None:
+        self._tenant = tenant_of_job[program.who.first]
+        self._weight = program.weight * program.members
+        self._first = program.who.first
+        self._members = program.members
+        self._tenants = tenants
+        self._paths = paths
+
+    def weigh(self, free: Bools) -> Floats:
+        here = [path for number, path in enumerate(self._paths) if (free & (self._tenant == number)).any()]
+        part = {path: self._part(path, here) for path in here}
+        weight = np.zeros(len(free))
+        for path, whole in part.items():
+            mine = (free & (self._tenant == self._paths.index(path))).nonzero()[0]
+            if self._tenants.policy(path) == FIFO:
+                weight[mine[np.argmin(self._first[mine])]] = whole
+            else:
+                weight[mine] = whole * self._weight[mine] / self._weight[mine].sum() / self._members[mine]
+        return weight
+
+    def _part(self, path: str, here: list[str]) -> float:
+        """Product of each ancestor's weight over that of its siblings with somebody to serve."""
+        part, above = 1.0, ""
+        for step in lineage(path) or [""]:
+            siblings = {_child(above, other) for other in here if _inside(above, other)}
+            part *= self._tenants.weight(step) / sum(self._tenants.weight(name) for name in siblings)
+            above = step
+        return part
+
+
+def _inside(above: str, path: str) -> bool:
+    return not above or path == above or path.startswith(above + "/")
+
+
+def _child(above: str, path: str) -> str:
+    """The child of `above` on the way to `path`; the jobs right in `above` count as a child of their own."""
+    depth = len(lineage(above))
+    steps = lineage(path)
+    return steps[depth] if depth < len(steps) else path

@@ -1,0 +1,21 @@
+"""Each job has its own 1/n of every pool, whatever it does with it: what sharing must beat."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.allocation import Shares
+from rota.model.view import View
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """A private part of the cluster for each job; blind to types."""
+
+    def allocate(self, view: View) -> Shares:
+        options, jobs = view.options, max(len(view.jobs), 1)
+        gpus = np.maximum(options.gpus, 1)
+        whole = view.capacity.sum() / jobs / gpus
+        share = view.capacity[options.pool] / jobs / gpus / np.maximum(whole, 1.0)
+        alone = (options.beside < 0).nonzero()[0]
+        return Shares(option=alone, share=share[alone], blind=True, key="private part")

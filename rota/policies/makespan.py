@@ -1,0 +1,27 @@
+"""Minimum makespan (Gavel, section 4.2): all jobs done as early as possible."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.allocation import Shares
+from rota.model.view import View
+from rota.solver.program import Program, least
+
+
+@dataclass(frozen=True)
+class Makespan:
+    """The job that would end last ends as early as possible; what room that leaves goes to those who end soonest."""
+
+    aware: bool = True
+    packing: bool = False
+
+    def allocate(self, view: View) -> Shares:
+        program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
+        left = program.of(view.jobs.steps_left)
+        known = np.isfinite(left) & (left > 0)
+        speed = program.rate / np.where(known, np.maximum(left, 1e-9), np.inf)  # 1 / time to the end
+        if known.any():
+            program.maximise(least(speed[known.nonzero()[0]]))
+        program.maximise(speed.sum() if known.any() else program.rate.sum())
+        return program.solve().shares(key="makespan")

@@ -1,0 +1,33 @@
+"""Max-min fairness over effective throughput: Gavel's LAS (section 4.1)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rota.model.allocation import Shares
+from rota.model.view import View
+from rota.solver.filling import water_fill
+from rota.solver.program import Program, least
+
+
+@dataclass(frozen=True)
+class MaxMinFairness:
+    """The job that is worst off, against a GPU of average type and over its weight, gets as much as possible."""
+
+    aware: bool = True
+    """Look at how fast each job is on each type; if not, all types count the same."""
+    packing: bool = False
+    """Let two jobs share GPUs where that gives more."""
+    water_filling: bool = False
+    """When the worst off cannot be helped further, go on with the others (lexicographic)."""
+    face: Literal["centre", "vertex"] = "centre"
+    """Which of the best answers: the middle of them, or a corner that uses few ways to run."""
+
+    def allocate(self, view: View) -> Shares:
+        program = Program(view, aware=self.aware, packing=self.packing)
+        level = program.rate * (program.gpus / program.usual_rate)
+        if self.water_filling:
+            solution = water_fill(program, level, lambda _: program.weight)
+        else:
+            program.maximise(least(level / program.weight))
+            solution = program.solve(self.face)
+        return solution.shares(key="share")

@@ -1,0 +1,22 @@
+"""The most steps per second over all jobs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rota.model.allocation import Shares
+from rota.model.view import View
+from rota.solver.program import Program
+
+
+@dataclass(frozen=True)
+class MaxThroughput:
+    """Maximise the sum of effective throughputs. Jobs with small steps win: it is about steps, not about fairness."""
+
+    aware: bool = True
+    packing: bool = False
+    face: Literal["centre", "vertex"] = "centre"
+
+    def allocate(self, view: View) -> Shares:
+        program = Program(view, by_weight=False, aware=self.aware, packing=self.packing)
+        program.maximise(program.members @ program.rate)
+        return program.solve(self.face).shares(key="throughput")

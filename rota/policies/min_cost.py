@@ -1,0 +1,62 @@
+"""The most steps per dollar, with deadlines if asked for (Gavel, section 4.2)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.allocation import Shares
+from rota.model.units import Bools, Floats
+from rota.model.view import View
+from rota.solver.program import Program
+
+SHORT = 1e-6
+"""A deadline missed by less than this part of the rate it needs is met."""
+
+
+@dataclass(frozen=True)
+class MinCost:
+    """Maximise throughput over price. Prices are the cluster's, or list prices by type."""
+
+    slo: bool = False
+    """Jobs with a deadline get at least the rate it needs; one that cannot be met is dropped, alone, and its owner told."""
+    aware: bool = True
+    packing: bool = False
+
+    def allocate(self, view: View) -> Shares:
+        program = Program(view, by_job=self.slo, by_weight=False, aware=self.aware, packing=self.packing)
+        notes: dict[int, str] = {}
+        if self.slo and program.columns:
+            left_s = program.of(view.jobs.deadline_s) - view.now_s
+            need = program.of(view.jobs.steps_left) / np.where(left_s > 0, left_s, np.inf)
+            need = np.where(np.isfinite(need), need, 0.0)
+            short = _cannot_meet(view, program, need)
+            bound = ((need > 0) & ~short).nonzero()[0]
+            program.subject_to(program.rate[bound] >= need[bound] * (1 - SHORT))
+            late = short | ((left_s <= 0) & (program.of(view.jobs.steps_left) > 0))
+            for claimant in late.nonzero()[0].tolist():
+                notes[int(program.who.first[claimant])] = _note(left_s[claimant], need[claimant], program.best_rate[claimant])
+        program.maximise(program.members @ program.rate_per_dollar)
+        return program.solve().shares(key="steps per dollar", notes=notes)
+
+
+def _cannot_meet(view: View, program: Program, need: Floats) -> Bools:
+    """Whose deadlines to give up so that the others can be met: as little of all rates needed as possible."""
+    needed = (need > 0).nonzero()[0]
+    if not len(needed):
+        return np.zeros(len(need), dtype=bool)
+    trial = Program(view, by_job=True, by_weight=False, aware=program.aware, packing=program.packs)
+    part = trial.rate[needed] / need[needed]
+    trial.subject_to(part <= 1.0)  # more than needed makes up for nobody
+    trial.maximise(part.sum())
+    met = part.at(trial.solve("vertex").x)
+    short = np.zeros(len(need), dtype=bool)
+    short[needed] = met < 1 - SHORT
+    return short
+
+
+def _note(left_s: float, need: float, best: float) -> str:
+    if left_s <= 0:
+        return "Its deadline has passed."
+    if need > best:
+        return f"Its deadline cannot be met: it needs {need:.3g} steps/s, and its fastest option gives {best:.3g}."
+    return f"Its deadline cannot be met together with the others': it needs {need:.3g} steps/s."

@@ -1,0 +1,58 @@
+"""Water-filling: raise all together; whoever cannot be raised further stays where it is, and the others go on.
+
+Gavel finds the stuck ones with a mixed-integer program. None is needed: if each of two jobs can be raised alone, the average of
+both solutions raises both, so there is one largest set that can be raised; and in an interior solution exactly the jobs outside
+it have positive duals.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rota.model.units import Bools, Floats
+from rota.solver.lp import solved
+from rota.solver.program import Linear, Program, Solution
+from rota.solver.raising import GIVE, Raise, Raised
+
+NOTHING = 1e-9
+"""A rise below this, relative, is none."""
+
+
+def water_fill(program: Program, vector: Linear, weigh: Callable[[Bools], Floats]) -> Solution:
+    """Lexicographic max-min of `vector` over weights. `weigh` gives each entry's weight when these may still rise; an entry with
+    weight 0 waits for a later turn. Prices are those of the first rise: of the smallest share."""
+    count = len(vector)
+    if not program.columns:
+        return program.solve()
+    model = Raise(program, vector)
+    level, free = np.zeros(count), np.ones(count, dtype=bool)
+    first: Raised | None = None
+    last: Raised | None = None
+    value = 0.0
+    while free.any():
+        weight = np.where(free, weigh(free), 0.0)
+        active = free & (weight > 0)
+        if not active.any():
+            break
+        scale = float(weight.max())
+        found = model.solve(weight / scale, level * (1 - GIVE))
+        if found is None:
+            break
+        last = found
+        level = level + np.where(active, max(found.t, 0.0) * weight / scale, 0.0)
+        if first is None:
+            first, value = found, float((level[active] / weight[active]).min())
+        stuck = found.stuck(active, weight)
+        free &= ~stuck
+        if found.t * weight.max() / scale <= NOTHING * max(level.max(), 1.0) and not _room(program, found):
+            break
+    if last is None or first is None:
+        solved(None, "water-filling")
+    assert last is not None and first is not None
+    return Solution(program, last.x, value, first.prices, (), first.time_duals, first.duals)
+
+
+def _room(program: Program, found: Raised) -> bool:
+    """Whether any GPU is left over: if none is, nobody can rise, whoever's turn it is."""
+    used = program.gpus_used.at(found.x)
+    return bool((used < program.view.capacity * (1 - 1e-6)).any())

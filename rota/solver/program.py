@@ -1,0 +1,506 @@
+"""Programs: say what to maximise and under which constraints, over the shares of time of each way to run.
+
+    program = Program(view)                                     # one claimant per kind of job
+    program.maximise(least(program.rate / program.usual_rate))
+    return program.solve().shares()
+
+Vectors such as `program.rate` have one entry per claimant and are linear in the shares; `+ - * /` with numbers and arrays,
+`.sum()`, `@`, `<=` and `>=` work on them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rota.errors import OptionError
+from rota.model.allocation import Shares
+from rota.model.lazy import lazy
+from rota.model.options import Options
+from rota.model.units import MILLI, Floats, Ints
+from rota.model.view import View
+from rota.solver.lp import FACES, Lp, Optimum, solved
+
+FACE_SLACK = 1e-7
+"""How much of one objective is given up for the next, relative: what an interior point cannot tell from nothing."""
+
+
+class Linear:
+    """A vector whose entries are linear in the shares: `matrix @ x + offset`."""
+
+    __array_priority__ = 1000  # numpy leaves the arithmetic to this class
+
+    def __init__(self, matrix: sp.csr_array, offset: Floats) -> None:
+        self.matrix, self.offset = matrix, offset
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __mul__(self, factor: Any) -> "Linear":
+        by = np.broadcast_to(np.asarray(factor, dtype=float), self.offset.shape)
+        return Linear(sp.csr_array(sp.diags_array(by) @ self.matrix), self.offset * by)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, factor: Any) -> "Linear":
+        return self * (1.0 / np.asarray(factor, dtype=float))
+
+    def __neg__(self) -> "Linear":
+        return self * -1.0
+
+    def __add__(self, other: Any) -> "Linear":
+        if isinstance(other, Linear):
+            return Linear(sp.csr_array(self.matrix + other.matrix), self.offset + other.offset)
+        return Linear(self.matrix, self.offset + np.asarray(other, dtype=float))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: "Linear | float | Floats") -> "Linear":
+        return self + -1.0 * other
+
+    def __rsub__(self, other: "float | Floats") -> "Linear":
+        return self * -1.0 + other
+
+    def __getitem__(self, rows: Any) -> "Linear":
+        return Linear(sp.csr_array(self.matrix[rows]), self.offset[rows])
+
+    def __rmatmul__(self, weights: Any) -> "Linear":
+        row = np.asarray(weights, dtype=float)
+        return Linear(sp.csr_array((row @ self.matrix)[None, :]), np.array([row @ self.offset]))
+
+    def sum(self) -> "Linear":
+        return np.ones(len(self)) @ self
+
+    def __le__(self, other: Any) -> "Limit":
+        return Limit(self - other)
+
+    def __ge__(self, other: Any) -> "Limit":
+        return Limit(other - self)
+
+    def at(self, x: Floats) -> Floats:
+        """Its value for given shares."""
+        value: Floats = self.matrix @ x + self.offset
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """A constraint: no entry of a vector may be above 0."""
+
+    over: Linear
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extreme:
+    """The smallest entry of a vector (or, turned round, the largest): what max-min objectives are about."""
+
+    of: Linear
+    largest: bool = False
+
+
+def least(vector: Linear) -> Extreme:
+    """The smallest entry, to be maximised."""
+    return Extreme(vector)
+
+
+def greatest(vector: Linear) -> Extreme:
+    """The largest entry, to be minimised."""
+    return Extreme(vector, largest=True)
+
+
+class Claimants:
+    """Who the shares are for: jobs a policy cannot tell apart, together. Only those with a way to run now."""
+
+    def __init__(self, view: View, by_job: bool, by_weight: bool, apart: Ints | None) -> None:
+        jobs, options = view.jobs, view.options
+        runnable = options.milligpus <= view.capacity[options.pool] * MILLI
+        kind_runs = np.bincount(options.kind[runnable & (options.beside < 0)], minlength=len(options.by_kind)) > 0
+        self.position = kind_runs[jobs.kind].nonzero()[0] if len(jobs) else np.empty(0, dtype=np.int64)
+        kind = jobs.kind[self.position]
+        self.by_kind = not by_job and apart is None
+        if by_job:
+            self.of = np.arange(len(kind))
+        else:
+            keys = [kind.astype(np.int64)]
+            if by_weight and len(kind) and np.ptp(jobs.weight[self.position]) > 0:
+                keys.append(np.unique(jobs.weight[self.position], return_inverse=True)[1])
+            if apart is not None:
+                keys.append(apart[self.position])
+            self.by_kind = len(keys) == 1
+            self.of = _numbered(keys)
+        self.count = int(self.of.max()) + 1 if len(self.of) else 0
+        first = np.full(self.count, len(kind), dtype=np.int64)
+        first[self.of[::-1]] = np.arange(len(kind))[::-1]
+        self.first = self.position[first]
+        """One job of each."""
+        self.members = np.bincount(self.of, minlength=self.count).astype(float)
+        self.kind = jobs.kind[self.first]
+        self.gpus = jobs.gpus[self.first].astype(float)
+        self.weight = jobs.weight[self.first]
+        self.runnable = runnable
+
+
+def _numbered(keys: list[Ints]) -> Ints:
+    """Numbers from 0 for each combination of keys."""
+    key = keys[0]
+    for more in keys[1:]:
+        key = key * (int(more.max(initial=0)) + 1) + more
+    if not len(key):
+        return key
+    seen = np.bincount(key) > 0 if int(key.max()) < 4 * len(key) + 1024 else None
+    if seen is None:
+        return np.unique(key, return_inverse=True)[1]
+    return (np.cumsum(seen) - 1)[key]
+
+
+def _blind(options: Options) -> Floats:
+    """Every option taken for as fast as the kind's best; sharing GPUs costs what it costs."""
+    best = options.rate[np.maximum(options.best, 0)][options.kind] if len(options) else options.rate
+    alone = np.where(options.alone >= 0, options.rate[options.alone], options.rate) if len(options) else options.rate
+    return np.where(options.beside >= 0, best * options.rate / alone, best)
+
+
+class Program:
+    """An optimisation problem over the shares of time that a view's jobs spend on their options.
+
+    `by_job=True` gives every job a claim of its own; otherwise jobs of one kind (and, unless `by_weight=False`, one weight; and
+    one number of `apart`, given per job) are one claimant and get equal shares, which is exact as long as the objective reads
+    nothing else about them. `aware=False` takes every option for equally fast. `packing=True` includes options that share GPUs.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        *,
+        by_job: bool = False,
+        by_weight: bool = True,
+        apart: Ints | None = None,
+        aware: bool = True,
+        packing: bool = False,
+    ) -> None:
+        self.view, self.aware = view, aware
+        self.packs = packing
+        self.who = Claimants(view, by_job, by_weight, apart)
+        options = view.options
+        self._speed = options.rate if aware else _blind(options)
+        self._columns(packing and options.shared)
+        self._limits: list[Limit] = []
+        self._goals: list[tuple[float, Linear | Extreme]] = []
+
+    # The shares ------------------------------------------------------------------------------------------------------
+
+    def _columns(self, packing: bool) -> None:
+        """One column per claimant and option it may use. Where two claimants can only share with each other, both sides of it
+        are one column; where more could, sides are columns of their own and balance rows keep them equal in number."""
+        who, options = self.who, self.view.options
+        rows = options.by_slot[who.kind]
+        use = (rows >= 0) & who.runnable[rows] & ((options.beside[rows] < 0) | packing)
+        claimant, slot = use.nonzero()
+        option = rows[claimant, slot]
+        scale = np.ones(len(option))
+        column = np.arange(len(option))
+        self._ties: list[tuple[Ints, Ints]] = []
+        if packing:
+            claimant, option, scale, column = self._pair_up(claimant, option)
+        self.claimant, self.option, self._scale, self._column = claimant, option, scale, column
+        self.columns = int(column.max()) + 1 if len(column) else 0
+
+    def _pair_up(self, claimant: Ints, option: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+        who, options = self.who, self.view.options
+        kind_members = np.bincount(who.kind, weights=who.members, minlength=len(options.by_kind))
+        kind_claimants = np.bincount(who.kind, minlength=len(options.by_kind))
+        twin, beside = options.twin[option], options.beside[option]
+        shared = twin >= 0
+        # Nobody shares with itself, nor with a kind of which nobody is here.
+        possible = ~shared | ((kind_members[beside] > 0) & ((beside != options.kind[option]) | (kind_members[beside] > 1)))
+        claimant, option = claimant[possible], option[possible]
+        twin, beside, shared = twin[possible], beside[possible], shared[possible]
+        one_each = shared & (kind_claimants[beside] == 1) & (kind_claimants[options.kind[option]] == 1) & (twin != option)
+        second = one_each & (option > twin)
+        column = np.zeros(len(option), dtype=np.int64)
+        column[~second] = np.arange(int((~second).sum()))
+        scale = np.ones(len(option))
+        side_of = np.full(len(options), -1, dtype=np.int64)
+        side_of[option] = np.arange(len(option))
+        first_side = side_of[twin[second]]
+        column[second] = column[first_side]
+        scale[second] = who.members[claimant[first_side]] / who.members[claimant[second]]
+        loose = np.flatnonzero(shared & ~one_each)
+        for row in np.unique(np.minimum(option[loose], twin[loose])).tolist():
+            other = int(options.twin[row])
+            if other != row:
+                self._ties.append((loose[option[loose] == row], loose[option[loose] == other]))
+            else:
+                self._ties.append((loose[option[loose] == row], loose[:0]))
+        return claimant, option, scale, column
+
+    def _linear(self, rows: Ints, values: Floats, count: int) -> Linear:
+        """A vector from entries per side."""
+        matrix = sp.csr_array((values * self._scale, (rows, self._column)), shape=(count, self.columns))
+        return Linear(matrix, np.zeros(count))
+
+    # What objectives are made of ---------------------------------------------------------------------------------------
+
+    @lazy
+    def time(self) -> Linear:
+        """Fraction of time each claimant's jobs run, by any option."""
+        return self._linear(self.claimant, np.ones(len(self.option)), self.who.count)
+
+    @lazy
+    def rate(self) -> Linear:
+        """Effective throughput: steps per second of each job of a claimant, over all its time (Gavel, section 3.1)."""
+        return self._linear(self.claimant, self._speed[self.option], self.who.count)
+
+    @lazy
+    def gpus_used(self) -> Linear:
+        """GPUs of each pool in use, on average."""
+        options, half = self.view.options, np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
+        values = self.who.members[self.claimant] * options.milligpus[self.option] / MILLI * half
+        return self._linear(options.pool[self.option], values, len(self.view.capacity))
+
+    @lazy
+    def dollars_per_hour(self) -> Linear:
+        """What a claimant's jobs cost together while they run so."""
+        return self.members_cost(self.who.members[self.claimant])
+
+    def members_cost(self, members: Floats) -> Linear:
+        half = np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
+        return self._linear(self.claimant, members * self._dollars * half, self.who.count)
+
+    @lazy
+    def rate_per_dollar(self) -> Linear:
+        """Steps per second, each option's divided by what it costs an hour."""
+        half = np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
+        return self._linear(self.claimant, self._speed[self.option] / (self._dollars * half), self.who.count)
+
+    @property
+    def _dollars(self) -> Floats:
+        options = self.view.options
+        price = np.array([self.view.cluster.price(pool) or 1.0 for pool in self.view.cluster.pools])
+        return price[options.pool[self.option]] * options.milligpus[self.option] / MILLI
+
+    @property
+    def members(self) -> Floats:
+        """Jobs of each claimant."""
+        return self.who.members
+
+    @property
+    def weight(self) -> Floats:
+        return self.who.weight
+
+    @property
+    def gpus(self) -> Floats:
+        """GPUs each job of a claimant asks for."""
+        return self.who.gpus
+
+    def of(self, column: Any) -> Floats:
+        """A column of the view's jobs, one value per claimant."""
+        return np.asarray(column, dtype=float)[self.who.first]
+
+    @lazy
+    def usual_rate(self) -> Floats:
+        """Steps per second on a GPU of average type: what rates are measured against (Gavel's normaliser)."""
+        alone = self.view.options.beside[self.option] < 0
+        capacity = self.view.capacity.astype(float)
+        share = capacity[self.view.options.pool[self.option]] / max(capacity.sum(), 1.0)
+        rates = self._speed[self.option] * share * alone
+        return np.bincount(self.claimant, weights=rates, minlength=self.who.count).astype(float)
+
+    @lazy
+    def best_rate(self) -> Floats:
+        """Steps per second by the fastest option."""
+        best = np.zeros(self.who.count)
+        np.maximum.at(best, self.claimant, self._speed[self.option])
+        return best
+
+    @lazy
+    def equal_rate(self) -> Floats:
+        """Steps per second with an equal part of every pool to itself: what finish-time fairness compares with."""
+        capacity = self.view.capacity.astype(float)
+        jobs = max(float(self.who.members.sum()), 1.0)
+        alone = np.flatnonzero(self.view.options.beside[self.option] < 0)
+        claimant, option = self.claimant[alone], self.option[alone]
+        part = capacity[self.view.options.pool[option]] / jobs / self.who.gpus[claimant]
+        # Every type of the cluster counts, also those it cannot use: a private part of the cluster has them too.
+        whole = capacity.sum() / jobs / self.who.gpus
+        rate: Floats = np.bincount(claimant, weights=part * self._speed[option], minlength=self.who.count) / np.maximum(
+            whole, 1.0
+        )
+        return rate
+
+    # Saying what is wanted -----------------------------------------------------------------------------------------------
+
+    def maximise(self, goal: "Linear | Extreme") -> None:
+        """The first call states the objective; each further one chooses among the solutions that are best so far."""
+        self._add(-1.0, goal, not (isinstance(goal, Extreme) and goal.largest), "least(...)")
+
+    def minimise(self, goal: "Linear | Extreme") -> None:
+        self._add(1.0, goal, not (isinstance(goal, Extreme) and not goal.largest), "greatest(...)")
+
+    def _add(self, sign: float, goal: "Linear | Extreme", fits: bool, instead: str) -> None:
+        if isinstance(goal, Linear) and len(goal) != 1:
+            raise OptionError(
+                "an objective is one number.", field="goal", value=f"a vector of {len(goal)}", hint=f".sum(), or {instead}"
+            )
+        if not fits:
+            raise OptionError("has no optimum this way round.", field="goal", value=type(goal).__name__, hint=instead)
+        self._goals.append((sign, goal))
+
+    def subject_to(self, *limits: Limit) -> None:
+        """Add constraints: `program.dollars_per_hour.sum() <= 10`."""
+        self._limits.extend(limits)
+
+    def solve(self, face: str = "centre") -> "Solution":
+        """The best shares: from the middle of the optimal face, or a `vertex` of it."""
+        found = self.try_solve(face)
+        if found is None:
+            solved(None, "the stated objective and constraints")
+        assert found is not None
+        return found
+
+    def try_solve(self, face: str = "centre") -> "Solution | None":
+        """As `solve`; None if the constraints contradict each other."""
+        if face not in FACES:
+            raise OptionError(f"not one of {', '.join(FACES)}.", field="face", value=face, hint="face=centre")
+        if not self.columns:
+            return Solution(self, np.empty(0), 0.0, np.zeros(len(self.view.capacity)), ())
+        limits, first, answer = list(self._limits), None, None
+        for number, (sign, goal) in enumerate(self._goals or [(1.0, self.time.sum() * 0.0)]):
+            lp = self._lp(sign, goal, limits)
+            last = number == max(len(self._goals), 1) - 1
+            found = (FACES[face] if last else FACES["centre"])(lp)
+            if found is None:
+                return answer
+            value = self._value(goal, found.x[: self.columns])
+            answer = self._solution(found, value if first is None else first[0], first)
+            first = first or (value, answer)
+            slack = FACE_SLACK * max(abs(value), 1e-9)
+            vector = goal.of if isinstance(goal, Extreme) else goal
+            limits.append(vector >= value - slack if sign < 0 else vector <= value + slack)
+        return answer
+
+    def _value(self, goal: "Linear | Extreme", x: Floats) -> float:
+        if isinstance(goal, Linear):
+            return float(goal.at(x)[0])
+        entries = goal.of.at(x)
+        return float(entries.max() if goal.largest else entries.min()) if len(entries) else 0.0
+
+    def _solution(self, found: Optimum, value: float, first: "tuple[float, Solution] | None") -> "Solution":
+        """Prices are those of the first objective: later ones only choose among its solutions."""
+        x = found.x[: self.columns]
+        if first is not None:
+            return Solution(self, x, value, first[1].prices, first[1].limit_duals)
+        pools = len(self.view.capacity)
+        start = self.who.count
+        prices = found.below_duals[start : start + pools]
+        after, duals = start + pools + self._self_rows, []
+        for limit in self._limits:
+            duals.append(found.below_duals[after : after + len(limit.over)])
+            after += len(limit.over)
+        return Solution(self, x, value, prices, tuple(duals), found.below_duals[:start], found.below_duals[after:])
+
+    def _lp(self, sign: float, goal: "Linear | Extreme", limits: list[Limit]) -> Lp:
+        """Rows: time, capacity, nobody beside itself, limits, and the objective's own where it is an extreme."""
+        extra = isinstance(goal, Extreme)
+        below = [self.time.matrix, self.gpus_used.matrix]
+        right = [np.ones(self.who.count), self.view.capacity.astype(float)]
+        equal, alone = self._tie_rows()
+        self._self_rows = alone.shape[0]
+        below.append(alone)
+        right.append(np.zeros(alone.shape[0]))
+        for limit in limits:
+            below.append(limit.over.matrix)
+            right.append(-limit.over.offset)
+        cost = np.zeros(self.columns + extra)
+        if isinstance(goal, Extreme):
+            # Maximise t with t <= entry, or minimise t with entry <= t.
+            below.append(goal.of.matrix * sign)
+            right.append(-sign * goal.of.offset)
+            cost[-1] = sign
+        else:
+            cost[: self.columns] = sign * goal.matrix.toarray().ravel()
+        matrix = sp.vstack(below, format="csr")
+        if isinstance(goal, Extreme):
+            rows = len(goal.of)
+            last = sp.csr_array(
+                (np.full(rows, -sign), (np.arange(matrix.shape[0] - rows, matrix.shape[0]), np.zeros(rows, dtype=np.int64))),
+                shape=(matrix.shape[0], 1),
+            )
+            matrix = sp.hstack([matrix, last], format="csr")
+            equal = sp.hstack([equal, sp.csr_array((equal.shape[0], 1))], format="csr")
+        return Lp(cost, sp.csr_array(equal), np.zeros(equal.shape[0]), sp.csr_array(matrix), np.concatenate(right))
+
+    def _tie_rows(self) -> tuple[sp.csr_array, sp.csr_array]:
+        """Both sides of a shared option have as many jobs on them; and a job alone of its kind cannot be beside itself."""
+        members, claimant, column = self.who.members, self.claimant, self._column
+        data: list[Floats] = []
+        rows: list[Ints] = []
+        cols: list[Ints] = []
+        selves: list[tuple[int, Ints]] = []
+        number = 0
+        for here, there in self._ties:
+            if not len(there):
+                selves += [(int(side), here) for side in here.tolist() if members[claimant[side]] == 1]
+                continue
+            sides = np.concatenate((here, there))
+            sign = np.concatenate((np.ones(len(here)), -np.ones(len(there))))
+            data.append(sign * members[claimant[sides]])
+            rows.append(np.full(len(sides), number))
+            cols.append(column[sides])
+            number += 1
+        equal = sp.csr_array((number, self.columns))
+        if number:
+            where = (np.concatenate(rows), np.concatenate(cols))
+            equal = sp.csr_array((np.concatenate(data), where), shape=(number, self.columns))
+        alone = sp.lil_array((len(selves), self.columns))
+        for row, (side, group) in enumerate(selves):
+            alone[row, column[group]] = -members[claimant[group]]
+            alone[row, column[side]] = 1.0
+        return equal, sp.csr_array(alone)
+
+
+class Solution:
+    """Shares that are best, and what they are worth."""
+
+    def __init__(
+        self,
+        program: Program,
+        x: Floats,
+        value: float,
+        prices: Floats,
+        limit_duals: tuple[Floats, ...] = (),
+        time_duals: Floats | None = None,
+        goal_duals: Floats | None = None,
+    ) -> None:
+        self.program, self.x, self.value = program, x, value
+        self.prices = prices
+        """What one more GPU of each pool would add to the first objective."""
+        self.limit_duals, self.time_duals, self.goal_duals = limit_duals, time_duals, goal_duals
+
+    @property
+    def rate(self) -> Floats:
+        """Effective throughput of each claimant's jobs."""
+        return self.program.rate.at(self.x)
+
+    @property
+    def by_side(self) -> Floats:
+        """Share of time per claimant and option, in the program's order of sides."""
+        program = self.program
+        return np.clip(self.x[program._column] * program._scale, 0.0, 1.0)
+
+    def shares(self, **answer: Any) -> Shares:
+        """The allocation a policy returns."""
+        program, share = self.program, self.by_side
+        common: dict[str, Any] = {"blind": not program.aware, "prices": self.prices, **answer}
+        if program.who.by_kind:
+            return Shares(option=program.option, share=share, **common)
+        sides = np.bincount(program.claimant, minlength=program.who.count)
+        order = np.argsort(program.claimant, kind="stable")
+        start = np.concatenate(([0], np.cumsum(sides)))[:-1]
+        of = program.who.of
+        repeat = sides[of]
+        position = np.repeat(program.who.position, repeat)
+        offset = np.arange(len(position)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
+        side = order[np.repeat(start[of], repeat) + offset]
+        return Shares(option=program.option[side], share=share[side], position=position, **common)

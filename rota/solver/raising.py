@@ -1,0 +1,98 @@
+"""Raising many at once: the largest t such that every entry of a vector reaches its floor plus t times its weight.
+
+Max-min, makespan, water-filling and finish-time fairness are this one program with other weights, so its model is built once and
+solved again with new numbers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from rota.model.units import Bools, Floats
+from rota.solver.lp import Centre, Lp, centre, solved
+from rota.solver.program import Linear, Program, Solution
+
+LEAST_DUAL = 1e-4
+"""Rows whose dual is below this part of the average are not tight: an interior point leaves a little everywhere."""
+
+GIVE = 1e-7
+"""Floors are met up to this, relative, so that the next program has room inside."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Raised:
+    """How far all could be raised, who stopped it, and the shares."""
+
+    t: float
+    x: Floats
+    duals: Floats
+    """Weight of each entry in what stopped the rise: positive exactly for those that cannot be raised further."""
+    prices: Floats
+    """Value of one more GPU of each pool."""
+    time_duals: Floats
+
+    def stuck(self, among: Bools, weight: Floats) -> Bools:
+        """Which of these cannot be raised further, alone or together."""
+        force = self.duals * weight * among
+        if not force.any():
+            return among.copy()
+        stuck: Bools = among & (force >= np.minimum(LEAST_DUAL * force.sum() / max(int(among.sum()), 1), force.max()))
+        return stuck
+
+
+class Raise:
+    """The program for one vector, kept between solves."""
+
+    def __init__(self, program: Program, vector: Linear) -> None:
+        self.program, self.vector = program, vector
+        goalless = program._lp(1.0, program.time.sum() * 0.0, program._limits)
+        self._base = goalless
+        self._model: Centre | None = None
+
+    def solve(self, weight: Floats, floor: Floats) -> Raised | None:
+        """None: the floors alone cannot be met."""
+        base, vector = self._base, self.vector
+        rows, before = len(vector), base.below.shape[0]
+        last = sp.csr_array(
+            (weight, (np.arange(before, before + rows), np.zeros(rows, dtype=np.int64))), shape=(before + rows, 1)
+        )
+        below = sp.hstack([sp.vstack([base.below, -vector.matrix], format="csr"), last], format="csr")
+        equal = sp.hstack([base.equal, sp.csr_array((base.equal.shape[0], 1))], format="csr")
+        cost = np.zeros(self.program.columns + 1)
+        cost[-1] = -1.0
+        right = np.concatenate((base.below_by, vector.offset - floor))
+        lp = Lp(cost, sp.csr_array(equal), base.equal_to, sp.csr_array(below), right)
+        if self._model is None:
+            self._model = Centre(lp)
+            found = self._model.solve()
+        else:
+            found = self._model.again(lp)
+        found = found if found is not None else centre(lp)
+        if found is None:
+            return None
+        claimants, pools = self.program.who.count, len(self.program.view.capacity)
+        return Raised(
+            float(found.x[-1]),
+            found.x[:-1],
+            found.below_duals[before:],
+            found.below_duals[claimants : claimants + pools],
+            found.below_duals[:claimants],
+        )
+
+    def solution(self, raised: Raised, value: float | None = None) -> Solution:
+        return Solution(
+            self.program, raised.x, raised.t if value is None else value, raised.prices, (), raised.time_duals, raised.duals
+        )
+
+
+def raise_all(program: Program, vector: Linear) -> Solution:
+    """Maximise the smallest entry."""
+    if not program.columns:
+        return program.solve()
+    model = Raise(program, vector)
+    found = model.solve(np.ones(len(vector)), np.zeros(len(vector)))
+    if found is None:
+        solved(None, "max-min")
+    assert found is not None
+    return model.solution(found)

@@ -1,0 +1,94 @@
+"""The lowest common target: rates that every job needs shrink as a target t grows; find the lowest t that all can meet at once.
+
+Finish-time fairness is this: rho <= t needs a rate of steps / (t * fair time - age). For a given t it is a linear program, and
+its duals bound t from below for good: no target can be met at which the jobs, at these prices, would need more than there is.
+Solving that bound for t is one step; a handful of them meet the true t from below.
+
+A job that could not meet t even alone gets its best rate: its hopelessness must not decide for the others. Those who set t then
+stay where they are, and the rest go on to a lower t of their own: the result is lexicographic.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rota.model.units import Bools, Floats
+from rota.solver.lp import solved
+from rota.solver.program import Program, Solution
+from rota.solver.raising import GIVE, Raise, Raised
+
+MOST_STEPS = 40
+CLOSE = 1e-7
+
+Need = Callable[[float], Floats]
+"""Rates needed at a target, infinite where no rate would do."""
+
+
+def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
+    """Shares for the lowest t, then lexicographically for those it does not bind. `floor_t` is the lowest t each could reach with
+    its best rate. The solution's value is the largest t that binds somebody: the objective."""
+    if not program.columns:
+        return program.solve()
+    model = Raise(program, program.rate)
+    best = program.best_rate
+    fixed = np.full(len(best), np.nan)
+    first: Raised | None = None
+    found: Raised | None = None
+    start = float(floor_t.min())
+    while np.isnan(fixed).any():
+        active = np.isnan(fixed)
+        t, found, weight = _lowest(model, need, best, fixed, max(start, float(floor_t[active].min())))
+        if found is None:
+            break
+        if first is None:
+            first = found
+        if t is None:
+            break  # all that are left have their best rate
+        at_best = active & (weight >= best * (1 - CLOSE))
+        stuck = found.stuck(active, weight) | at_best
+        fixed[stuck] = np.minimum(weight[stuck], best[stuck])
+    if found is None or first is None:
+        solved(None, "the lowest common target")
+    assert found is not None and first is not None
+    return Solution(program, found.x, float("nan"), first.prices, (), first.time_duals, first.duals)
+
+
+def _lowest(model: Raise, need: Need, best: Floats, fixed: Floats, t: float) -> tuple[float | None, Raised | None, Floats]:
+    active = np.isnan(fixed)
+    floor = np.where(active, 0.0, np.nan_to_num(fixed) * (1 - GIVE))
+    weight = best
+    for _ in range(MOST_STEPS):
+        weight = np.where(active, np.minimum(need(t), best), 0.0)
+        found = model.solve(weight, floor)
+        if found is None:
+            return None, None, weight
+        if found.t >= 1 - CLOSE:
+            return (None if _all_best(weight, best, active) else t), found, weight
+        higher = _bound(need, best, found.duals, active, weight, found.t, t)
+        if higher <= t * (1 + 1e-12):
+            return t, found, weight
+        t = higher
+    return t, found, weight
+
+
+def _all_best(weight: Floats, best: Floats, active: Bools) -> bool:
+    return bool((weight[active] >= best[active] * (1 - CLOSE)).all())
+
+
+def _bound(need: Need, best: Floats, duals: Floats, active: Bools, weight: Floats, reached: float, t: float) -> float:
+    """The t at which the jobs, at these duals, need no more than there is."""
+    force = duals * active
+    budget = reached * float(force @ weight)
+
+    def short(at: float) -> bool:
+        return float(force @ np.minimum(need(at), best)) > budget
+
+    low, high = t, 2 * max(t, 1e-9)
+    while short(high) and high < 1e18:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if short(middle) else (low, middle)
+        if high - low <= 1e-13 * high:
+            break
+    return low
