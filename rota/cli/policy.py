@@ -85,6 +85,33 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command("solve")
+def solve(
+    instance: Annotated[str, typer.Argument(help="A JSON file: cluster_spec, worker_types, jobs.")],
+    policy: Annotated[str, typer.Option("--policy", help="As for `rota sim`.")] = "max-min-fairness",
+    profile: Annotated[str | None, typer.Option("--profile", metavar="PATH", help="Rates of pairs, for packing.")] = None,
+    output: flag.Output = "table",
+) -> None:
+    """One allocation of a stored instance: its objective, how long it took, and who gets what share of time."""
+    shaped = flag.shape(output)
+    from rota.compose.catalogue import make_placer, make_policy
+    from rota.compose.solve import read_instance
+    from rota.compose.solve import solve as solve_instance
+
+    solved = solve_instance(read_instance(instance, profile), make_policy(policy), make_placer("packed"))
+    rows = [{**share, "jobs": "+".join(map(str, share["jobs"]))} for share in solved.shares]
+    if shaped != "table":
+        say(shaped, value=dataclasses.asdict(solved) if shaped == "json" else None, rows=rows)
+        return
+    from rich.console import Console
+
+    from rota.report.result import plain_table
+
+    value = "none of its own" if solved.objective is None else f"{solved.objective:.6g}"
+    Console().print(f"objective {value}, solved in {1000 * solved.solve_seconds:.1f} ms", highlight=False)
+    typer.echo(plain_table(("JOBS", "ACCELERATOR", "SHARE"), [(r["jobs"], r["accelerator"], f"{r['share']:.4f}") for r in rows]))
+
+
 def _about(kind: type) -> str:
     return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
 

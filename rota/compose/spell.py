@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from rota.compose.tenants import read_tenants
 from rota.errors import NameUnknown, OptionError
 from rota.files.rows import read_table
+from rota.model.tenants import Tenants
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +76,8 @@ def _value(hint: Any, text: str, where: str, key: str) -> Any:
         return None if text.lower() == "none" else _value(inner[0], text, where, key)
     if origin is tuple:
         return _numbers(text, field, where, key)
+    if hint is Tenants:
+        return read_tenants(Path(text))
     if hint is bool:
         words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
         if text.lower() not in words:

@@ -144,6 +144,8 @@ class Ranking:
     """Others may overtake the first that does not fit only if they do not delay it (backfill)."""
     preempt: bool = True
     """May take GPUs from a running job for a better one."""
+    blind: bool = False
+    """A job takes any type with room, not its fastest."""
     run_seconds: Floats | None = None
     """Per position: running this long changes its rank (a demotion timer)."""
     wait_seconds: Floats | None = None
@@ -194,7 +196,7 @@ class Ranking:
         if self.option is not None:
             option = self.option[order]
         elif by_kind.shape[1] > 1:
-            order, option = _best_options_first(order, table, self.preempt or table.upgrades)
+            order, option = _best_options_first(order, table, self.preempt or table.upgrades, self.blind)
         return Candidates(order, option, self.blocking, self.reserve)
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
@@ -239,11 +241,15 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
     return "" if (options.kind[option] == kind).all() else "an option belongs to jobs of another kind"
 
 
-def _best_options_first(order: Ints, table: Candidacy, may_move: bool) -> tuple[Ints, Ints]:
-    """Each job's options by the steps they bring over the horizon, the price of moving paid first."""
+def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bool) -> tuple[Ints, Ints]:
+    """Each job's options by the steps they bring over the horizon, the price of moving paid first. Blind: in any order of types,
+    and a job that runs stays."""
     options = table.options.by_kind[table.kind[order]]
     exists = options >= 0
     rate = table.options.rate[options]
+    if blind:
+        rate = 1.0 + table.pool_order(blind=True)[table.options.pool[options]].astype(np.float64)
+        may_move = False
     held = table.granted_option[order][:, None]
     elsewhere = (held >= 0) & (options != held)
     if may_move:
@@ -275,6 +281,8 @@ class Shares:
     """The job each entry speaks of; None: every job of the option's kind."""
     blind: bool = False
     """The shares were made without a look at accelerator types, so no type is filled before another."""
+    strict: bool = False
+    """Nobody runs without a share, even if GPUs idle."""
     prices: Floats | None = None
     """What one more GPU of each pool would be worth to the objective, where it was found out."""
     notes: dict[int, str] = field(default_factory=dict)
@@ -305,7 +313,8 @@ class Shares:
         options = table.options
         share = self.shares(table)
         rows = options.by_slot[table.kind]
-        position, slot = ((rows >= 0) & ((share > 0) | (options.beside[rows] < 0))).nonzero()
+        without = np.False_ if self.strict else options.beside[rows] < 0
+        position, slot = ((rows >= 0) & ((share > 0) | without)).nonzero()
         option, share = rows[position, slot], share[position, slot]
         half = table.slice_seconds / 2
         priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)

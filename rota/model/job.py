@@ -57,6 +57,8 @@ class JobSpec:
     weight: float = 1.0
     deadline_seconds: float = math.inf
     """It should be done this long after it was submitted; infinite when nobody said."""
+    slo: float = math.inf
+    """The same as a multiple of its run time on V100s of its own."""
     tenant: str = ""
     user: str = ""
     retries: int = 0
@@ -73,6 +75,8 @@ class JobSpec:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
         if not self.deadline_seconds > 0:
             raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
+        if not self.slo > 0:
+            raise OptionError("must be more than 0.", field="slo", value=self.slo, hint="leave it out")
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 

@@ -12,6 +12,8 @@ class Change:
     job: int
     option: int
     gpus: Ints | None
+    beside: int = -1
+    """The job it shares them with; -1: nobody."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

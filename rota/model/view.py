@@ -26,7 +26,7 @@ class JobColumns(Protocol):
     steps_total: Floats
     steps_done: Floats
     rate: Floats
-    using: Ints
+    using: Floats
     option: Ints
     best_rate: Floats
     move_seconds: Floats
@@ -100,7 +100,7 @@ class Jobs:
 
     @lazy
     def attained_gpu_seconds(self) -> Floats:
-        """Service received so far."""
+        """Service received so far; of GPUs that two jobs share, half counts for each."""
         return self._table.attained[self._rows] + self._using * self._since
 
     @lazy
@@ -139,7 +139,7 @@ class Jobs:
         return self._table.move_seconds[self._rows]
 
     @lazy
-    def _using(self) -> Ints:
+    def _using(self) -> Floats:
         return self._table.using[self._rows]
 
     @lazy

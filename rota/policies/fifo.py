@@ -4,8 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.allocation import Ranking
+from rota.errors import OptionError
+from rota.model.allocation import Ranking, Shares
+from rota.model.options import Options
+from rota.model.units import MILLI, Ints
 from rota.model.view import View
+
+WORTH_SHARING = 1.5
+"""Two jobs share GPUs if together they do this much of what each would do alone."""
 
 
 @dataclass(frozen=True)
@@ -14,13 +20,57 @@ class Fifo:
 
     backfill: bool = False
     """Let others overtake the head while it waits, if they do not delay it. Needs run times to be known."""
+    aware: bool = True
+    """Take the fastest type that is free; if not, any."""
+    packing: bool = False
+    """Let those who wait share GPUs with a running job where that pays, in order of submission."""
 
-    def allocate(self, view: View) -> Ranking:
+    def __post_init__(self) -> None:
+        if self.packing and self.backfill:
+            raise OptionError("does not go with packing.", field="backfill", value=True, hint="fifo:packing=true")
+
+    def allocate(self, view: View) -> Ranking | Shares:
+        if self.packing:
+            position, option = _packed(view)
+            return Shares(position=position, option=option, share=np.ones(len(option)), strict=True, key="submission")
         return Ranking(
             order=np.arange(len(view.jobs)),  # a view is in order of submission
             whole=True,
             blocking=not self.backfill,
             reserve=self.backfill,
             preempt=False,
+            blind=not self.aware,
             key="submission",
         )
+
+
+def _packed(view: View) -> tuple[Ints, Ints]:
+    """Each job by its fastest option with room; from the first without room on, beside the best partner of those before it."""
+    options, kind = view.options, view.jobs.kind.tolist()
+    left = (view.capacity * MILLI).tolist()
+    alone: dict[int, int] = {}
+    for job, its in enumerate(kind):
+        ways = [row for row in options.by_kind[its].tolist() if row >= 0 and options.milligpus[row] <= left[options.pool[row]]]
+        if not ways:
+            break
+        alone[job] = ways[0]
+        left[options.pool[ways[0]]] -= int(options.milligpus[ways[0]])
+    given = dict(alone)
+    for job in range(len(alone), len(kind)):
+        gains = {other: _gain(options, row, kind[job]) for other, row in alone.items()}
+        best = max(gains, key=lambda other: gains[other][0], default=None)
+        if best is None or gains[best][0] <= WORTH_SHARING:
+            break
+        given[best], given[job] = gains[best][1], int(options.twin[gains[best][1]])
+        del alone[best]
+    order = sorted(given)
+    return np.array(order, dtype=np.int64), np.array([given[job] for job in order], dtype=np.int64)
+
+
+def _gain(options: Options, row: int, beside: int) -> tuple[float, int]:
+    """What a job that runs by `row` and one of kind `beside` do together, each against itself alone; and the first one's side."""
+    for side in options.by_slot[options.kind[row]].tolist():
+        if side >= 0 and options.beside[side] == beside and options.alone[side] == row:
+            twin = int(options.twin[side])
+            return sum(float(options.rate[r] / options.rate[options.alone[r]]) for r in (side, twin)), side
+    return 0.0, -1

@@ -7,6 +7,7 @@ import numpy as np
 from rota.model.allocation import Shares
 from rota.model.units import Floats, Ints
 from rota.model.view import View
+from rota.solver.effect import Effect
 from rota.solver.program import Program
 from rota.solver.targets import lowest_target
 
@@ -48,6 +49,14 @@ class FinishTimeFairness:
         found = lowest_target(program, need, best_rho)
         memory = Memory(jobs.ids[who.first], before, steps, private)
         return found.shares(memory=memory, key="finish-time fairness")
+
+    def objective(self, effect: Effect) -> float:
+        """The largest rho."""
+        jobs = effect.view.jobs
+        before = _private_seconds(effect.view.memory, jobs.ids, jobs.steps_left)
+        age = effect.view.now_s - jobs.submitted_s
+        rho = (age + jobs.steps_left / effect.rate) / (before + jobs.steps_left / effect.private_rate)
+        return float(rho.max(initial=0.0))
 
 
 def program_year(seconds_left: Floats, steps_left: Floats) -> Floats:

@@ -8,6 +8,7 @@ from rota.model.allocation import Shares
 from rota.model.tenants import FIFO, Tenants, lineage
 from rota.model.units import Bools, Floats, Ints
 from rota.model.view import View
+from rota.solver.effect import Effect
 from rota.solver.filling import water_fill
 from rota.solver.program import Program
 
@@ -30,6 +31,10 @@ class Hierarchical:
         tree = _Tree(self.tenants, view.tenants, program, view.jobs.tenant)
         level = program.rate * (program.gpus / program.usual_rate)
         return water_fill(program, level, tree.weigh).shares(key="tenant's share")
+
+    def objective(self, effect: Effect) -> float:
+        """The smallest normalised throughput."""
+        return float((effect.rate * effect.view.jobs.gpus / effect.usual_rate).min(initial=np.inf))
 
 
 class _Tree:

@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.model.allocation import Shares
 from rota.model.view import View
+from rota.solver.effect import Effect
 from rota.solver.program import Program, least
 
 
@@ -25,3 +26,7 @@ class Makespan:
             program.maximise(least(speed[known.nonzero()[0]]))
         program.maximise(speed.sum() if known.any() else program.rate.sum())
         return program.solve().shares(key="makespan")
+
+    def objective(self, effect: Effect) -> float:
+        """Seconds until the last job ends."""
+        return float((effect.view.jobs.steps_left / effect.rate).max(initial=0.0))

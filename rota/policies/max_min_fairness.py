@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from rota.model.allocation import Shares
 from rota.model.view import View
+from rota.solver.effect import Effect
 from rota.solver.filling import water_fill
 from rota.solver.program import Program, least
 
@@ -31,3 +34,8 @@ class MaxMinFairness:
             program.maximise(least(level / program.weight))
             solution = program.solve(self.face)
         return solution.shares(key="share")
+
+    def objective(self, effect: Effect) -> float:
+        """The smallest normalised throughput over weight."""
+        jobs = effect.view.jobs
+        return float((effect.rate * jobs.gpus / effect.usual_rate / jobs.weight).min(initial=np.inf))

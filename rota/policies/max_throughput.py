@@ -5,6 +5,7 @@ from typing import Literal
 
 from rota.model.allocation import Shares
 from rota.model.view import View
+from rota.solver.effect import Effect
 from rota.solver.program import Program
 
 
@@ -20,3 +21,7 @@ class MaxThroughput:
         program = Program(view, by_weight=False, aware=self.aware, packing=self.packing)
         program.maximise(program.members @ program.rate)
         return program.solve(self.face).shares(key="throughput")
+
+    def objective(self, effect: Effect) -> float:
+        """Steps per second of all jobs."""
+        return float(effect.rate.sum())

@@ -7,6 +7,7 @@ import numpy as np
 from rota.model.allocation import Shares
 from rota.model.units import Bools, Floats
 from rota.model.view import View
+from rota.solver.effect import Effect
 from rota.solver.program import Program
 
 SHORT = 1e-6
@@ -37,6 +38,10 @@ class MinCost:
                 notes[int(program.who.first[claimant])] = _note(left_s[claimant], need[claimant], program.best_rate[claimant])
         program.maximise(program.members @ program.rate_per_dollar)
         return program.solve().shares(key="steps per dollar", notes=notes)
+
+    def objective(self, effect: Effect) -> float:
+        """Steps per second over dollars per hour, of all jobs."""
+        return float(effect.rate_per_dollar.sum())
 
 
 def _cannot_meet(view: View, program: Program, need: Floats) -> Bools:

@@ -10,5 +10,8 @@ from rota.model.view import View
 class Sjf:
     """Smallest total run time first; a running job is never suspended for another."""
 
+    aware: bool = True
+    """Take the fastest type that is free; if not, any."""
+
     def allocate(self, view: View) -> Ranking:
-        return Ranking.by(view.jobs.seconds_total, preempt=False, key="run time")
+        return Ranking.by(view.jobs.seconds_total, preempt=False, blind=not self.aware, key="run time")

@@ -8,14 +8,15 @@ The number of cells tells the variant:
 - 12, Shockwave's: the ten, with `mode` after `scale_factor` and `duration` before `arrival_time`
 
 `--where` takes these names. `job_type`, such as `ResNet-18 (batch size 16)`, is the profile as it stands; `scale_factor` is
-the number of GPUs, `arrival_time` seconds. Names are `gavel-LINE`. The job types of the published traces are random draws.
+the number of GPUs, `arrival_time` seconds; `slo` is the deadline as a multiple of the job's run time on V100s of its own (0 or
+less: none). Names are `gavel-LINE`. The job types of the published traces are random draws.
 
-Not read: the command and what belongs to it, which is never run; `slo`, a multiple of a duration that the trace does not
-state (less than 0: none); `mode`, Shockwave's rule by which the batch size changes in training (`static`: it does not); and
-its `duration`, the seconds that the steps took alone on GPUs of its authors. The notes count the jobs that lose a deadline or
-such a rule.
+Not read: the command and what belongs to it, which is never run; `mode`, Shockwave's rule by which the batch size changes in
+training (`static`: it does not); and its `duration`, the seconds that the steps took alone on GPUs of its authors. The notes
+count the jobs that lose such a rule.
 """
 
+import math
 from collections.abc import Iterator
 
 from rota.files.rows import Row
@@ -36,15 +37,20 @@ def arrival(row: Row) -> Arrival:
         steps=row.number("total_steps"),
         profile=filled(row, "job_type"),
         weight=weight(row, "priority_weight"),
+        slo=_slo(row),
     )
     return Arrival(row.number("arrival_time"), spec)
+
+
+def _slo(row: Row) -> float:
+    """Less than 0 is none."""
+    text = row.text("slo").strip()
+    return (row.number("slo") or math.inf) if text and not text.startswith("-") else math.inf
 
 
 def remarks(row: Row) -> Iterator[str]:
     if row.text("mode") not in ("", "static"):
         yield "had a batch size that changes in training; it stays as it starts here"
-    if row.text("slo") and not row.text("slo").startswith("-"):
-        yield "had a deadline (slo), which is not read"
 
 
 GAVEL = Format("gavel", arrival, layouts=(SEVEN, TEN, TWELVE), remarks=remarks)

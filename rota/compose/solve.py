@@ -1,0 +1,175 @@
+"""One allocation of a stored instance: jobs, what each does on each type, and the GPUs there are.
+
+A JSON object with `cluster_spec` ({type: GPUs}), `worker_types` (the order of throughputs), `jobs` (objects with `job_type`,
+`scale_factor`, `priority_weight`, `num_steps_remaining`, `time_since_start`, `throughputs` and optionally `entity`), and
+optionally `entity_weights`. How fast two jobs are on the same GPUs comes from a profile.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.beliefs.rates import Rates
+from rota.core.mechanism import Table, grant
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.errors import InputError
+from rota.files.text import read_text
+from rota.model.allocation import Allocation
+from rota.model.cluster import Cluster, Node, canonical
+from rota.model.events import Submitted
+from rota.model.floor import Placer
+from rota.model.job import JobSpec
+from rota.model.policy import Policy
+from rota.model.tenants import Tenants
+from rota.model.units import Floats, Ints
+from rota.profiles.read import read_rates
+from rota.solver.effect import Effect
+
+NONE = 1e-9
+"""A share below this is none: interior points leave a little everywhere."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A question to a policy."""
+
+    cluster: Cluster
+    jobs: tuple[tuple[float, JobSpec], ...]
+    """Seconds since each was submitted, and what is left of it."""
+    rates: Rates
+    tenants: Tenants
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A policy's answer to it."""
+
+    objective: float | None
+    solve_seconds: float
+    shares: list[dict[str, Any]]
+    prices: dict[str, float] | None
+
+
+def read_instance(path: Path | str, profile: Path | str | None = None) -> Instance:
+    """Read a file; whatever is missing or of the wrong kind is named."""
+    try:
+        plain = json.loads(read_text(Path(path), InputError))
+    except json.JSONDecodeError as problem:
+        raise InputError(
+            f"is not JSON ({problem.msg}).", where=str(path), line=problem.lineno, hint="see docs/policies.md"
+        ) from problem
+    try:
+        return _instance(plain, read_rates(profile) if profile is not None else None)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        what = f"{problem} is missing" if isinstance(problem, KeyError) else str(problem)
+        raise InputError(f"is no instance: {what}.", where=str(path), hint="cluster_spec, worker_types and jobs") from problem
+
+
+def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
+    counts = {canonical(str(name)): int(gpus) for name, gpus in plain["cluster_spec"].items() if int(gpus) > 0}
+    types = [canonical(str(name)) for name in plain["worker_types"]]
+    nodes = [Node(name.lower(), name, counts[name]) for name in types if name in counts]
+    table: dict[tuple[str, str, int], float] = {}
+    keys: dict[tuple[str, int, tuple[float, ...]], str] = {}
+    jobs = []
+    for entry in plain["jobs"]:
+        gpus, rates = int(entry["scale_factor"]), tuple(float(rate) for rate in entry["throughputs"])
+        # Two jobs of one type that were measured differently are different profiles.
+        name = str(entry["job_type"])
+        known = keys.setdefault(
+            (name, gpus, rates), name if (name, gpus) not in {(k[0], k[1]) for k in keys} else f"{name} #{len(keys)}"
+        )
+        for accelerator, rate in zip(types, rates, strict=True):
+            table[known, accelerator, gpus] = rate
+        spec = JobSpec(
+            gpus=gpus,
+            steps=float(entry["num_steps_remaining"]),
+            profile=known,
+            weight=float(entry.get("priority_weight", 1.0)),
+            tenant=str(entry.get("entity") or ""),
+            deadline_seconds=float(entry.get("deadline_seconds", "inf")) + float(entry["time_since_start"]),
+        )
+        jobs.append((float(entry["time_since_start"]), spec))
+    weights = {str(name): float(weight) for name, weight in plain.get("entity_weights", {}).items()}
+    policies = {str(name): str(policy) for name, policy in plain.get("entity_policies", {}).items()}
+    prices = {canonical(str(name)): float(price) for name, price in plain.get("dollars_per_hour", {}).items()}
+    pairs = dict(profile.pairs) if profile is not None else {}
+    for one in plain.get("pairs", []):
+        pairs[str(one["jobs"][0]), str(one["jobs"][1]), canonical(str(one["accelerator"])), int(one["gpus"])] = tuple(
+            one["rates"]
+        )
+    return Instance(
+        Cluster.of(nodes, dollars_per_hour=prices), tuple(jobs), Rates(table=table, pairs=pairs), Tenants(weights, policies)
+    )
+
+
+def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
+    """Ask a policy for one allocation. The clock runs from the view to its answer."""
+    policy = _with_tenants(policy, instance.tenants)
+    settings = Settings(packing=bool(getattr(policy, "packing", False)))
+    scheduler = Scheduler(instance.cluster, placer, settings, rates=instance.rates)
+    order = np.argsort([-age for age, _ in instance.jobs], kind="stable").tolist()
+    now_s = max((age for age, _ in instance.jobs), default=0.0)
+    events = [Submitted(n, instance.jobs[i][1], now_s - instance.jobs[i][0]) for n, i in enumerate(order)]
+    scheduler.fold(now_s, events)
+    view = scheduler.view()
+    began = time.perf_counter()
+    answer = policy.allocate(view)
+    seconds = time.perf_counter() - began
+    table = Table(scheduler.state, scheduler.state.rows, settings)
+    share = _shares(answer, table, view.capacity)
+    objective = getattr(policy, "objective", None)
+    prices = getattr(answer, "prices", None)
+    return Solved(
+        float(objective(Effect(view, share))) if objective is not None else None,
+        seconds,
+        _units(share, table, [order[job] for job in view.jobs.ids.tolist()], instance.cluster),
+        None if prices is None else dict(zip(instance.cluster.pools, np.asarray(prices).tolist(), strict=True)),
+    )
+
+
+def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
+    """A policy that serves tenants serves those of the instance, unless it was given its own."""
+    given = getattr(policy, "tenants", None)
+    asks = isinstance(given, Tenants) and not given.weights and not given.policies
+    served: Policy = replace(policy, tenants=tenants) if asks else policy
+    return served
+
+
+def _shares(answer: Allocation, table: Table, capacity: Ints) -> Floats:
+    """Per job and slot; a job that a ranking would let run has all the time by its option."""
+    share = answer.shares(table)
+    if share is not None:
+        return share
+    granted = grant(answer.candidates(table), table, capacity).option
+    share = np.zeros((len(table), table.options.slots))
+    runs = (granted >= 0).nonzero()[0]
+    share[runs, table.options.slot[granted[runs]]] = 1.0
+    return share
+
+
+def _units(share: Floats, table: Table, names: list[int], cluster: Cluster) -> list[dict[str, Any]]:
+    """Who spends how much time on what, and with whom. Where it is known only how long a job runs beside any of a kind, that time
+    is split over the kind's members in proportion to theirs."""
+    options, found = table.options, []
+    rows = options.by_slot[table.kind]
+    for job, slot in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):
+        row, mine = int(rows[job, slot]), float(share[job, slot])
+        accelerator = cluster.pools[options.pool[row]]
+        twin = int(options.twin[row])
+        if twin < 0:
+            found.append({"jobs": [names[job]], "accelerator": accelerator, "share": min(mine, 1.0)})
+            continue
+        others = ((table.kind == options.kind[twin]) & (share[:, options.slot[twin]] > NONE)).nonzero()[0]
+        others = others[others != job]
+        theirs = share[others, options.slot[twin]]
+        for other, part in zip(others.tolist(), (mine * theirs / max(theirs.sum(), NONE)).tolist(), strict=True):
+            if (row, job) < (twin, other) and part > NONE:
+                found.append({"jobs": sorted((names[job], names[other])), "accelerator": accelerator, "share": min(part, 1.0)})
+    return found

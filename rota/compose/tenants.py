@@ -1,0 +1,45 @@
+"""The operator's tenants, from a YAML file: weights and how each shares what it gets.
+
+vision:                  # a tenant; jobs name theirs as a path: vision/pretraining
+  weight: 2              # against its siblings; 1 if left out
+  policy: fairness       # or fifo; as above it if left out
+  tenants:
+    pretraining: {weight: 3, policy: fifo}
+    labs: {}
+speech: {weight: 1}
+"""
+
+from pathlib import Path
+
+from rota.errors import SpecError
+from rota.files.tree import Entry, read_tree
+from rota.model.tenants import INNER, Tenants
+
+EXAMPLE = "vision: {weight: 2, policy: fairness}"
+
+
+def read_tenants(path: Path | str) -> Tenants:
+    """Read a YAML file. An unknown name is an error that says its line."""
+    weights: dict[str, float] = {}
+    policies: dict[str, str] = {}
+    for name, entry in read_tree(path, SpecError, instead=EXAMPLE).mapping().items():
+        _read("", name, entry, weights, policies)
+    return Tenants(weights, policies)
+
+
+def _read(above: str, name: str, entry: Entry, weights: dict[str, float], policies: dict[str, str]) -> None:
+    path = f"{above}/{name}" if above else name
+    if not name or "/" in name:
+        raise entry.wrong("is no name of a tenant.", hint=EXAMPLE)
+    if entry.value is None:
+        weights[path] = 1.0
+        return
+    found = entry.fields(("weight", "policy", "tenants"))
+    weights[path] = found["weight"].number(above=True) if "weight" in found else 1.0
+    if "policy" in found:
+        policies[path] = found["policy"].text()
+        if policies[path] not in INNER:
+            raise found["policy"].wrong(f"is not one of {', '.join(INNER)}.", hint="policy: fairness")
+    if "tenants" in found:
+        for name, child in found["tenants"].mapping().items():
+            _read(path, name, child, weights, policies)

@@ -1,0 +1,48 @@
+"""What shares do: the effective throughput each job would get, whatever policy made them."""
+
+import numpy as np
+
+from rota.model.lazy import lazy
+from rota.model.units import MILLI, Floats
+from rota.model.view import View
+
+
+class Effect:
+    """Shares per job and slot of a view, and what they come to at the believed rates."""
+
+    def __init__(self, view: View, share: Floats) -> None:
+        self.view, self.share = view, share
+        self._row = view.options.by_slot[view.jobs.kind]
+
+    @lazy
+    def rate(self) -> Floats:
+        """Steps per second of each job."""
+        return self._sum(self.view.options.rate)
+
+    @lazy
+    def rate_per_dollar(self) -> Floats:
+        """Steps per second, each option's over what it costs an hour."""
+        options, cluster = self.view.options, self.view.cluster
+        price = np.array([cluster.price(pool) or 1.0 for pool in cluster.pools])
+        half = np.where(options.beside >= 0, 0.5, 1.0)
+        return self._sum(options.rate / (price[options.pool] * options.milligpus / MILLI * half))
+
+    @lazy
+    def usual_rate(self) -> Floats:
+        """Steps per second on a GPU of average type."""
+        options = self.view.options
+        part = self.view.capacity[options.pool] / max(int(self.view.capacity.sum()), 1) * (options.beside < 0)
+        return self._sum(options.rate * part, np.ones_like(self.share))
+
+    @lazy
+    def private_rate(self) -> Floats:
+        """Steps per second with 1/n of every pool to itself."""
+        gpus, jobs = self.view.jobs.gpus, max(len(self.view.jobs), 1)
+        whole = self.view.capacity.sum() / jobs / gpus
+        rate: Floats = self.usual_rate * self.view.capacity.sum() / jobs / gpus / np.maximum(whole, 1.0)
+        return rate
+
+    def _sum(self, per_option: Floats, share: Floats | None = None) -> Floats:
+        values = np.append(per_option, 0.0)[self._row]
+        total: Floats = (values * (self.share if share is None else share)).sum(axis=1)
+        return total
