@@ -112,6 +112,7 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
 def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     """Ask a policy for one allocation. The clock runs from the view to its answer."""
     policy = _with_tenants(policy, instance.tenants)
+    instance, copies = _roomy(instance)
     settings = Settings(packing=bool(getattr(policy, "packing", False)))
     scheduler = Scheduler(instance.cluster, placer, settings, rates=instance.rates)
     order = np.argsort([-age for age, _ in instance.jobs], kind="stable").tolist()
@@ -129,9 +130,21 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     return Solved(
         float(objective(Effect(view, share))) if objective is not None else None,
         seconds,
-        _units(share, table, [order[job] for job in view.jobs.ids.tolist()], instance.cluster),
+        _units(share, table, [order[job] for job in view.jobs.ids.tolist()], instance.cluster, len(order) // copies),
         None if prices is None else dict(zip(instance.cluster.pools, np.asarray(prices).tolist(), strict=True)),
     )
+
+
+def _roomy(instance: Instance) -> tuple[Instance, int]:
+    """Shares are averages over time, so a gang may ask for more GPUs than a pool has: then everything is taken several times, GPUs
+    and jobs, which changes no job's share. And how many times."""
+    widest = max((spec.gpus for _, spec in instance.jobs), default=1)
+    copies = -(-widest // int(instance.cluster.pool_gpus.min()))
+    if copies == 1:
+        return instance, 1
+    nodes = [replace(node, gpus=node.gpus * copies) for node in instance.cluster.nodes]
+    cluster = Cluster.of(nodes, dollars_per_hour=instance.cluster.dollars_per_hour)
+    return replace(instance, cluster=cluster, jobs=instance.jobs * copies), copies
 
 
 def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
@@ -154,13 +167,15 @@ def _shares(answer: Allocation, table: Table, capacity: Ints) -> Floats:
     return share
 
 
-def _units(share: Floats, table: Table, names: list[int], cluster: Cluster) -> list[dict[str, Any]]:
-    """Who spends how much time on what, and with whom. Where it is known only how long a job runs beside any of a kind, that time
+def _units(share: Floats, table: Table, names: list[int], cluster: Cluster, count: int) -> list[dict[str, Any]]:
+    """Who of the first `count` jobs spends how much time on what, and with whom. Where it is known only how long a job runs beside any of a kind, that time
     is split over the kind's members in proportion to theirs."""
     options, found = table.options, []
     rows = options.by_slot[table.kind]
     for job, slot in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):
         row, mine = int(rows[job, slot]), float(share[job, slot])
+        if names[job] >= count:
+            continue
         accelerator = cluster.pools[options.pool[row]]
         twin = int(options.twin[row])
         if twin < 0:

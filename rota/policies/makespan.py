@@ -21,7 +21,9 @@ class Makespan:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
         left = program.of(view.jobs.steps_left)
         known = np.isfinite(left) & (left > 0)
-        speed = program.rate / np.where(known, np.maximum(left, 1e-9), np.inf)  # 1 / time to the end
+        # 1 / time to the end, in units that keep the numbers near 1
+        typical = float(np.median((left / program.best_rate)[known])) if known.any() else 1.0
+        speed = program.rate * (typical / np.where(known, np.maximum(left, 1e-9), np.inf))
         if known.any():
             program.maximise(least(speed[known.nonzero()[0]]))
         program.maximise(speed.sum() if known.any() else program.rate.sum())

@@ -14,20 +14,28 @@ import numpy as np
 import scipy.sparse as sp
 
 from rota.errors import SolverFailed
-from rota.model.units import Floats
+from rota.model.units import Floats, Ints
+
+TIGHT, LOOSE = 1e-8, 1e-5
+"""How near to the optimum, relative: for an objective, and for what only chooses among its solutions."""
+
+FEASIBLE = 1e-6
+"""Rows may be broken by this much."""
 
 _GOOD = ("Solved", "AlmostSolved")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lp:
-    """Minimise cost @ x subject to equal @ x == equal_to, below @ x <= below_by, x >= 0."""
+    """Minimise cost @ x subject to x >= 0 and rows of a matrix, given as triplets: the first `equal` rows must equal `right`, the
+    others may not be above it."""
 
     cost: Floats
-    equal: sp.csr_array
-    equal_to: Floats
-    below: sp.csr_array
-    below_by: Floats
+    row: Ints
+    column: Ints
+    value: Floats
+    right: Floats
+    equal: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,23 +51,19 @@ class Optimum:
 class Centre:
     """One program for Clarabel, kept so that it can be solved again with other numbers in the same places."""
 
-    def __init__(self, lp: Lp) -> None:
-        self._rows = len(lp.equal_to), len(lp.below_by)
-        count = len(lp.cost)
-        cones = [clarabel.ZeroConeT(self._rows[0])] if self._rows[0] else []
-        cones.append(clarabel.NonnegativeConeT(self._rows[1] + count))
-        self._matrix, self._right = self._stack(lp)
+    def __init__(self, lp: Lp, gap: float = TIGHT, careful: bool = False) -> None:
+        count, rows = len(lp.cost), len(lp.right)
+        every = np.arange(count)
+        # x >= 0 as rows of their own, after the others.
+        entries = (np.concatenate((lp.value, np.full(count, -1.0))), (_both(lp.row, rows + every), _both(lp.column, every)))
+        self.matrix = sp.csc_matrix(entries, shape=(rows + count, count))
+        self.right = np.concatenate((lp.right, np.zeros(count)))
+        self.lp = lp
+        cones = [clarabel.ZeroConeT(lp.equal)] if lp.equal else []
+        cones.append(clarabel.NonnegativeConeT(rows - lp.equal + count))
         self._solver = clarabel.DefaultSolver(
-            sp.csc_matrix((count, count)), lp.cost, self._matrix, self._right, cones, _settings()
+            sp.csc_matrix((count, count)), lp.cost, self.matrix, self.right, cones, _settings(gap, careful)
         )
-        self._lp = lp
-
-    @staticmethod
-    def _stack(lp: Lp) -> tuple[Any, Floats]:
-        count = len(lp.cost)
-        parts = [lp.equal, lp.below] if len(lp.equal_to) else [lp.below]
-        matrix = sp.vstack([*parts, -sp.eye_array(count, format="csr")], format="csc")
-        return sp.csc_matrix(matrix), np.concatenate((lp.equal_to, lp.below_by, np.zeros(count)))
 
     def solve(self) -> Optimum | None:
         """None: there is no solution, or none was found."""
@@ -67,46 +71,68 @@ class Centre:
         if str(found.status) not in _GOOD:
             return None
         x, duals = np.maximum(np.array(found.x), 0.0), np.array(found.z)
-        equal, below = self._rows
-        return Optimum(x, float(self._lp.cost @ x), -duals[:equal], np.maximum(duals[equal : equal + below], 0.0))
+        equal, rows = self.lp.equal, len(self.lp.right)
+        return Optimum(x, float(self.lp.cost @ x), -duals[:equal], np.maximum(duals[equal:rows], 0.0))
 
-    def again(self, lp: Lp) -> Optimum | None:
-        """Solve with the numbers of another program of the same shape."""
-        matrix, right = self._stack(lp)
-        self._solver.update(q=lp.cost, A=matrix, b=right)
-        self._lp = lp
+    def again(self, last_column: Floats, right: Floats) -> Optimum | None:
+        """Solve with another last column, in the rows where it had entries, and another right side."""
+        end = len(self.matrix.data) - 1  # the very last entry keeps the variable from being negative
+        self.matrix.data[end - len(last_column) : end] = last_column
+        self.right[: len(right)] = right
+        self._solver.update(A=self.matrix, b=self.right)
         return self.solve()
 
+    @property
+    def current(self) -> Lp:
+        """The program with the numbers of the last solve."""
+        whole = self.matrix.tocoo()
+        rows = len(self.lp.right)
+        kept = whole.row < rows
+        entries = whole.row[kept].astype(np.int64), whole.col[kept].astype(np.int64), whole.data[kept]
+        return Lp(self.lp.cost, *entries, self.right[:rows].copy(), self.lp.equal)
 
-def _settings() -> Any:
+
+def _both(a: Ints, b: Ints) -> Ints:
+    return np.concatenate((a, b))
+
+
+def _settings(gap: float, careful: bool) -> Any:
     settings = clarabel.DefaultSettings()
+    settings.tol_gap_abs = settings.tol_gap_rel = gap
     settings.verbose = False
     settings.max_threads = 1
+    settings.iterative_refinement_enable = careful  # without it a step takes two thirds of the time, and most programs need none
     settings.presolve_enable = False  # a solver that dropped rows could not be given new numbers
     settings.input_sparse_dropzeros = False
     return settings
 
 
-def centre(lp: Lp) -> Optimum | None:
+def centre(lp: Lp, gap: float = TIGHT) -> Optimum | None:
     """A point in the middle of the optimal face. HiGHS's interior point is asked where Clarabel does not get there."""
-    found = Centre(lp).solve()
+    found = Centre(lp, gap).solve()
+    return found if found is not None else patiently(lp)
+
+
+def patiently(lp: Lp) -> Optimum | None:
+    """The same, for programs that are hard on the numbers; also the proof that there is no solution."""
+    found = Centre(lp, careful=True).solve()
     return found if found is not None else _highs(lp, solver="ipx", run_crossover="off")
 
 
-def vertex(lp: Lp) -> Optimum | None:
+def vertex(lp: Lp, gap: float = TIGHT) -> Optimum | None:
     """A corner of the optimal face."""
     return _highs(lp, solver="simplex")
 
 
 def _highs(lp: Lp, **options: str) -> Optimum | None:
+    count, rows = len(lp.cost), len(lp.right)
+    matrix = sp.csc_matrix((lp.value, (lp.row, lp.column)), shape=(rows, count))
     model = highspy.HighsLp()
-    matrix = sp.csc_array(sp.vstack([lp.equal, lp.below], format="csc"))
-    count, rows = len(lp.cost), matrix.shape[0]
     model.num_col_, model.num_row_ = count, rows
     model.col_cost_, model.col_lower_ = lp.cost, np.zeros(count)
     model.col_upper_ = np.full(count, highspy.kHighsInf)
-    model.row_lower_ = np.concatenate((lp.equal_to, np.full(len(lp.below_by), -highspy.kHighsInf)))
-    model.row_upper_ = np.concatenate((lp.equal_to, lp.below_by))
+    model.row_lower_ = np.where(np.arange(rows) < lp.equal, lp.right, -highspy.kHighsInf)
+    model.row_upper_ = lp.right
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -120,10 +146,10 @@ def _highs(lp: Lp, **options: str) -> Optimum | None:
         return None
     solution = highs.getSolution()
     x = np.maximum(np.array(solution.col_value), 0.0)
-    if len(x) != count or highs.getInfo().max_primal_infeasibility > 1e-6:
+    if len(x) != count or highs.getInfo().max_primal_infeasibility > FEASIBLE:
         return None
-    duals, equal = -np.array(solution.row_dual), len(lp.equal_to)
-    return Optimum(x, float(lp.cost @ x), duals[:equal], np.maximum(duals[equal:], 0.0))
+    duals = -np.array(solution.row_dual)
+    return Optimum(x, float(lp.cost @ x), duals[: lp.equal], np.maximum(duals[lp.equal :], 0.0))
 
 
 FACES = {"centre": centre, "vertex": vertex}

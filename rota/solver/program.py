@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from rota.errors import OptionError
 from rota.model.allocation import Shares
@@ -20,26 +19,27 @@ from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import MILLI, Floats, Ints
 from rota.model.view import View
-from rota.solver.lp import FACES, Lp, Optimum, solved
+from rota.solver.lp import FACES, LOOSE, TIGHT, Lp, Optimum, centre, solved
 
 FACE_SLACK = 1e-7
 """How much of one objective is given up for the next, relative: what an interior point cannot tell from nothing."""
 
 
 class Linear:
-    """A vector whose entries are linear in the shares: `matrix @ x + offset`."""
+    """A vector whose entries are linear in the shares: an offset, and triplets (row, column, value). Kept as plain arrays: most
+    programs are so small that a matrix class would cost more than the solver."""
 
     __array_priority__ = 1000  # numpy leaves the arithmetic to this class
 
-    def __init__(self, matrix: sp.csr_array, offset: Floats) -> None:
-        self.matrix, self.offset = matrix, offset
+    def __init__(self, row: Ints, column: Ints, value: Floats, offset: Floats) -> None:
+        self.row, self.column, self.value, self.offset = row, column, value, offset
 
     def __len__(self) -> int:
         return len(self.offset)
 
     def __mul__(self, factor: Any) -> "Linear":
         by = np.broadcast_to(np.asarray(factor, dtype=float), self.offset.shape)
-        return Linear(sp.csr_array(sp.diags_array(by) @ self.matrix), self.offset * by)
+        return Linear(self.row, self.column, self.value * by[self.row], self.offset * by)
 
     __rmul__ = __mul__
 
@@ -49,10 +49,15 @@ class Linear:
     def __neg__(self) -> "Linear":
         return self * -1.0
 
-    def __add__(self, other: Any) -> "Linear":
-        if isinstance(other, Linear):
-            return Linear(sp.csr_array(self.matrix + other.matrix), self.offset + other.offset)
-        return Linear(self.matrix, self.offset + np.asarray(other, dtype=float))
+    def __add__(self, other: "Linear | float | Floats") -> "Linear":
+        if not isinstance(other, Linear):
+            return Linear(self.row, self.column, self.value, self.offset + np.asarray(other, dtype=float))
+        return Linear(
+            np.concatenate((self.row, other.row)),
+            np.concatenate((self.column, other.column)),
+            np.concatenate((self.value, other.value)),
+            self.offset + other.offset,
+        )
 
     __radd__ = __add__
 
@@ -62,12 +67,16 @@ class Linear:
     def __rsub__(self, other: "float | Floats") -> "Linear":
         return self * -1.0 + other
 
-    def __getitem__(self, rows: Any) -> "Linear":
-        return Linear(sp.csr_array(self.matrix[rows]), self.offset[rows])
+    def __getitem__(self, rows: Ints) -> "Linear":
+        """Some of its entries, by number."""
+        number = np.full(len(self), -1, dtype=np.int64)
+        number[rows] = np.arange(len(rows))
+        kept = number[self.row] >= 0
+        return Linear(number[self.row[kept]], self.column[kept], self.value[kept], self.offset[rows])
 
     def __rmatmul__(self, weights: Any) -> "Linear":
-        row = np.asarray(weights, dtype=float)
-        return Linear(sp.csr_array((row @ self.matrix)[None, :]), np.array([row @ self.offset]))
+        by: Floats = np.asarray(weights, dtype=float)
+        return Linear(np.zeros_like(self.row), self.column, self.value * by[self.row], np.array([by @ self.offset]))
 
     def sum(self) -> "Linear":
         return np.ones(len(self)) @ self
@@ -80,7 +89,7 @@ class Linear:
 
     def at(self, x: Floats) -> Floats:
         """Its value for given shares."""
-        value: Floats = self.matrix @ x + self.offset
+        value: Floats = np.bincount(self.row, weights=self.value * x[self.column], minlength=len(self)) + self.offset
         return value
 
 
@@ -200,7 +209,7 @@ class Program:
         option = rows[claimant, slot]
         scale = np.ones(len(option))
         column = np.arange(len(option))
-        self._ties: list[tuple[Ints, Ints]] = []
+        self._loose: list[tuple[Ints, Ints]] = []
         if packing:
             claimant, option, scale, column = self._pair_up(claimant, option)
         self.claimant, self.option, self._scale, self._column = claimant, option, scale, column
@@ -230,15 +239,14 @@ class Program:
         for row in np.unique(np.minimum(option[loose], twin[loose])).tolist():
             other = int(options.twin[row])
             if other != row:
-                self._ties.append((loose[option[loose] == row], loose[option[loose] == other]))
+                self._loose.append((loose[option[loose] == row], loose[option[loose] == other]))
             else:
-                self._ties.append((loose[option[loose] == row], loose[:0]))
+                self._loose.append((loose[option[loose] == row], loose[:0]))
         return claimant, option, scale, column
 
     def _linear(self, rows: Ints, values: Floats, count: int) -> Linear:
         """A vector from entries per side."""
-        matrix = sp.csr_array((values * self._scale, (rows, self._column)), shape=(count, self.columns))
-        return Linear(matrix, np.zeros(count))
+        return Linear(rows, self._column, values * self._scale, np.zeros(count))
 
     # What objectives are made of ---------------------------------------------------------------------------------------
 
@@ -369,7 +377,7 @@ class Program:
         for number, (sign, goal) in enumerate(self._goals or [(1.0, self.time.sum() * 0.0)]):
             lp = self._lp(sign, goal, limits)
             last = number == max(len(self._goals), 1) - 1
-            found = (FACES[face] if last else FACES["centre"])(lp)
+            found = (FACES[face] if last else centre)(lp, LOOSE if number else TIGHT)
             if found is None:
                 return answer
             value = self._value(goal, found.x[: self.columns])
@@ -394,70 +402,69 @@ class Program:
         pools = len(self.view.capacity)
         start = self.who.count
         prices = found.below_duals[start : start + pools]
-        after, duals = start + pools + self._self_rows, []
+        after, duals = start + pools + len(self._ties[1]), []
         for limit in self._limits:
             duals.append(found.below_duals[after : after + len(limit.over)])
             after += len(limit.over)
         return Solution(self, x, value, prices, tuple(duals), found.below_duals[:start], found.below_duals[after:])
 
-    def _lp(self, sign: float, goal: "Linear | Extreme", limits: list[Limit]) -> Lp:
-        """Rows: time, capacity, nobody beside itself, limits, and the objective's own where it is an extreme."""
-        extra = isinstance(goal, Extreme)
-        below = [self.time.matrix, self.gpus_used.matrix]
-        right = [np.ones(self.who.count), self.view.capacity.astype(float)]
-        equal, alone = self._tie_rows()
-        self._self_rows = alone.shape[0]
-        below.append(alone)
-        right.append(np.zeros(alone.shape[0]))
-        for limit in limits:
-            below.append(limit.over.matrix)
-            right.append(-limit.over.offset)
-        cost = np.zeros(self.columns + extra)
-        if isinstance(goal, Extreme):
-            # Maximise t with t <= entry, or minimise t with entry <= t.
-            below.append(goal.of.matrix * sign)
-            right.append(-sign * goal.of.offset)
-            cost[-1] = sign
-        else:
-            cost[: self.columns] = sign * goal.matrix.toarray().ravel()
-        matrix = sp.vstack(below, format="csr")
-        if isinstance(goal, Extreme):
-            rows = len(goal.of)
-            last = sp.csr_array(
-                (np.full(rows, -sign), (np.arange(matrix.shape[0] - rows, matrix.shape[0]), np.zeros(rows, dtype=np.int64))),
-                shape=(matrix.shape[0], 1),
-            )
-            matrix = sp.hstack([matrix, last], format="csr")
-            equal = sp.hstack([equal, sp.csr_array((equal.shape[0], 1))], format="csr")
-        return Lp(cost, sp.csr_array(equal), np.zeros(equal.shape[0]), sp.csr_array(matrix), np.concatenate(right))
+    def rows(self, limits: "list[Limit]", *more: Linear) -> tuple[Ints, Ints, Floats, Floats, int]:
+        """Triplets and right side of: balance (equal), time, capacity, nobody beside itself, limits, and more that may not be
+        above 0; and how many must be equal."""
+        balance, alone = self._ties
+        parts = [balance, self.time - 1.0, self.gpus_used - self.view.capacity.astype(float), alone]
+        parts += [limit.over for limit in limits]
+        parts += more
+        start = np.cumsum([0, *(len(part) for part in parts)])
+        row = np.concatenate([part.row + first for part, first in zip(parts, start.tolist(), strict=False)])
+        column = np.concatenate([part.column for part in parts])
+        value = np.concatenate([part.value for part in parts])
+        return row, column, value, -np.concatenate([part.offset for part in parts]), len(balance)
 
-    def _tie_rows(self) -> tuple[sp.csr_array, sp.csr_array]:
+    def _lp(self, sign: float, goal: "Linear | Extreme", limits: "list[Limit]") -> Lp:
+        if isinstance(goal, Linear):
+            cost: Floats = sign * np.bincount(goal.column, weights=goal.value, minlength=self.columns).astype(np.float64)
+            row, column, value, right, equal = self.rows(limits)
+            return Lp(cost, row, column, value, right, equal)
+        # Maximise t with t <= every entry, or minimise t with every entry <= t: one more column.
+        row, column, value, right, equal = self.rows(limits, goal.of * sign)
+        count = len(goal.of)
+        row = np.concatenate((row, np.arange(len(right) - count, len(right))))
+        column = np.concatenate((column, np.full(count, self.columns)))
+        value = np.concatenate((value, np.full(count, -sign)))
+        cost = np.zeros(self.columns + 1)
+        cost[-1] = sign
+        return Lp(cost, row, column, value, right, equal)
+
+    @lazy
+    def _ties(self) -> tuple[Linear, Linear]:
         """Both sides of a shared option have as many jobs on them; and a job alone of its kind cannot be beside itself."""
-        members, claimant, column = self.who.members, self.claimant, self._column
-        data: list[Floats] = []
-        rows: list[Ints] = []
-        cols: list[Ints] = []
-        selves: list[tuple[int, Ints]] = []
-        number = 0
-        for here, there in self._ties:
-            if not len(there):
-                selves += [(int(side), here) for side in here.tolist() if members[claimant[side]] == 1]
+        none = np.empty(0, dtype=np.int64)
+        balance, alone = Linear(none, none, np.empty(0), np.empty(0)), Linear(none, none, np.empty(0), np.empty(0))
+        for here, there in self._loose:
+            if len(there):
+                sides = np.concatenate((here, there))
+                sign = np.concatenate((np.ones(len(here)), -np.ones(len(there))))
+                balance = _below(balance, self._jobs_on(sides, sign))
                 continue
-            sides = np.concatenate((here, there))
-            sign = np.concatenate((np.ones(len(here)), -np.ones(len(there))))
-            data.append(sign * members[claimant[sides]])
-            rows.append(np.full(len(sides), number))
-            cols.append(column[sides])
-            number += 1
-        equal = sp.csr_array((number, self.columns))
-        if number:
-            where = (np.concatenate(rows), np.concatenate(cols))
-            equal = sp.csr_array((np.concatenate(data), where), shape=(number, self.columns))
-        alone = sp.lil_array((len(selves), self.columns))
-        for row, (side, group) in enumerate(selves):
-            alone[row, column[group]] = -members[claimant[group]]
-            alone[row, column[side]] = 1.0
-        return equal, sp.csr_array(alone)
+            for side in here[self.who.members[self.claimant[here]] == 1].tolist():
+                alone = _below(alone, self._jobs_on(here, np.where(here == side, 1.0, -1.0)))
+        return balance, alone
+
+    def _jobs_on(self, sides: Ints, sign: Floats) -> Linear:
+        """One entry: how many jobs run by these sides, each with a sign."""
+        value = sign * self.who.members[self.claimant[sides]] * self._scale[sides]
+        return Linear(np.zeros(len(sides), dtype=np.int64), self._column[sides], value, np.zeros(1))
+
+
+def _below(a: Linear, b: Linear) -> Linear:
+    """The entries of one vector after those of another."""
+    return Linear(
+        np.concatenate((a.row, b.row + len(a))),
+        np.concatenate((a.column, b.column)),
+        np.concatenate((a.value, b.value)),
+        np.concatenate((a.offset, b.offset)),
+    )
 
 
 class Solution:

@@ -7,10 +7,9 @@ solved again with new numbers.
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from rota.model.units import Bools, Floats
-from rota.solver.lp import Centre, Lp, centre, solved
+from rota.solver.lp import Centre, Lp, patiently, solved
 from rota.solver.program import Linear, Program, Solution
 
 LEAST_DUAL = 1e-4
@@ -46,36 +45,33 @@ class Raise:
 
     def __init__(self, program: Program, vector: Linear) -> None:
         self.program, self.vector = program, vector
-        goalless = program._lp(1.0, program.time.sum() * 0.0, program._limits)
-        self._base = goalless
         self._model: Centre | None = None
+        self._rows = program.rows(program._limits, -vector)
 
     def solve(self, weight: Floats, floor: Floats) -> Raised | None:
         """None: the floors alone cannot be met."""
-        base, vector = self._base, self.vector
-        rows, before = len(vector), base.below.shape[0]
-        last = sp.csr_array(
-            (weight, (np.arange(before, before + rows), np.zeros(rows, dtype=np.int64))), shape=(before + rows, 1)
-        )
-        below = sp.hstack([sp.vstack([base.below, -vector.matrix], format="csr"), last], format="csr")
-        equal = sp.hstack([base.equal, sp.csr_array((base.equal.shape[0], 1))], format="csr")
-        cost = np.zeros(self.program.columns + 1)
-        cost[-1] = -1.0
-        right = np.concatenate((base.below_by, vector.offset - floor))
-        lp = Lp(cost, sp.csr_array(equal), base.equal_to, sp.csr_array(below), right)
+        row, column, value, right, equal = self._rows
+        count, columns = len(self.vector), self.program.columns
+        right = right.copy()
+        right[-count:] -= floor  # t * weight - entry <= -floor
         if self._model is None:
-            self._model = Centre(lp)
+            here = np.arange(len(right) - count, len(right))
+            cost = np.zeros(columns + 1)
+            cost[-1] = -1.0
+            entries = np.concatenate((row, here)), np.concatenate((column, np.full(count, columns)))
+            self._model = Centre(Lp(cost, *entries, np.concatenate((value, weight)), right, equal))
             found = self._model.solve()
         else:
-            found = self._model.again(lp)
-        found = found if found is not None else centre(lp)
+            found = self._model.again(weight, right)
+        if found is None:
+            found = patiently(self._model.current)
         if found is None:
             return None
         claimants, pools = self.program.who.count, len(self.program.view.capacity)
         return Raised(
             float(found.x[-1]),
             found.x[:-1],
-            found.below_duals[before:],
+            found.below_duals[-count:],
             found.below_duals[claimants : claimants + pools],
             found.below_duals[:claimants],
         )
