@@ -21,11 +21,10 @@ class Effect:
 
     @lazy
     def rate_per_dollar(self) -> Floats:
-        """Steps per second, each option's over what it costs an hour."""
+        """Steps per second, each option's over what its GPUs cost an hour."""
         options, cluster = self.view.options, self.view.cluster
         price = np.array([cluster.price(pool) or 1.0 for pool in cluster.pools])
-        half = np.where(options.beside >= 0, 0.5, 1.0)
-        return self._sum(options.rate / (price[options.pool] * options.milligpus / MILLI * half))
+        return self._sum(options.rate / (price[options.pool] * options.milligpus / MILLI))
 
     @lazy
     def usual_rate(self) -> Floats:

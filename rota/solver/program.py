@@ -270,17 +270,13 @@ class Program:
     @lazy
     def dollars_per_hour(self) -> Linear:
         """What a claimant's jobs cost together while they run so."""
-        return self.members_cost(self.who.members[self.claimant])
-
-    def members_cost(self, members: Floats) -> Linear:
         half = np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
-        return self._linear(self.claimant, members * self._dollars * half, self.who.count)
+        return self._linear(self.claimant, self.who.members[self.claimant] * self._dollars * half, self.who.count)
 
     @lazy
     def rate_per_dollar(self) -> Linear:
-        """Steps per second, each option's divided by what it costs an hour."""
-        half = np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
-        return self._linear(self.claimant, self._speed[self.option] / (self._dollars * half), self.who.count)
+        """Steps per second, each option's divided by what its GPUs cost an hour; two that share them both count."""
+        return self._linear(self.claimant, self._speed[self.option] / self._dollars, self.who.count)
 
     @property
     def _dollars(self) -> Floats:

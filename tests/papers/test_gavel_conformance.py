@@ -293,10 +293,10 @@ def test_cost_with_a_deadline(deadline: float, steps: int) -> None:
 
 def test_cost_with_packing() -> None:
     case = Case(T2, C111, prices=PRICES, steps=[100, 1000], deadlines={0: 1000.0}, pairs=PERFECT)
-    assert case.objective("min-cost:slo=true") == pytest.approx(1.895161, abs=1e-4)
+    assert case.objective("min-cost:slo=true,packing=true") == pytest.approx(1.895161, abs=1e-4)
     same = Case(T2, C111, prices=(1.0, 1.0, 1.0), pairs=PERFECT)
-    _, effect = same.ask("max-throughput:packing=true")
-    assert effect.rate.sum() == pytest.approx(5.0, abs=1e-4)
+    assert same.objective("min-cost:slo=true,packing=true") == pytest.approx(5.0, abs=1e-4)
+    assert same.objective("max-throughput:packing=true") == pytest.approx(5.0, abs=1e-4)
 
 
 def test_fifo() -> None:
