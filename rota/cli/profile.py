@@ -1,4 +1,4 @@
-"""`rota profile`: how fast jobs run: the built-in catalogue, files of measured rates, and how far the two are apart."""
+"""`rota profile`: how fast jobs run: the built-in catalogue, files of measured rates, how far the two are apart; estimates."""
 
 import dataclasses
 import json
@@ -127,6 +127,49 @@ def error(
         "RATIO: median of measured over modelled. TYPICAL and P90: half and nine tenths of the cells are within this factor.\n"
         "REFUSED: ran, though the model says it does not fit. "
         f"{report.unknown:,} measurements are of profiles the catalogue does not know."
+    )
+
+
+@app.command("estimate")
+def estimate(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A file of measured rates with several profiles.")],
+    hide: Annotated[
+        float,
+        typer.Option(
+            "--hide", parser=flag.number("--hide"), metavar="FRACTION", help="Of a profile's cells, so many are estimated."
+        ),
+    ] = 0.7,
+    seed: flag.Seed = 0,
+    output: flag.Output = "table",
+) -> None:
+    """How far estimates for jobs nobody has profiled would be off: leaves every profile out in turn.
+
+    Example: rota profile estimate simulation_throughputs.json --hide 0.7
+    """
+    shaped = flag.shape(output)
+    from rota.profiles.estimated import estimate_table
+
+    with flag.progress_bar("profiles left out") as progress:
+        report = estimate_table(table, hide, seed, progress)
+    if shaped == "json":
+        typer.echo(json.dumps(dataclasses.asdict(report)))
+        return
+    if shaped == "csv":
+        say(shaped, rows=[dataclasses.asdict(line) for line in report.lines])
+        return
+    heads = ["WHAT", "TYPE", "CELLS", "TYPICAL", "P90", "WORST", "NAIVE", "P90", "WORST", "SPREAD", "MISJUDGED"]
+    rows = []
+    for x in report.lines:
+        ours = [x.typical_factor, x.p90_factor, x.worst_factor]
+        naive = [x.naive_typical_factor, x.naive_p90_factor, x.naive_worst_factor]
+        figures = [_times(value) for value in (*ours, *naive, x.said_spread)]
+        rows.append([x.what, x.accelerator, f"{x.cells:,}", *figures, f"{x.misjudged:,}"])
+    _table(heads, rows, left=2)
+    typer.echo(
+        f"{report.profiles:,} profiles, {report.hide:.0%} of the cells of each hidden in turn. "
+        "TYPICAL, P90: half and nine tenths of the estimates\nare within this factor. "
+        "NAIVE: the same for a guess by memory bandwidth and GPUs, and for pairs by the mean of the pairs\nmeasured. "
+        "SPREAD: what the estimator says itself. MISJUDGED: whether it fits at all; these count nowhere else."
     )
 
 

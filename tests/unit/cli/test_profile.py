@@ -9,6 +9,8 @@ from rota.profiles.describe import TYPES
 from rota.profiles.workloads import WORKLOADS
 from tests.unit.cli.test_bad_input import rota
 
+CELLS = [(kind, gpus) for kind in ("K80", "V100") for gpus in (1, 2, 4)]
+
 
 def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = rota(capsys, monkeypatch, "profile", "list")
@@ -60,6 +62,11 @@ def test_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
         (("error", "."), ("no measurements in this folder",)),
         (("error", "x.csv", "--as", "V100"), ("--as", "V100")),
         (("list", "-o", "xml"), ("-o", "xml")),
+        (("estimate", "nowhere.csv"), ("nowhere.csv", "no such file")),
+        (("estimate", "one.csv"), ("one.csv", "has 1 profile")),
+        (("estimate", "one.csv", "--hide", "1"), ("--hide", "1.0", "between 0 and 1")),
+        (("estimate", "one.csv", "--hide", "half"), ("--hide", "half")),
+        (("estimate", "one.csv", "--seed", "-1"), ("--seed", "-1")),
     ],
 )
 def test_what_is_mistyped(
@@ -70,7 +77,27 @@ def test_what_is_mistyped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("one.csv").write_text("profile,accelerator,steps_per_second\nmine,V100,1\n")
     code, out, err = rota(capsys, monkeypatch, "profile", *words)
     assert code == 2 and not out
     assert all(part in err for part in seen)
     assert err.splitlines()[-1].startswith("Try: ") and len(err.splitlines()) == 2
+
+
+def test_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"{name},{kind},{gpus},,{rate * gpus}" for name, rate in (("a", 1.0), ("b", 2.0), ("c", 5.0)) for kind, gpus in CELLS]
+    rows += [f"{one},V100,1,{other},1" for one in "abc" for other in "abc"]
+    path.write_text("profile,accelerator,gpus,beside,steps_per_second\n" + "\n".join(rows))
+    code, out, err = rota(capsys, monkeypatch, "profile", "estimate", str(path), "--hide", "0.5")
+    assert code == 0 and not err and "MISJUDGED" in out and "3 profiles, 50% of the cells" in out
+    words = ("profile", "estimate", str(path), "--hide", "0.5", "--seed", "3")
+    code, out, _ = rota(capsys, monkeypatch, *words, "-o", "json")
+    report = json.loads(out)
+    lines = {(line["what"], line["accelerator"]): line for line in report["lines"]}
+    assert code == 0 and report["seed"] == 3
+    assert lines["alone", "all"]["cells"] == 3 * 3 and lines["alone", "all"]["typical_factor"] == pytest.approx(1.0, abs=0.01)
+    assert lines["alone", "all"]["naive_typical_factor"] > 1.1 and ("beside", "V100") in lines
+    assert rota(capsys, monkeypatch, *words, "-o", "json")[1] == out, "the same seed, the same cells"
+    code, out, _ = rota(capsys, monkeypatch, *words, "-o", "csv")
+    assert code == 0 and out.startswith("what,accelerator,cells,typical_factor")

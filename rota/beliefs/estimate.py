@@ -1,0 +1,296 @@
+"""Rates of jobs nobody has profiled, from a few measurements of theirs and from profiles that were measured before.
+
+`completion` has the mathematics. Here is what is known of a profile, what is asked, and what to say where the references end:
+
+| asked about | answer |
+|---|---|
+| a cell that was measured | that; of several measurements the median of the latest `KEPT` |
+| a cell that some reference was measured in | the completed row |
+| another number of GPUs | the nearest number on that type, scaled as the row scales with GPUs |
+| a type that no reference was measured on | the row on other types, in proportion to memory bandwidth |
+| a pair where no pair was measured | the same pair on the other types, on as many GPUs |
+
+Narayanan et al. (Gavel, OSDI'20) estimate packed rates like this, with one nearest reference, for jobs of one GPU.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+
+from rota.beliefs.completion import Book, Cell, Floats, Guess, book_of, rate_of, ratio_of, reference_rows
+from rota.beliefs.rates import SPEEDS, UNPROFILED_SPREAD, Rates
+from rota.errors import ProfileError
+
+KEPT = 9
+"""Measurements of a cell that count: their median shrugs off outliers and follows drift."""
+TYPICAL_SHARE = 0.6
+"""What is left beside another job, for one that never ran alone: about the median of the pairs in Gavel's table that fit."""
+MOST_SPREAD = 2.0
+"""No estimate is said to be worse than this: a factor of three."""
+
+Measured = tuple[str, str, int, bool, str]
+"""Profile, accelerator type, GPUs, whether on several nodes, and the profile beside it or an empty string."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """What is believed of profiles, known or new. It is a value: a measurement makes a new one. It is a `Source` too."""
+
+    reference: Rates
+    """Only what was measured is learnt from: `table`, `apart` and `pairs`."""
+    profiles: tuple[str, ...] | None = None
+    """Those of the reference to learn from; the others count as never measured. None: all."""
+    measured: Mapping[Measured, tuple[float, ...]] = field(default_factory=dict)
+    """Steps per second as they came in, the latest last. They come before what the reference says."""
+    _rows: dict[str, dict[Cell, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _books: dict[bool, Book] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _guesses: dict[tuple[str, bool], Guess] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", nodes: int = 1) -> "Estimator":
+        """One that knows a measurement more: steps per second alone, or beside another profile on the same GPUs; 0: no fit."""
+        _check(profile, accelerator, gpus, rate, beside, nodes)
+        key = (profile, accelerator, gpus, nodes > 1, beside)
+        latest = (*self.measured.get(key, ()), float(rate))[-KEPT:]
+        made = replace(self, measured={**self.measured, key: latest})
+        made._rows.update(self._references())
+        made._books.update(self._books)
+        # What ran beside this profile is known relative to how fast this one is alone.
+        touched = {profile, beside}.union(*((name, other) for name, *_, other in self._keys.get(profile, ())))
+        made._guesses.update({key: guess for key, guess in self._guesses.items() if key[0] not in touched})
+        return made
+
+    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
+        """(steps per second of the gang, relative spread); 0 where it does not fit; None where nothing says how fast it is."""
+        cell = Cell(accelerator, gpus, nodes > 1)
+        seen = self._seen(profile, cell)
+        if seen is not None:
+            return seen
+        known = self._alone(profile)
+        if cell.apart:
+            return self._several(profile, known, cell)
+        if not any(rate > 0 for rate in known.values()):
+            return None
+        rate, spread = self._one(profile, known, cell)
+        if not any(name == profile and not beside for name, *_, beside in self._keys.get(profile, ())):
+            # Neither it nor anything that stands for it ran alone.
+            spread = max(spread, UNPROFILED_SPREAD if profile not in self._references() else 0.0)
+        # On one node it is at least as fast as it was on several.
+        return max(rate, known.get(cell._replace(apart=True), 0.0)), spread
+
+    def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
+        """(steps per second of either while both share these GPUs, relative spread of the worse one); None: nothing is known."""
+        both = ((first, second), (second, first))
+        seen = [self._seen(one, Cell(accelerator, gpus, beside=other)) for one, other in both]
+        shares = [self._share(one, other, accelerator, gpus) if None in seen else None for one, other in both]
+        votes = [share[2] for share in shares if share is not None]
+        # One that ran beside the other fits, and so does the other.
+        fits = any(side[0] > 0 for side in seen if side) if any(seen) else sum(votes) >= len(votes) / 2
+        sides = []
+        for (one, _), side, share in zip(both, seen, shares, strict=True):
+            alone = self.rate(one, accelerator, gpus) if side is None else None
+            if side is None and alone is not None and share is not None:
+                side = (alone[0] * share[0] if fits else 0.0, math.hypot(alone[1], share[1]))
+            if side is None:
+                return None
+            sides.append(side)
+        return (sides[0][0], sides[1][0]), max(sides[0][1], sides[1][1])
+
+    def nearest(self, profile: str) -> tuple[str, float] | None:
+        """(reference most like it, similarity): 1 for the same in all that was measured of both, 0.9 for a tenth off in a typical
+        cell. A reference not measured anew is nearest to itself. None without references, or if nothing is known of it."""
+        guess = self._guess(profile, paired=True)
+        if guess is None or not len(guess.distances):
+            return None
+        names = self._book(paired=True).names
+        best = int(np.argmin(guess.distances))
+        mine = names.index(profile) if profile in names else best
+        best = mine if guess.distances[mine] <= guess.distances[best] else best
+        return names[best], math.exp(-float(guess.distances[best]))
+
+    @cached_property
+    def _keys(self) -> dict[str, list[Measured]]:
+        """The measurements that a profile took part in."""
+        found: dict[str, list[Measured]] = {}
+        for key in sorted(self.measured):
+            for name in {key[0], key[4]} - {""}:
+                found.setdefault(name, []).append(key)
+        return found
+
+    def _references(self) -> dict[str, dict[Cell, float]]:
+        if not self._rows:
+            every = {name for name, _, _ in (*self.reference.table, *self.reference.apart)}
+            names = every if self.profiles is None else every.intersection(self.profiles)
+            self._rows.update(reference_rows(self.reference, sorted(names)))
+        return self._rows
+
+    def _book(self, paired: bool) -> Book:
+        if paired not in self._books:
+            self._books[paired] = book_of(self._references(), paired)
+        return self._books[paired]
+
+    def _seen(self, profile: str, cell: Cell) -> tuple[float, float] | None:
+        """(rate, spread) as measured here or for the reference."""
+        found = self.measured.get((profile, cell.accelerator, cell.gpus, cell.apart, cell.beside))
+        if found:
+            middle = median(found)
+            return middle, median(abs(rate - middle) for rate in found) / middle if middle > 0 else 0.0
+        if self.profiles is not None and not {profile, cell.beside or profile}.issubset(self.profiles):
+            return None
+        if cell.beside:
+            pair = self.reference.together(profile, cell.beside, cell.accelerator, cell.gpus)
+            return None if pair is None else (pair[0], 0.0)
+        row = self._references().get(profile, {})
+        return (row[cell], 0.0) if cell in row else None
+
+    def _alone(self, profile: str) -> dict[Cell, float]:
+        """Steps per second alone wherever they are known. A job that never ran alone has them from those beside others."""
+        row = {cell: rate for cell, rate in self._references().get(profile, {}).items() if not cell.beside}
+        shared: dict[Cell, float] = {}
+        for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
+            if name == profile:
+                rate = median(self.measured[name, accelerator, gpus, apart, beside])
+                (shared if beside else row)[Cell(accelerator, gpus, apart)] = rate
+        if any(rate > 0 for rate in row.values()):
+            return row
+        return {cell: rate / TYPICAL_SHARE for cell, rate in shared.items() if rate > 0} | row
+
+    def _row(self, profile: str) -> dict[Cell, float]:
+        """All that is known: rates alone, and ratios beside references."""
+        row = dict(self._references().get(profile, {})) | self._alone(profile)
+        for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
+            if beside:
+                alone = self.rate(name, accelerator, gpus)
+                if alone is not None:
+                    share = ratio_of(median(self.measured[name, accelerator, gpus, apart, beside]), alone[0])
+                    if name == profile:
+                        row[Cell(accelerator, gpus, beside=beside)] = share
+                    if beside == profile:
+                        row[Cell(accelerator, gpus, beside=name, theirs=True)] = share
+        return row
+
+    def _guess(self, profile: str, paired: bool) -> Guess | None:
+        """The completed row; None if no cell of it says how fast it is."""
+        if (profile, paired) not in self._guesses:
+            row = self._row(profile) if paired else self._alone(profile)
+            if not any(value > 0 for value in row.values()):
+                return None
+            self._guesses[profile, paired] = self._book(paired).complete(row)
+        return self._guesses[profile, paired]
+
+    def _one(self, profile: str, known: Mapping[Cell, float], cell: Cell) -> tuple[float, float]:
+        """A rate in one node that nobody measured."""
+        completed = self._completed(profile, known, cell)
+        if completed is not None:
+            value, spread, votes = completed
+            return (rate_of(value) if self._fits(known, cell, votes) else 0.0), spread
+        if not self._fits(known, cell, 1.0):
+            return 0.0, UNPROFILED_SPREAD
+        row = {other: math.log(rate) for other, rate in known.items() if rate > 0 and not other.apart}
+        for other in self._book(paired=False).columns:
+            if other not in known and not other.apart and (found := self._completed(profile, known, other)) is not None:
+                row[other] = found[0]
+        # Measured on several nodes only: in one it is at least as fast.
+        row = row or {other: math.log(rate) for other, rate in known.items() if rate > 0}
+        return rate_of(_beyond(row, cell)), UNPROFILED_SPREAD
+
+    def _several(self, profile: str, known: Mapping[Cell, float], cell: Cell) -> tuple[float, float] | None:
+        """A rate over several nodes that nobody measured: as in one node where no reference was measured like this."""
+        one, completed = self.rate(profile, cell.accelerator, cell.gpus), self._completed(profile, known, cell)
+        if one is None or completed is None:
+            return one
+        return min(one[0], rate_of(completed[0])), max(completed[1], one[1])
+
+    def _completed(self, profile: str, known: Mapping[Cell, float], cell: Cell) -> tuple[float, float, float] | None:
+        """(log rate, relative spread, share of votes that it fits) from the references. None where none was measured, or none
+        where the profile was: without a cell in common nothing says at which level its row is."""
+        book, guess = self._book(paired=False), self._guess(profile, paired=False)
+        shared = any(rate > 0 and book.says(other) for other, rate in known.items())
+        if guess is None or not shared or cell not in book.columns:
+            return None
+        column = book.columns[cell]
+        spread = min(MOST_SPREAD, math.expm1(min(float(guess.errors[column]), MOST_SPREAD)))
+        return float(guess.values[column]), spread, float(guess.fits[column])
+
+    def _fits(self, known: Mapping[Cell, float], cell: Cell, votes: float) -> bool:
+        """The references vote. If it did not fit on the nearest number of GPUs, only those vote that did not fit there either."""
+        same = [other for other in known if other.accelerator == cell.accelerator and not other.apart]
+        near = min(same, key=lambda other: (abs(math.log(other.gpus / cell.gpus)), other.gpus), default=None)
+        if near is None or known[near] > 0:
+            return votes >= 0.5
+        alike = [row[cell] > 0 for row in self._references().values() if cell in row and row.get(near) == 0]
+        return sum(alike) * 2 > len(alike)
+
+    def _share(self, one: str, other: str, accelerator: str, gpus: int) -> tuple[float, float, float] | None:
+        """(what `one` has left beside `other`, relative spread, share of votes that they fit); None: no pair is known."""
+        book = self._book(paired=True)
+        places = {(cell.accelerator, cell.gpus) for cell in book.columns if cell.beside and cell.gpus == gpus}
+        exact = (accelerator, gpus) in places
+        found = [
+            cells
+            for kind, count in ([(accelerator, gpus)] if exact else sorted(places))
+            for profile, partner, theirs in self._views(one, other)
+            if (cells := self._left(profile, partner, kind, count, theirs)) is not None
+        ]
+        if not found:
+            return None
+        value, error, votes = np.mean(found, axis=0)
+        ratio = float(np.clip(value, 0.01, 1.0))
+        spread = min(MOST_SPREAD, float(error) / ratio)
+        return ratio, spread if exact else max(spread, UNPROFILED_SPREAD), float(votes)
+
+    def _views(self, one: str, other: str) -> list[tuple[str, str, bool]]:
+        """Whose row to read, in which partner's columns, and whether these are the partner's: rows where the partner is itself a
+        reference, for then nothing stands for it; else both."""
+        both = [(one, other, False), (other, one, True)]
+        return [view for view in both if view[1] in self._references()] or both
+
+    def _left(self, profile: str, partner: str, accelerator: str, gpus: int, theirs: bool) -> Floats | None:
+        """(ratio, its typical error, votes that it fits) in a row beside a partner, for whom its nearest references stand."""
+        guess, book = self._guess(profile, paired=True), self._book(paired=True)
+        weights = {partner: 1.0} if partner in self._references() else {}
+        if not weights and (stand_in := self._guess(partner, paired=True)) is not None:
+            weights = dict(zip(book.names, stand_in.weights.tolist(), strict=True))
+        at = [(book.columns.get(Cell(accelerator, gpus, False, name, theirs)), weight) for name, weight in weights.items()]
+        held = [(column, weight) for column, weight in at if column is not None and weight > 0]
+        if guess is None or not held:
+            return None
+        columns, parts = [column for column, _ in held], np.array([weight for _, weight in held])
+        cells = np.stack([guess.values[columns], guess.errors[columns], guess.fits[columns]])
+        return np.asarray(cells @ (parts / parts.sum()))
+
+
+def _beyond(row: Mapping[Cell, float], cell: Cell) -> float:
+    """Log rate where no reference was measured, from log rates elsewhere."""
+    slopes = [
+        (row[more] - row[less]) / math.log(more.gpus / less.gpus)
+        for less in row
+        for more in row
+        if less.accelerator == more.accelerator and less.gpus < more.gpus
+    ]
+    # Faster with more GPUs, but never more than in proportion; in proportion where nobody knows.
+    slope = min(1.0, max(0.0, median(slopes))) if slopes else 1.0
+    same = [other for other in row if other.accelerator == cell.accelerator] or list(row)
+    close = min(abs(math.log(other.gpus / cell.gpus)) for other in same)
+    near = [other for other in same if abs(math.log(other.gpus / cell.gpus)) == close]
+    return median(row[other] + slope * math.log(cell.gpus / other.gpus) + _faster(cell, other) for other in near)
+
+
+def _faster(cell: Cell, other: Cell) -> float:
+    return math.log(SPEEDS.get(cell.accelerator, 1.0) / SPEEDS.get(other.accelerator, 1.0))
+
+
+def _check(profile: str, accelerator: str, gpus: int, rate: float, beside: str, nodes: int) -> None:
+    if not profile or not accelerator:
+        raise ProfileError("is empty.", field="accelerator" if profile else "profile", value="", hint="name what was measured")
+    if gpus < 1:
+        raise ProfileError("must be 1 or more.", field="gpus", value=gpus, hint="GPUs of the whole gang")
+    if not (math.isfinite(rate) and rate >= 0):
+        raise ProfileError("is no rate.", field="rate", value=rate, hint="steps per second, 0 where it does not fit")
+    if nodes > 1 and beside:
+        raise ProfileError("profiles share GPUs of one node only.", field="nodes", value=nodes, hint="leave `beside` empty")
+    if nodes > 1 and rate == 0:
+        raise ProfileError("must be more than 0 on several nodes.", field="rate", value=rate, hint="leave it out")
