@@ -262,7 +262,7 @@ class Daemon:
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
         """Durable when this returns. What can never run here is refused."""
         kept = keep(spec, user, workdir, env, self.home)
-        wanted = ask_for(kept)
+        wanted = ask_for(kept, self.clock())
         self._check_possible(wanted)
         done: Future[int] = Future()
         self._items.put(_Submit(kept, wanted, done))

@@ -6,9 +6,10 @@ from typing import Any
 
 from rota.errors import SpecError
 from rota.model.job import JobSpec
+from rota.model.units import FOREVER
 from rota.wire.spec import Range, Spec
 
-PLANNED = ("deadline", "batch", "after", "max_run_time", "notify")
+PLANNED = ("batch", "after", "max_run_time", "notify")
 """Fields of the public contract whose part has not arrived: refused by name, never ignored."""
 
 
@@ -37,14 +38,18 @@ def keep(spec: Spec, user: str, workdir: str, env: Mapping[str, str], home: Path
         "progress": spec.progress,
         "weight": spec.weight,
         "tenant": spec.tenant or "",
+        "deadline_at": spec.deadline.timestamp() if spec.deadline is not None else None,
         "retries": spec.retries,
         "grace_seconds": spec.checkpoint.grace,
         "checkpoint_dir": str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
     }
 
 
-def ask_for(kept: Mapping[str, Any]) -> JobSpec:
-    """The same as the scheduler sees it."""
+def ask_for(kept: Mapping[str, Any], wall_s: float) -> JobSpec:
+    """The same as the scheduler sees it, submitted at this wall-clock time."""
+    deadline_at = kept.get("deadline_at")
+    if deadline_at is not None and deadline_at <= wall_s:
+        raise SpecError("is in the past.", field="deadline", hint="a date and a time to come, like 2030-12-01T09:00")
     return JobSpec(
         name=kept["name"],
         gpus=kept["gpus"],
@@ -52,6 +57,7 @@ def ask_for(kept: Mapping[str, Any]) -> JobSpec:
         profile=kept["profile"],
         accelerators=tuple(kept["accelerators"]),
         weight=kept["weight"],
+        deadline_seconds=deadline_at - wall_s if deadline_at is not None else FOREVER,
         tenant=kept["tenant"],
         user=kept["user"],
         retries=kept["retries"],

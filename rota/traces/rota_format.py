@@ -11,6 +11,8 @@
 | `name` | what people call it; without this column `job_id`, or else `job-LINE` |
 | `accelerators` | accelerator types it accepts, separated by a bar: `A100|V100`; empty: any |
 | `weight` | more than 0; empty: 1 |
+| `deadline` | seconds after its submission by which it should be done; empty: none |
+| `slo` | the same as a multiple of its run time on V100s of its own |
 | `tenant`, `user` | whose it is |
 | `retries` | failures of its own it may have; empty: 0 |
 
@@ -22,6 +24,7 @@
 from rota.errors import TraceError
 from rota.files.rows import Row, Table
 from rota.model.job import Arrival, JobSpec
+from rota.model.units import FOREVER
 from rota.traces.format import Format
 from rota.traces.parts import accelerators, weight
 
@@ -34,6 +37,8 @@ def arrival(row: Row) -> Arrival:
         profile=row.text("profile"),
         accelerators=accelerators(row, "accelerators"),
         weight=weight(row, "weight"),
+        deadline_seconds=_limit(row, "deadline"),
+        slo=_limit(row, "slo"),
         tenant=row.text("tenant"),
         user=row.text("user"),
         retries=row.whole("retries", least=0) if row.text("retries") else 0,
@@ -52,10 +57,21 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
         "profile": spec.profile,
         "accelerators": "|".join(spec.accelerators),
         "weight": "" if spec.weight == 1.0 else _plain(spec.weight),
+        "deadline": "" if spec.deadline_seconds == FOREVER else _plain(spec.deadline_seconds),
+        "slo": "" if spec.slo == FOREVER else _plain(spec.slo),
         "tenant": spec.tenant,
         "user": spec.user,
         "retries": str(spec.retries) if spec.retries else "",
     }
+
+
+def _limit(row: Row, column: str) -> float:
+    """More than 0; empty: none."""
+    if not row.text(column):
+        return FOREVER
+    if row.number(column) <= 0:
+        raise row.wrong(column, "must be more than 0.", hint="leave it empty if there is none")
+    return row.number(column)
 
 
 def _plain(value: float) -> str:
@@ -86,7 +102,20 @@ ROTA = Format(
     "rota",
     arrival,
     required=("submit_time", "gpus"),
-    optional=("duration", "steps", "job_id", "name", "profile", "accelerators", "weight", "tenant", "user", "retries"),
+    optional=(
+        "duration",
+        "steps",
+        "job_id",
+        "name",
+        "profile",
+        "accelerators",
+        "weight",
+        "deadline",
+        "slo",
+        "tenant",
+        "user",
+        "retries",
+    ),
     unique="job_id",
     check=_check,
 )

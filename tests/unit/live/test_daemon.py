@@ -133,7 +133,7 @@ def test_another_policy_is_fine_another_cluster_is_not(tmp_path: Path) -> None:
     [
         ({"gpus": 5}, "UNSATISFIABLE"),
         ({"accelerators": ["H100"]}, "NO_SUCH_ACCELERATOR"),
-        ({"deadline": "2030-01-01T00:00"}, "not in this version yet"),
+        ({"deadline": "2020-01-01T00:00"}, "in the past"),
         ({"after": [1]}, "not in this version yet"),
         ({"max_run_time": "1h"}, "not in this version yet"),
         ({"gpus": {"min": 1, "max": 4}}, "resizing is planned"),

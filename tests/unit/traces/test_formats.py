@@ -110,10 +110,10 @@ def test_tiresias_needs_only_four_columns(tmp_path: Path) -> None:
 def test_gavel(tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path, GAVEL_10))
     assert trace.arrivals == (
-        Arrival(0.0, JobSpec(name="gavel-2", gpus=1, steps=100.0, profile="A3C")),
+        Arrival(0.0, JobSpec(name="gavel-2", gpus=1, steps=100.0, profile="A3C", slo=1.2)),
         Arrival(7.5, JobSpec(name="gavel-1", gpus=2, steps=2931.0, profile="ResNet-18 (batch size 16)", weight=5.0)),
     )
-    assert trace.notes == ("1 job had a deadline (slo), which is not read",)
+    assert trace.notes == ()
 
 
 def test_gavel_of_old(tmp_path: Path) -> None:

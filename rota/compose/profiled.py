@@ -1,0 +1,43 @@
+"""What a scheduler is told of a profile table when it is told only a part: the rest it must estimate, and learn from what runs."""
+
+import numpy as np
+
+from rota.beliefs.estimate import Estimator
+from rota.beliefs.rates import Rates
+from rota.errors import OptionError
+from rota.model.view import keyed_rng
+
+REFERENCES = 0.5
+"""Part of the profiles that are known in full, whatever is told of the others."""
+
+
+def told(rates: Rates, part: float, seed: int) -> Rates:
+    """Half of the profiles in full; of each other one, this part of its measurements, at least one. Same seed, same draw."""
+    if not 0 < part <= 1:
+        raise OptionError("must be more than 0 and at most 1.", field="profiled", value=part, hint="--profiled 0.3")
+    names = sorted({name for name, _, _ in rates.table})
+    if not names:
+        raise OptionError("needs measured rates to hide.", field="profiled", value=part, hint="--profile TABLE")
+    rng = keyed_rng(seed, 0, 7)
+    references = set(rng.permutation(names)[: max(round(REFERENCES * len(names)), 1)].tolist())
+    measured: dict[tuple[str, str, int, bool, str], tuple[float, ...]] = {}
+    for name in names:
+        if name in references:
+            continue
+        cells = [(name, accelerator, gpus, False, "") for profile, accelerator, gpus in rates.table if profile == name]
+        for one in _some(cells, part, rng):
+            measured[one] = (rates.table[one[0], one[1], one[2]],)
+    for (first, second, accelerator, gpus), (a, b) in rates.pairs.items():
+        if {first, second} <= references or rng.random() >= part:
+            continue
+        measured[first, accelerator, gpus, False, second] = (a,)
+        measured[second, accelerator, gpus, False, first] = (b,)
+    model = Estimator(rates, tuple(sorted(references)), measured)
+    return Rates(speeds=rates.speeds, model=model, spread_penalty=rates.spread_penalty, everywhere=rates.everywhere)
+
+
+def _some(
+    cells: list[tuple[str, str, int, bool, str]], part: float, rng: np.random.Generator
+) -> list[tuple[str, str, int, bool, str]]:
+    count = max(round(part * len(cells)), 1)
+    return [cells[i] for i in sorted(rng.permutation(len(cells))[:count].tolist())]
