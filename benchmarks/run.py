@@ -95,7 +95,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
     core = crowd(FLOORS["three types"])
     core.step(0.0, [])
     view = core.view()
-    table = Table(core.state, core.state.rows, 3600.0)
+    table = Table(core.state, core.state.rows, core.settings)
     candidates = Srsf().allocate(view).candidates(table)
     fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
 

@@ -266,6 +266,10 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
     return np.repeat(order, options.shape[1])[usable], flat[usable]
 
 
+TIME_SHARED = 1e-3
+"""A share this small is not worth a move of its own."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Shares:
     """A fraction of wall time for each option: of every job of its kind, or of the job named beside it.
@@ -324,7 +328,10 @@ class Shares:
         return Candidates(position[order], option[order])
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
-        return FOREVER if granted.all() else table.slice_seconds
+        if not granted.all():
+            return table.slice_seconds
+        ways = (self.shares(table) > TIME_SHARED).sum(axis=1)
+        return table.slice_seconds if (ways > 1).any() else FOREVER  # all run, but some should now and then run elsewhere
 
     def start_holds_seconds(self, position: int) -> float:
         return FOREVER
