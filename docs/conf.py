@@ -2,6 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.util import logging
 
 _SOURCE = Path(__file__).resolve().parents[1] / "rota" / "__init__.py"
 _VERSION = re.search(r'^__version__ = "([^"]+)"', _SOURCE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -22,7 +29,32 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 # Headings get the same anchors as on a forge, so a link works in both places.
 myst_heading_anchors = 4
 
+# Equations become MathML when the pages are built, so that they can be read without a network.
+html_math_renderer = "mathml"
+
 html_theme = "furo"
 html_title = f"Rota {release}"
 html_copy_source = False
 html_show_sphinx = False
+
+
+def _mathml(node: nodes.math | nodes.math_block, **form: Any) -> str:
+    try:
+        return str(tex2mathml(node.astext(), **form))
+    except MathError as problem:
+        logging.getLogger("conf").warning("%s", problem, location=node)
+        return ""
+
+
+def _inline(writer: Any, node: nodes.math) -> None:
+    writer.body.append(_mathml(node))
+    raise nodes.SkipNode
+
+
+def _block(writer: Any, node: nodes.math_block) -> None:
+    writer.body.append(f'<div style="padding: 0.5em 0">{_mathml(node, as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rota.model.view import View
     from rota.report.comparison import Comparison
     from rota.report.result import Result
+    from rota.solver.program import Program, greatest, least
     from rota.sweeps.runner import sweep
     from rota.traces.trace import Trace
     from rota.wire.client import connect
@@ -32,6 +33,7 @@ _WHERE = {
     "Cluster": "rota.model.cluster",
     "Comparison": "rota.report.comparison",
     "JobSpec": "rota.model.job",
+    "Program": "rota.solver.program",
     "Ranking": "rota.model.allocation",
     "Result": "rota.report.result",
     "RotaError": "rota.errors",
@@ -41,6 +43,8 @@ _WHERE = {
     "compare": "rota.api",
     "connect": "rota.wire.client",
     "errors": "rota.errors",
+    "greatest": "rota.solver.program",
+    "least": "rota.solver.program",
     "placer": "rota.compose.catalogue",
     "policy": "rota.compose.catalogue",
     "simulate": "rota.api",
@@ -53,6 +57,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "JobSpec",
+    "Program",
     "Ranking",
     "Result",
     "RotaError",
@@ -63,6 +68,8 @@ __all__ = [
     "compare",
     "connect",
     "errors",
+    "greatest",
+    "least",
     "placer",
     "policy",
     "simulate",

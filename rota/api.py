@@ -15,6 +15,7 @@ from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.presets import preset as named_preset
+from rota.compose.profiled import told
 from rota.compose.site import open_site
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -58,6 +59,7 @@ def simulate(
     placer: str | Placer | None = None,
     preset: str | None = None,
     profile: str | Path | None = None,
+    profiled: float | None = None,
     format: str = "auto",
     where: Where = (),
     first: int | None = None,
@@ -73,8 +75,9 @@ def simulate(
 
     `trace` is a path, the name of a built-in one (`demo`), `synthetic:jobs=500,seed=1`, or a Trace. `policy` and `placer` are
     names with options (`tiresias:thresholds=3250/7200`), `A+B` for policy A with placer B, or objects. `cluster` is a text, the
-    path of a YAML file, or a Cluster. Further keywords are those of `Physics`: `launch_seconds`, `spread_penalty` and so on; they
-    win over the preset's.
+    path of a YAML file, or a Cluster. With `profiled=0.3` the scheduler is told only that part of the rates of half the
+    profiles: it estimates the rest and learns from what runs. Further keywords are those of `Physics`: `launch_seconds`,
+    `spread_penalty` and so on; they win over the preset's.
     """
     ready = prepare(
         trace,
@@ -83,6 +86,7 @@ def simulate(
         placer=placer,
         preset=preset,
         profile=profile,
+        profiled=profiled,
         format=format,
         where=where,
         first=first,
@@ -96,6 +100,8 @@ def simulate(
     truth, settings, workload = ready.physics, ready.settings, ready.trace
     costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
     rates = replace(truth.rates, spread_penalty=truth.spread_penalty)
+    if profiled is not None:
+        rates = told(rates, profiled, seed)
     scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=rates, costs=costs)
     started = time.perf_counter()
     engine = Engine(
@@ -145,6 +151,7 @@ def prepare(
     placer: str | Placer | None = None,
     preset: str | None = None,
     profile: str | Path | None = None,
+    profiled: float | None = None,
     format: str = "auto",
     where: Where = (),
     first: int | None = None,
@@ -176,6 +183,9 @@ def prepare(
         workload = workload.first(_positive(first, "first"))
     workload = _fitting(workload, floor, truth, drop_oversized)
     settings = _settings(chosen.settings, decide, round_seconds, seed, packing=bool(getattr(rule, "packing", False)))
+    if profiled is not None:
+        told(truth.rates, profiled, seed)  # whatever is wrong with it is said here
+        settings = replace(settings, learn=True)
     if truth.whole_steps_seconds:
         truth = replace(truth, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
     params = {
@@ -189,6 +199,7 @@ def prepare(
         "placer": placer if isinstance(placer, str) else (pair or "packed" if placer is None else type(placer).__name__),
         "cluster": str(floor),
         "profile": str(profile) if profile is not None else None,
+        "profiled": profiled,
         "preset": preset or "measured",
         "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
         "round_seconds": settings.round_seconds or None,
@@ -366,7 +377,7 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
 
 def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster: Cluster) -> float:
     """Jobs tell where they are only where the scheduler could not know it already."""
-    surprises = physics.gpu_speed is not None or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
+    surprises = settings.learn or physics.gpu_speed is not None or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
     return max(settings.round_seconds, 300.0) if surprises else FOREVER
 

@@ -9,19 +9,44 @@ from rota.model.reasons import Reason
 from rota.model.units import MILLI
 
 
-def make_options(kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool = False) -> Options:
-    """All options of all kinds; a pool that is too small, refused by the job or believed not to run it gives none."""
-    ways: list[Way] = []
-    pools: list[set[int]] = []
-    for number, kind in enumerate(kinds):
-        alone = _alone(number, kind, cluster, rates)
-        ways += alone
-        pools.append({way.pool for way in alone})
+def make_options(
+    kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool = False, before: Options | None = None
+) -> Options:
+    """All options of all kinds; a pool that is too small, refused by the job or believed not to run it gives none. Those of
+    `before`, made for the first kinds, stay as they are."""
+    ways: list[Way] = list(before.ways()) if before is not None else []
+    known = len(before.by_kind) if before is not None else 0
+    alone: list[dict[int, float]] = [{} for _ in range(known)]
+    for way in ways:
+        if way.beside < 0:
+            alone[way.kind][way.pool] = way.rate
+    for number in range(known, len(kinds)):
+        by_pool = _alone(number, kinds[number], cluster, rates)
+        ways += by_pool
+        alone.append({way.pool: way.rate for way in by_pool})
         if packing:
             for other in range(number + 1):
-                if kinds[other].gpus == kind.gpus:
-                    ways += _shared(number, other, kinds, pools[number] & pools[other], cluster, rates)
+                if kinds[other].gpus == kinds[number].gpus:
+                    ways += _shared(number, other, kinds, alone, cluster, rates)
     return Options.of(ways, len(kinds))
+
+
+def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, changed: set[int]) -> Options:
+    """The same options with the rates that are believed now, where a kind among `changed` takes part."""
+    ways = list(options.ways())
+    alone: list[dict[int, float]] = [{} for _ in kinds]
+    fresh: dict[tuple[int, int, int], Way] = {}
+    for way in ways:
+        if way.beside < 0 and way.kind in changed:
+            for new in _alone(way.kind, kinds[way.kind], cluster, rates):
+                fresh[new.kind, -1, new.pool] = new
+        if way.beside < 0:
+            alone[way.kind][way.pool] = fresh.get((way.kind, -1, way.pool), way).rate
+    for way in ways:
+        if way.beside >= way.kind and changed & {way.kind, way.beside}:
+            for new in _shared(way.beside, way.kind, kinds, alone, cluster, rates):
+                fresh[new.kind, new.beside, new.pool] = new
+    return Options.of([fresh.get((way.kind, way.beside, way.pool), way) for way in ways], len(kinds))
 
 
 def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]:
@@ -36,18 +61,25 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
     return ways
 
 
-def _shared(first: int, second: int, kinds: Sequence[Kind], pools: set[int], cluster: Cluster, rates: Rates) -> Iterator[Way]:
-    """Both sides of two kinds on the same GPUs, where it is known how fast they run so and neither stands still."""
+def _shared(
+    first: int, second: int, kinds: Sequence[Kind], alone: Sequence[dict[int, float]], cluster: Cluster, rates: Rates
+) -> Iterator[Way]:
+    """Both sides of two kinds on the same GPUs, where it is known how fast they run so and neither stands still. What spanning
+    nodes costs a job alone, it costs it in company."""
     a, b = kinds[first], kinds[second]
-    for pool in sorted(pools):
-        known = rates.together(a.profile, b.profile, cluster.pools[pool], a.gpus)
-        if known is None or min(known) <= 0:
+    for pool in sorted(alone[first].keys() & alone[second].keys()):
+        accelerator = cluster.pools[pool]
+        both = rates.company(a.profile, b.profile, accelerator, a.gpus)
+        if both is None or min(both[0]) <= 0:
             continue
-        if first == second:
-            yield Way(first, pool, a.gpus * MILLI, sum(known) / 2, 0.0, first)
-        else:
-            yield Way(first, pool, a.gpus * MILLI, known[0], 0.0, second)
-            yield Way(second, pool, a.gpus * MILLI, known[1], 0.0, first)
+        known, spread = both
+        sides = [
+            rate * (alone[number][pool] / rates.rate(kinds[number].profile, accelerator, a.gpus)[0])
+            for rate, number in zip(known, (first, second), strict=True)
+        ]
+        yield Way(first, pool, a.gpus * MILLI, sides[0], spread, second)
+        if first != second:
+            yield Way(second, pool, a.gpus * MILLI, sides[1], spread, first)
 
 
 def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:

@@ -1,9 +1,9 @@
 """Believed rates: steps per second of a profile on an accelerator type, measured, modelled or from relative speeds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rota.model.accelerators import ACCELERATORS, REFERENCE
 
@@ -27,6 +27,14 @@ class Source(Protocol):
         """(steps per second of the whole gang, relative spread): 0 where it does not fit, None for a profile it does not know.
         More nodes are never faster, and 0 on several only if it is 0 on one."""
         ...
+
+
+@runtime_checkable
+class Learner(Source, Protocol):
+    """A source that takes measurements, and knows pairs too."""
+
+    def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", nodes: int = 1) -> "Learner": ...
+    def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None: ...
 
 
 @dataclass(frozen=True)
@@ -101,11 +109,57 @@ class Rates:
         return profile in self._profiles or (self.model is not None and self.model.rate(profile, REFERENCE, 1) is not None)
 
     def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
-        """Steps per second of two profiles that share the same GPUs, in this order; None where nobody measured it."""
+        """Steps per second of two profiles that share the same GPUs of one node, in this order; None where nobody measured it.
+        Two of one profile cannot be told apart, so each gets the mean of what was measured."""
         kind = self.everywhere or accelerator
         found = self.pairs.get((first, second, kind, gpus))
         if found is None and (turned := self.pairs.get((second, first, kind, gpus))) is not None:
             found = (turned[1], turned[0])
+        if found is not None and first == second:
+            found = ((found[0] + found[1]) / 2,) * 2
+        return found
+
+    def company(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
+        """The same as believed, with a relative spread: measured, or estimated where the model can."""
+        known = self.together(first, second, accelerator, gpus)
+        if known is not None:
+            return known, 0.0
+        if not isinstance(self.model, Learner):
+            return None
+        found = self.model.together(first, second, self.everywhere or accelerator, gpus)
+        if found is not None and first == second:
+            mean = (found[0][0] + found[0][1]) / 2
+            return (mean, mean), found[1]
+        return found
+
+    def learned(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", nodes: int = 1) -> "Rates":
+        """These rates with one more measurement."""
+        kind = self.everywhere or accelerator
+        if profile not in self._profiles:
+            if isinstance(self.model, Learner):
+                return replace(self, model=self.model.observed(profile, kind, gpus, rate, beside, nodes))
+            return self
+        if beside:
+            turned = (beside, profile, kind, gpus) in self.pairs
+            key = (beside, profile, kind, gpus) if turned else (profile, beside, kind, gpus)
+            a, b = self.pairs.get(key, (rate, rate))
+            return replace(self, pairs={**self.pairs, key: (a, rate) if turned else (rate, b)})
+        key_alone = (profile, kind, gpus)
+        if nodes > 1:
+            return replace(self, apart={**self.apart, key_alone: rate})
+        return replace(self, table={**self.table, key_alone: rate})
+
+    def partners(self, profile: str, accelerator: str, gpus: int) -> frozenset[str]:
+        """Profiles that were measured beside this one."""
+        return self._partners.get((profile, self.everywhere or accelerator, gpus), frozenset())
+
+    @cached_property
+    def _partners(self) -> dict[Key, frozenset[str]]:
+        found: dict[Key, frozenset[str]] = {}
+        for first, second, accelerator, gpus in self.pairs:
+            for one, other in ((first, second), (second, first)):
+                key = (one, accelerator, gpus)
+                found[key] = found.get(key, frozenset()) | {other}
         return found
 
     def layout_matters(self, profile: str) -> bool:

@@ -23,6 +23,7 @@ COMMANDS = {
     "sim": "sim",
     "compare": "compare",
     "sweep": "sweep",
+    "reproduce": "reproduce",
     "demo": "demo",
     "check": "check",
 }

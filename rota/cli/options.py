@@ -29,7 +29,7 @@ def number(flag: str, whole: bool = False) -> Any:
     return parse
 
 
-Trace = Annotated[str, typer.Option("--trace", help="A file, demo, philly-like, or synthetic:jobs=500,seed=1.")]
+Trace = Annotated[str, typer.Option("--trace", help="A file, demo, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.")]
 Format = Annotated[
     str, typer.Option("--format", help="auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos.")
 ]

@@ -24,10 +24,11 @@ def _text(flag: str, about: str, default: str | None = None) -> Flag:
 _COUNT = number("--first", whole=True)
 
 FLAGS: dict[str, Flag] = {
-    "trace": _text("--trace", "A file, demo, philly-like, or synthetic:jobs=500,seed=1.", "demo"),
+    "trace": _text("--trace", "A file, demo, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.", "demo"),
     "cluster": _text("--cluster", '"36xV100 + 36xP100", nodes: "9x(4xV100)", or a YAML file.', CLUSTER),
-    "preset": _text("--preset", "ideal: no overheads, equal GPUs. Default: measured overheads."),
+    "preset": _text("--preset", "ideal: no overheads, equal GPUs; gavel: its rounds. Default: measured overheads."),
     "profile": _text("--profile", "Measured rates: our table or Gavel's JSON."),
+    "profiled": _seconds("--profiled", "Tell the scheduler this part of them; it estimates the rest and learns."),
     "format": (Format, "auto"),
     "where": (Where, None),
     "first": (

@@ -1,4 +1,4 @@
-"""What a scheduler is told of a profile table when it is told only a part: the rest it must estimate, and learn from what runs."""
+"""What a scheduler is told of a table of rates when it is told only a part: the rest it estimates, and learns from what runs."""
 
 import numpy as np
 

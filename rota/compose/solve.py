@@ -6,6 +6,7 @@ optionally `entity_weights`. How fast two jobs are on the same GPUs comes from a
 """
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,11 +28,11 @@ from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.policy import Policy
 from rota.model.tenants import Tenants
-from rota.model.units import Floats, Ints
+from rota.model.units import FOREVER, Floats, Ints
 from rota.profiles.read import read_rates
 from rota.solver.effect import Effect
 
-NONE = 1e-9
+NONE = 1e-6
 """A share below this is none: interior points leave a little everywhere."""
 
 
@@ -62,7 +63,7 @@ def read_instance(path: Path | str, profile: Path | str | None = None) -> Instan
         plain = json.loads(read_text(Path(path), InputError))
     except json.JSONDecodeError as problem:
         raise InputError(
-            f"is not JSON ({problem.msg}).", where=str(path), line=problem.lineno, hint="see docs/policies.md"
+            f"is not JSON ({problem.msg}).", where=str(path), line=problem.lineno, hint="see docs/shares.md"
         ) from problem
     try:
         return _instance(plain, read_rates(profile) if profile is not None else None)
@@ -79,12 +80,14 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
     keys: dict[tuple[str, int, tuple[float, ...]], str] = {}
     jobs = []
     for entry in plain["jobs"]:
-        gpus, rates = int(entry["scale_factor"]), tuple(float(rate) for rate in entry["throughputs"])
+        gpus, rates = int(entry["scale_factor"]), tuple(_finite(rate, "throughputs") for rate in entry["throughputs"])
         # Two jobs of one type that were measured differently are different profiles.
         name = str(entry["job_type"])
         known = keys.setdefault(
             (name, gpus, rates), name if (name, gpus) not in {(k[0], k[1]) for k in keys} else f"{name} #{len(keys)}"
         )
+        if len(rates) != len(types):
+            raise ValueError(f"throughputs has {len(rates)} entries for {len(types)} worker_types")
         for accelerator, rate in zip(types, rates, strict=True):
             table[known, accelerator, gpus] = rate
         spec = JobSpec(
@@ -98,15 +101,24 @@ def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
         jobs.append((float(entry["time_since_start"]), spec))
     weights = {str(name): float(weight) for name, weight in plain.get("entity_weights", {}).items()}
     policies = {str(name): str(policy) for name, policy in plain.get("entity_policies", {}).items()}
-    prices = {canonical(str(name)): float(price) for name, price in plain.get("dollars_per_hour", {}).items()}
+    prices = {
+        canonical(str(name)): _finite(price, "dollars_per_hour") for name, price in plain.get("dollars_per_hour", {}).items()
+    }
     pairs = dict(profile.pairs) if profile is not None else {}
     for one in plain.get("pairs", []):
-        pairs[str(one["jobs"][0]), str(one["jobs"][1]), canonical(str(one["accelerator"])), int(one["gpus"])] = tuple(
-            one["rates"]
-        )
+        (first, second), (a, b) = one["jobs"], one["rates"]
+        key = (str(first), str(second), canonical(str(one["accelerator"])), int(one["gpus"]))
+        pairs[key] = (_finite(a, "rates"), _finite(b, "rates"))
     return Instance(
         Cluster.of(nodes, dollars_per_hour=prices), tuple(jobs), Rates(table=table, pairs=pairs), Tenants(weights, policies)
     )
+
+
+def _finite(value: Any, name: str) -> float:
+    number = float(value)
+    if not 0 <= number < FOREVER:
+        raise ValueError(f"{name} has {value!r}, which is no finite number from 0")
+    return number
 
 
 def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
@@ -126,9 +138,10 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     table = Table(scheduler.state, scheduler.state.rows, settings)
     share = _shares(answer, table, view.capacity)
     objective = getattr(policy, "objective", None)
+    value = float(objective(Effect(view, share))) if objective is not None and len(view.jobs) else math.nan
     prices = getattr(answer, "prices", None)
     return Solved(
-        float(objective(Effect(view, share))) if objective is not None else None,
+        value if math.isfinite(value) else None,
         seconds,
         _units(share, table, [order[job] for job in view.jobs.ids.tolist()], instance.cluster, len(order) // copies),
         None if prices is None else dict(zip(instance.cluster.pools, np.asarray(prices).tolist(), strict=True)),
@@ -136,8 +149,8 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
 
 
 def _roomy(instance: Instance) -> tuple[Instance, int]:
-    """Shares are averages over time, so a gang may ask for more GPUs than a pool has: then everything is taken several times, GPUs
-    and jobs, which changes no job's share. And how many times."""
+    """Shares are averages over time, so a gang may ask for more GPUs than a pool has: then everything is taken several times,
+    GPUs and jobs, which changes no job's share. And how many times."""
     widest = max((spec.gpus for _, spec in instance.jobs), default=1)
     copies = -(-widest // int(instance.cluster.pool_gpus.min()))
     if copies == 1:
@@ -168,8 +181,8 @@ def _shares(answer: Allocation, table: Table, capacity: Ints) -> Floats:
 
 
 def _units(share: Floats, table: Table, names: list[int], cluster: Cluster, count: int) -> list[dict[str, Any]]:
-    """Who of the first `count` jobs spends how much time on what, and with whom. Where it is known only how long a job runs beside any of a kind, that time
-    is split over the kind's members in proportion to theirs."""
+    """Who of the first `count` jobs spends how much time on what, and with whom. Where it is known only how long a job runs
+    beside any of a kind, that time is split over the kind's members in proportion to theirs."""
     options, found = table.options, []
     rows = options.by_slot[table.kind]
     for job, slot in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):

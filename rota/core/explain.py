@@ -3,11 +3,14 @@
 import numpy as np
 
 from rota.beliefs.options import why_never
+from rota.core.holders import those_on
 from rota.core.ledger import Ledger
+from rota.core.mechanism import Table
+from rota.core.settings import Settings
 from rota.model.commands import Launch, Resume
 from rota.model.job import Phase
 from rota.model.reasons import Explanation, Reason
-from rota.model.units import MILLI, Ints
+from rota.model.units import MILLI, Bools, Floats, Ints
 
 
 def reasons(state: Ledger) -> Ints:
@@ -18,6 +21,8 @@ def reasons(state: Ledger) -> Ints:
     considered = np.isin(jobs.id[:size], state.answer.ids) if state.answer is not None else np.zeros(size, dtype=bool)
     pending = state.dirty or state.replan or state.fresh or state.asked is not None
     codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
+    full = (codes == Reason.NO_FREE_GPUS).nonzero()[0]
+    codes[full[_share_used(state, full)]] = Reason.SHARE_USED
     kinds = list(state.kind_of)
     for row in (state.options.best[kind] < 0).nonzero()[0].tolist():
         codes[row] = why_never(kinds[kind[row]], state.cluster)[0]
@@ -31,6 +36,35 @@ def reasons(state: Ledger) -> Ints:
 
 
 _NOT_WAITING = [int(p) for p in Phase if p.ended or p in (Phase.RUNNING, Phase.SUSPENDING, Phase.RESIZING, Phase.STOPPING)]
+
+
+def _share_used(state: Ledger, rows: Ints) -> Bools:
+    """Which of these jobs have had as much time as the shares in force give them."""
+    found = np.zeros(len(rows), dtype=bool)
+    target, had = _time_of(state, rows)
+    if target is not None:
+        found[:] = (target > 0) & (had >= target)
+    return found
+
+
+def _time_of(state: Ledger, rows: Ints) -> tuple[Floats | None, Floats]:
+    """Parts of the time since the shares in force were answered: what they promise these jobs, and what each got. None: the
+    policy does not speak of time."""
+    answer, jobs = state.answer, state.jobs
+    elapsed = state.now_s - state.shares_s
+    if answer is None or not answer.allocation.redraw or elapsed <= 0 or not len(rows):
+        return None, np.zeros(len(rows))
+    known = jobs.id[: jobs.size]
+    found = np.minimum(known.searchsorted(answer.ids), max(len(known) - 1, 0))
+    table = Table(state, found, Settings())
+    share = answer.allocation.shares(table)
+    if share is None:
+        return None, np.zeros(len(rows))
+    target = np.zeros(jobs.size)
+    alive = known[found] == answer.ids
+    target[found[alive]] = share[alive].sum(axis=1)
+    had = Table(state, rows, Settings()).received_seconds.sum(axis=1) / elapsed
+    return target[rows], had
 
 
 def _capacity_codes(state: Ledger) -> Ints:
@@ -57,12 +91,28 @@ def explain(state: Ledger, job: int) -> list[Explanation]:
     if headline is Reason.NONE:
         return []
     codes: set[Reason] = {headline}
-    if headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED) and state.options.best[state.jobs.kind[row]] >= 0:
+    if _note(state, job):
+        codes.add(Reason.DEADLINE_DROPPED)
+    if (
+        headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED, Reason.SHARE_USED)
+        and state.options.best[state.jobs.kind[row]] >= 0
+    ):
         codes.add(Reason(int(_capacity_codes(state)[state.jobs.kind[row]])))
         codes.discard(Reason.OUTRANKED)
         if state.answer is not None and _ahead(state, job):
             codes.add(Reason.OUTRANKED)
-    return [_describe(state, job, row, code) for code in sorted(codes | {headline})]
+    others = sorted(codes - {headline})
+    return [_describe(state, job, row, code) for code in (headline, *others)]
+
+
+def _note(state: Ledger, job: int) -> str:
+    """What the policy's last answer says of this job, in words."""
+    notes = getattr(state.answer.allocation, "notes", None) if state.answer is not None else None
+    if not notes or state.answer is None:
+        return ""
+    position = int(state.answer.ids.searchsorted(job))
+    mine = position < len(state.answer.ids) and state.answer.ids[position] == job
+    return str(notes.get(position, "")) if mine else ""
 
 
 def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
@@ -81,11 +131,19 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.NO_FREE_GPUS:
         free = _free(state, row)
         return Explanation(code, f"It needs {gpus} GPUs of {types}; {free} are free.", {"gpus": gpus, "free": free})
+    if code is Reason.DEADLINE_DROPPED:
+        return Explanation(code, _note(state, job), {"deadline_s": float(jobs.deadline_s[row])})
+    if code is Reason.SHARE_USED:
+        target, had = _time_of(state, np.array([row]))
+        part = float(target[0]) if target is not None else 0.0
+        sentence = f"Its share is used up: target {part:.0%} of the time, received {float(had[0]):.0%}."
+        return Explanation(code, sentence, {"target": part, "received": float(had[0])})
     if code is Reason.OUTRANKED:
         return _outranked(state, row, _ahead(state, job))
     if code is Reason.WAITING_FOR_SUSPEND:
         want = state.desired.get(job)
-        holders = sorted(set(state.gpu_job[want].tolist()) - {-1, job}) if want is not None else []
+        partner = int(jobs.beside[row])
+        holders = sorted(those_on(state.gpu_job, state.gpu_beside, want) - {partner, job}) if want is not None else []
         names = ", ".join(str(holder) for holder in holders)
         sentence = f"Its GPUs are granted; job {names} is giving them up." if holders else "Its GPUs are granted."
         return Explanation(code, sentence, {"victims": holders})

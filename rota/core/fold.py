@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.learning import learn
 from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.mechanism import Table
@@ -72,9 +73,14 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     elapsed = at_s - jobs.as_of_s[rows]
     jobs.run_seconds[rows] += elapsed
     jobs.attained[rows] += elapsed * jobs.using[rows]
-    jobs.received[rows, jobs.slot[rows]] += elapsed
+    # Where rounds are of whole steps, a job that has done its own rests: only the time it worked counts as received.
+    worked = (event.steps_done[known] - jobs.steps_done[rows]) / jobs.rate[rows] if settings.whole_steps else elapsed
+    jobs.received[rows, jobs.slot[rows]] += worked
+    done = event.steps_done[known] - jobs.steps_done[rows]
     jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
+    if settings.learn:
+        learn(state, rows, done, elapsed)
     jobs.steps_saved[rows] = np.maximum(jobs.steps_saved[rows], event.steps_saved[known])
 
 
@@ -161,11 +167,13 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
 
 def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
-        for change in event.plan.changes:
-            row = state.row.get(change.job)
-            if row is not None:
-                state.want(change.job, row, change.option, change.gpus)
-                state.unsettled.add(change.job)
+        changes = [(change, state.row[change.job]) for change in event.plan.changes if change.job in state.row]
+        if state.packing:  # all let go before anybody takes: never are three entered for a GPU
+            for change, row in changes:
+                state.want(change.job, row, -1, None)
+        for change, row in changes:
+            state.want(change.job, row, change.option, change.gpus, change.beside)
+            state.unsettled.add(change.job)
         state.until_s = event.plan.until_s
         state.somebody_waits = event.plan.somebody_waits
         state.fresh = state.replan = False
@@ -194,13 +202,13 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
 
 
 def _launched(state: Ledger, launch: Launch, row: int) -> Life:
-    """A new incarnation: its GPUs are its own from now on."""
+    """A new incarnation: it holds its GPUs from now on."""
     jobs = state.jobs
     state.set_phase(row, Phase.STARTING, state.now_s)
     jobs.incarnation[row] = launch.incarnation
     jobs.slot[row] = state.options.slot[launch.option]
     jobs.lease_s[row] = launch.lease_s
-    state.gpu_job[launch.gpus] = launch.job
+    state.hold(launch.job, launch.gpus)
     life = state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)
     return life
 
@@ -220,7 +228,7 @@ def _sent(state: Ledger, command: JobCommand) -> None:
         jobs.sequence[row] = command.sequence
     if isinstance(command, Resume):
         if jobs.phase.item(row) == Phase.PARKED:
-            state.gpu_job[life.gpus] = job
+            state.hold(job, life.gpus)
             state.set_phase(row, Phase.STARTING, state.now_s)
         jobs.lease_s[row] = max(jobs.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rota.beliefs.costs import MoveCosts
+from rota.beliefs.deadlines import deadline_seconds
 from rota.beliefs.options import make_options
 from rota.beliefs.rates import SPEEDS, Rates
+from rota.core.holders import NOBODY, join, leave
 from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.allocation import Allocation
 from rota.model.cluster import Cluster
@@ -21,14 +23,17 @@ from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind, Options
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
-NOBODY = -1
 NO_GPUS: Ints = np.empty(0, dtype=np.int64)
 HISTORY = 4096
 """How many finished jobs' service is remembered."""
 
 
 def same_gpus(a: Ints, b: Ints) -> bool:
-    return a is b or (len(a) == len(b) and bool((a == b).all()))
+    if a is b:
+        return True
+    if len(a) == 1 == len(b):  # most jobs
+        return a.item() == b.item()
+    return len(a) == len(b) and bool((a == b).all())
 
 
 class Verdict(IntEnum):
@@ -98,8 +103,9 @@ class JobTable:
         "steps_saved": (np.float64, 0.0),
         "rate": (np.float64, 0.0),
         "best_rate": (np.float64, 1.0),
-        "using": (np.int32, 0),
+        "using": (np.float64, 0.0),
         "option": (np.int32, -1),
+        "beside": (np.int64, NOBODY),
         "slot": (np.int16, 0),
         "tenant": (np.int32, 0),
         "deadline_s": (np.float64, FOREVER),
@@ -127,8 +133,11 @@ class JobTable:
     steps_saved: Floats
     rate: Floats
     best_rate: Floats
-    using: Ints
+    using: Floats
+    """GPUs it uses while it runs, half of them where it shares them; 0: it does not run."""
     option: Ints
+    beside: Ints
+    """The job it should share its GPUs with."""
     slot: Ints
     tenant: Ints
     deadline_s: Floats
@@ -202,8 +211,12 @@ class Ledger:
     jobs: JobTable
     gpu_job: Ints
     """Who holds each GPU, as observed."""
+    gpu_beside: Ints
+    """Who shares it with that job."""
     gpu_wanted: Ints
     """Who should hold it, as planned."""
+    gpu_wanted_beside: Ints
+    """Who should share it with that job."""
     node_up: Bools
     node_boot: Ints
     node_heard_s: Floats
@@ -270,12 +283,15 @@ class Ledger:
     wake_s: float = FOREVER
     _rows: Ints | None = None
     _usable: tuple[Bools, Ints] | None = None
+    _pool_rank: Ints | None = None
 
     @property
     def pool_rank(self) -> Ints:
         """Rank of each pool when the fastest types come first."""
-        speed = [self.rates.speeds.get(name, SPEEDS.get(name, 1.0)) for name in self.cluster.pools]
-        return np.argsort(np.argsort(-np.array(speed), kind="stable"))
+        if self._pool_rank is None:
+            speed = [self.rates.speeds.get(name, SPEEDS.get(name, 1.0)) for name in self.cluster.pools]
+            self._pool_rank = np.argsort(np.argsort(-np.array(speed), kind="stable"))
+        return self._pool_rank
 
     @classmethod
     def empty(cls, cluster: Cluster, rates: Rates, costs: MoveCosts, packing: bool = False) -> Self:
@@ -286,7 +302,9 @@ class Ledger:
             costs=costs,
             jobs=JobTable(),
             gpu_job=np.full(cluster.gpus, NOBODY, dtype=np.int64),
+            gpu_beside=np.full(cluster.gpus, NOBODY, dtype=np.int64),
             gpu_wanted=np.full(cluster.gpus, NOBODY, dtype=np.int64),
+            gpu_wanted_beside=np.full(cluster.gpus, NOBODY, dtype=np.int64),
             node_up=np.ones(nodes, dtype=bool),
             node_boot=np.zeros(nodes, dtype=np.int64),
             node_heard_s=np.zeros(nodes),
@@ -311,16 +329,31 @@ class Ledger:
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
                 mask[self.desired.get(job, NO_GPUS)] = False
+            if self.packing and self.barred:
+                mask |= self._shared_with_the_barred()
             counts = np.bincount(self.cluster.gpu_pool[mask], minlength=len(self.cluster.pools))
             mask.setflags(write=False)
             counts.setflags(write=False)  # policies see this very array
             self._usable = mask, counts
         return self._usable
 
+    def _shared_with_the_barred(self) -> Bools:
+        """GPUs on which a job that may be scheduled runs by right, beside one on its way out: no reason to stop it."""
+        mask = np.zeros(len(self.gpu_job), dtype=bool)
+        for job in {*self.gpu_job[self.gpu_beside >= 0].tolist(), *self.gpu_beside.tolist()} - {NOBODY} - self.barred:
+            gpus = self.lives[job].gpus
+            mask[gpus] = same_gpus(self.desired.get(job, NO_GPUS), gpus)
+        for job in self.barred:
+            mask[self.desired.get(job, NO_GPUS)] = False
+        return mask & self.node_up[self.cluster.gpu_node]
+
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
         gpus = self.lives[job].gpus
-        held: Ints = gpus[self.gpu_job[gpus] == job]
+        mine = self.gpu_job[gpus] == job
+        if self.packing:
+            mine |= self.gpu_beside[gpus] == job
+        held: Ints = gpus[mine]
         return held
 
     def gib_per_node(self, job: int, life: Life) -> float:
@@ -365,7 +398,7 @@ class Ledger:
         jobs.weight[row] = spec.weight
         jobs.submitted_s[row] = jobs.phase_s[row] = jobs.as_of_s[row] = at_s
         jobs.steps_total[row] = spec.steps
-        jobs.deadline_s[row] = at_s + spec.deadline_seconds
+        jobs.deadline_s[row] = at_s + deadline_seconds(spec, self.rates)
         jobs.tenant[row] = self.tenant_of.setdefault(spec.tenant, len(self.tenant_of))
         jobs.move_seconds[row] = self.costs.move_seconds
         best = self.options.by_kind[kind, 0]
@@ -387,7 +420,7 @@ class Ledger:
 
     def remake_options(self) -> None:
         """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true."""
-        self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=self.packing)
+        self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=self.packing, before=self.options)
         self.jobs.widen(self.options.slots)
 
     def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
@@ -417,23 +450,56 @@ class Ledger:
         """Something happened: ask the policy when it may be asked, and plan anew."""
         self.dirty = self.replan = True
 
-    def gpus_came_free(self, job: int) -> None:
-        """GPUs no plan could count on, because their holder was beyond its command, can be granted again."""
+    def hold(self, job: int, gpus: Ints) -> None:
+        """GPUs are a job's from now on."""
+        if self.packing:
+            join(self.gpu_job, self.gpu_beside, gpus, job)
+            self._usable = None if self.barred else self._usable
+        else:
+            self.gpu_job[gpus] = job
+
+    def let_go(self, job: int, gpus: Ints) -> None:
+        """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
+        if self.packing:
+            leave(self.gpu_job, self.gpu_beside, gpus, job)
+            self._usable = None if self.barred else self._usable
+        else:
+            self.gpu_job[gpus] = NOBODY
         if job in self.barred:
             self._usable = None
             self.touch()
 
-    def want(self, job: int, row: int, option: int, gpus: Ints | None) -> None:
-        """Set a job's desired placement."""
-        if job in self.barred:
+    def want(self, job: int, row: int, option: int, gpus: Ints | None, beside: int = NOBODY) -> None:
+        """Set a job's desired placement, and the job it should share it with."""
+        if self.packing:
+            self._want_in_company(job, row, gpus, beside)
+        else:
+            if job in self.barred:
+                self._usable = None
+            old = self.desired.pop(job, None)
+            if old is not None:
+                self.gpu_wanted[old[self.gpu_wanted[old] == job]] = NOBODY
+            if gpus is not None:
+                self.desired[job] = gpus
+                self.gpu_wanted[gpus] = job
+        self.jobs.option[row] = option if gpus is not None else -1
+
+    def _want_in_company(self, job: int, row: int, gpus: Ints | None, beside: int) -> None:
+        """Where GPUs are shared. Whom it shared with till now keeps them, and has them to itself until the plan says more."""
+        if self.barred:
             self._usable = None
+        jobs = self.jobs
+        mate = self.row.get(jobs.beside.item(row))
+        if mate is not None and jobs.beside.item(mate) == job:
+            jobs.beside[mate] = NOBODY
+            jobs.option[mate] = self.options.alone[jobs.option.item(mate)]
+        jobs.beside[row] = beside
         old = self.desired.pop(job, None)
         if old is not None:
-            self.gpu_wanted[old[self.gpu_wanted[old] == job]] = NOBODY
+            leave(self.gpu_wanted, self.gpu_wanted_beside, old, job)
         if gpus is not None:
             self.desired[job] = gpus
-            self.gpu_wanted[gpus] = job
-        self.jobs.option[row] = option if gpus is not None else -1
+            join(self.gpu_wanted, self.gpu_wanted_beside, gpus, job)
 
     def forget(self, job: int, row: int) -> None:
         """The job has ended: out of every table."""
@@ -463,7 +529,8 @@ class Ledger:
         twin = Ledger.__new__(Ledger)
         twin.__dict__.update(self.__dict__)
         twin.jobs = self.jobs.copy()
-        for name in ("gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
+        shared = ("gpu_beside", "gpu_wanted_beside") if self.packing else ()  # else nobody writes to them
+        for name in (*shared, "gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
             setattr(twin, name, getattr(self, name).copy())
         for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of"):
             setattr(twin, name, getattr(self, name).copy())

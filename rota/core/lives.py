@@ -3,7 +3,8 @@
 from dataclasses import replace
 from types import UnionType
 
-from rota.core.ledger import NOBODY, Ledger, Life, Verdict
+from rota.core import company
+from rota.core.ledger import Ledger, Life, Verdict
 from rota.core.settings import Settings
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended
@@ -43,6 +44,8 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     jobs.as_of_s[row] = at_s
     jobs.rate[row] = state.options.rate[life.option]
     jobs.using[row] = len(life.gpus)
+    if state.packing:
+        company.began(state, job, at_s)
     first = jobs.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         jobs.first_run_s[row] = at_s
@@ -77,8 +80,7 @@ def suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
 def _park(state: Ledger, job: int, life: Life) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
     state.lives[job] = replace(life, parked=True)
-    state.gpu_job[state.gpus_of(job)] = NOBODY
-    state.gpus_came_free(job)
+    state.let_go(job, state.gpus_of(job))
 
 
 def _unpark(state: Ledger, job: int, life: Life) -> None:
@@ -111,15 +113,12 @@ def _settle(state: Ledger, job: int, at_s: float) -> None:
     """Book the service received up to now; the job runs no more."""
     row, jobs = state.row[job], state.jobs
     at_s = min(at_s, state.now_s)
-    using = jobs.using.item(row)
-    if using:
-        elapsed = max(at_s - jobs.as_of_s.item(row), 0.0)
-        jobs.run_seconds[row] += elapsed
-        jobs.attained[row] += elapsed * using
-        jobs.received[row, jobs.slot.item(row)] += elapsed
-        jobs.steps_done[row] += elapsed * jobs.rate.item(row)
-        jobs.using[row] = 0
+    if jobs.using.item(row):
+        company.book(jobs, row, at_s)
+        jobs.using[row] = 0.0
         jobs.rate[row] = 0.0
+        if state.packing:
+            company.stopped(state, job, at_s)
     jobs.as_of_s[row] = at_s
 
 
@@ -134,10 +133,9 @@ def end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: Ve
     gone = state.gpus_of(job)
     if left:
         gone = gone[state.cluster.gpu_node[gone] == node]
-    state.gpu_job[gone] = NOBODY
+    state.let_go(job, gone)
     if life.reserved:
         state.host_gib[list(life.parts) if node is None else [node]] += state.gib_per_node(job, life)
-    state.gpus_came_free(job)
     worst = max(life.verdict, verdict)
     fewest = min(life.steps, steps)
     if left:

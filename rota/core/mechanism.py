@@ -12,6 +12,9 @@ from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 from rota.model.view import keyed_rng
 
+FEW = 512
+"""So few candidates are walked one by one: that is faster than many small arrays."""
+
 MOST_OWED = 10.0
 """Slices that earlier shares can owe a job, or it them."""
 
@@ -118,10 +121,11 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
         return Grants(granted, option, left)
     if wanted is None:
         wanted = options.best[table.kind[position]]
-    if options.shared and (options.twin[wanted] >= 0).any():
+    shared = options.shared and bool((options.twin[wanted] >= 0).any())
+    if shared or (len(position) < FEW and not (candidates.reserve or candidates.blocking)):
         granted, by, partner = _fill_units(position, wanted, table, left)
         option[granted] = by
-        return Grants(granted, option, left, partner)
+        return Grants(granted, option, left, partner if shared else None)
     if candidates.reserve:
         taken = _fill_with_reservation(position, wanted, table, left)
     else:
@@ -189,10 +193,10 @@ def _fill_units(position: Ints, option: Ints, table: Table, left: Ints) -> tuple
     without GPUs; so a unit is as urgent as the less urgent of its two members."""
     options = table.options
     twin, pool, need = options.twin[option], options.pool[option], options.milligpus[option]
-    partner = np.full(len(table), -1, dtype=np.int64)
+    partner = np.full(len(table.rows), -1, dtype=np.int64)
     room = left.tolist()
     waiting: dict[int, list[int]] = {}
-    done = [False] * len(table)
+    done = [False] * len(table.rows)
     taken: list[int] = []
     by: list[int] = []
     smallest = int(need.min(initial=MILLI))

@@ -1,6 +1,9 @@
 """Nodes: what a report, a loss or a silence says about everything that was on one."""
 
-from rota.core.ledger import NOBODY, Ledger, Verdict, same_gpus
+import numpy as np
+
+from rota.core.holders import those_on
+from rota.core.ledger import Ledger, Verdict, same_gpus
 from rota.core.lives import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
 from rota.core.settings import Settings
 from rota.model.commands import Suspend, SuspendKind
@@ -60,14 +63,17 @@ def lose_sight(state: Ledger, node: int) -> None:
     for job, life in list(state.lives.items()):
         if node in life.parts:
             row = state.row[job]
+            if state.packing and not same_gpus(state.desired.get(job, life.gpus), life.gpus):
+                state.want(job, row, -1, None)  # it cannot move now, and must not keep others from joining whom it was to join
+                state.unsettled.add(job)
             state.set_phase(row, Phase.UNREACHABLE, state.now_s)
             refresh_schedulable(state, job, row)
 
 
 def _take_down(state: Ledger, node: int) -> None:
     state.set_node(node, False)
-    first, end = state.cluster.node_first[node], state.cluster.node_first[node + 1]
-    for job in set(state.gpu_wanted[first:end].tolist()) - {NOBODY}:
+    here = np.arange(state.cluster.node_first[node], state.cluster.node_first[node + 1])
+    for job in sorted(those_on(state.gpu_wanted, state.gpu_wanted_beside, here)):
         life = state.lives.get(job)
         if life is None or not same_gpus(life.gpus, state.desired[job]):  # it was to start here, or to move here
             state.want(job, state.row[job], -1, None)

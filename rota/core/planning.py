@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from rota.core import units
 from rota.core.ledger import Answer, Ledger, same_gpus
 from rota.core.mechanism import Grants, Table, grant
 from rota.core.settings import Settings
 from rota.model.allocation import Allocation, Candidates
-from rota.model.floor import Floor, Placer, Request
+from rota.model.floor import Floor, Placer
 from rota.model.plan import Change, Plan
 from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS, Bools, Ints
 
@@ -20,16 +21,18 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     _, capacity = state.usable()
     candidates = allocation.candidates(table)
     if alive is not None:
-        capacity = capacity - _kept_by(state, np.setdiff1d(state.rows, rows[alive]))
-        candidates = _living(candidates, alive)
+        spoken_of = np.zeros(state.jobs.size, dtype=bool)
+        spoken_of[rows[alive]] = True
+        capacity = capacity - _kept_by(state, state.rows[~spoken_of[state.rows]])
+        candidates = units.with_alone(_living(candidates, alive), state.options)
     if settings.steady and not state.fresh and not allocation.redraw:
         candidates = _going_on(candidates, table)
     grants = grant(candidates, table, capacity)
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
     granted = grants.option >= 0
-    holds = allocation.holds_seconds(granted, table)
     if settings.whole_steps:
         return Plan(changes, _all_done_s(settings, state, table, grants), not granted.all())
+    holds = allocation.holds_seconds(granted, table)
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
     return Plan(changes, until, not granted.all())
 
@@ -46,18 +49,27 @@ def _rows_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:
 
 
 def _kept_by(state: Ledger, rows: Ints) -> Ints:
-    """GPUs per pool promised to jobs the answer knows nothing of: they keep what they have until the next answer."""
-    granted = state.jobs.option[rows]
-    granted = granted[granted >= 0]
-    used = np.bincount(state.options.pool[granted], weights=state.options.milligpus[granted], minlength=len(state.cluster.pools))
+    """GPUs per pool promised to jobs the answer knows nothing of: they keep what they have until the next answer. What two of
+    them share counts once."""
+    jobs = state.jobs
+    rows = rows[jobs.option[rows] >= 0]
+    if not len(rows):
+        return np.zeros(len(state.cluster.pools), dtype=np.int64)
+    granted = jobs.option[rows]
+    share = 1 + np.isin(jobs.beside[rows], jobs.id[rows]) if state.packing else 1
+    milligpus = state.options.milligpus[granted] / share
+    used = np.bincount(state.options.pool[granted], weights=milligpus, minlength=len(state.cluster.pools))
     return used.astype(np.int64) // MILLI
 
 
 def _going_on(candidates: Candidates, table: Table) -> Candidates:
-    """Only those who run by the option they run by."""
+    """Only those who run by the option they run by. Who has lost its partner runs alone, and goes on so."""
     option = table.options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
-    stays = table.granted_option[candidates.position] == option
-    return Candidates(candidates.position[stays], option[stays])
+    granted = table.granted_option[candidates.position]
+    stays = granted == option
+    if table.options.shared:
+        stays |= (granted >= 0) & (granted == table.options.alone[option])
+    return Candidates(candidates.position[stays], granted[stays])
 
 
 def _all_done_s(settings: Settings, state: Ledger, table: Table, grants: Grants) -> float:
@@ -86,6 +98,10 @@ def _changes(
     alive: Bools | None,
 ) -> tuple[Change, ...]:
     differs = grants.option != table.granted_option
+    beside = None
+    if state.packing:
+        beside = units.partners(state, table, grants)
+        differs |= beside != state.jobs.beside[table.rows]
     if alive is not None:
         differs &= alive
     changed = differs.nonzero()[0]
@@ -99,30 +115,29 @@ def _changes(
     if not len(stops) and not len(starts):
         return ()
     changes = [Change(job, -1, None) for job in state.jobs.id[table.rows[stops]].tolist()]
+    touched = [*(change.job for change in changes), *state.jobs.id[table.rows[starts]].tolist()]
+    if beside is not None:
+        changes += units.left_behind(state, touched)
     if len(starts):
         usable, _ = state.usable()
-        wanted = state.gpu_wanted.copy()
-        for job in [*(change.job for change in changes), *state.jobs.id[table.rows[starts]].tolist()]:
-            old = state.desired.get(job)
-            if old is not None:
-                wanted[old] = -1
-        floor = Floor(state.cluster, usable & (wanted < 0), state.gpu_job < 0, settings.seed, state.decision)
-        changes += _place(state, placer, floor, allocation, table, grants, starts)
+        free = units.released(state, touched)
+        floor = Floor(state.cluster, usable & free, state.gpu_job < 0, settings.seed, state.decision)
+        if beside is None:
+            changes += _place(state, placer, floor, allocation, table, grants, starts)
+        else:
+            changes += _place_units(state, placer, floor, allocation, table, grants, starts, beside)
     return tuple(changes)
 
 
 def _may_move(state: Ledger, rows: Ints) -> Bools:
-    """A job is placed anew only once it has run for at least what a move costs: else moving could be all it ever does."""
+    """A job is placed anew only once it has run for at least what a move costs: else moving could be all it ever does. Two that
+    share move together."""
     jobs = state.jobs
-    return (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
-
-
-def _ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple[int, ...]) -> Request:
-    """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
-    life = state.lives.get(job)
-    if life is not None and life.parked:
-        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint)
-    return Request(job, pool, gpus, price, state.desired.get(job), hint)
+    may = (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
+    if state.packing:
+        stays = jobs.id[rows[~may]]
+        may &= ~np.isin(jobs.beside[rows], stays)
+    return may
 
 
 def _place(
@@ -135,7 +150,9 @@ def _place(
     for position, row, option in zip(starts.tolist(), table.rows[starts].tolist(), granted, strict=True):
         hint = hints.get(position, ())
         requests.append(
-            _ask(state, int(jobs.id[row]), int(pool[option]), int(need[option]) // MILLI, float(jobs.move_seconds[row]), hint)
+            units.ask(
+                state, int(jobs.id[row]), int(pool[option]), int(need[option]) // MILLI, float(jobs.move_seconds[row]), hint
+            )
         )
     placed = placer.place(floor, requests)
     changes = []
@@ -143,4 +160,36 @@ def _place(
         promised = state.desired.get(request.job)
         if promised is None or not same_gpus(promised, gpus) or state.jobs.option[state.row[request.job]] != option:
             changes.append(Change(request.job, option, gpus))
+    return changes
+
+
+def _place_units(
+    state: Ledger,
+    placer: Placer,
+    floor: Floor,
+    allocation: Allocation,
+    table: Table,
+    grants: Grants,
+    starts: Ints,
+    beside: Ints,
+) -> list[Change]:
+    """The same where two jobs may share GPUs: a unit is placed once, and both its members are told."""
+    jobs = state.jobs
+    ids = jobs.id[table.rows[starts]].tolist()
+    option_of = dict(zip(ids, grants.option[starts].tolist(), strict=True))
+    mate_of = dict(zip(ids, beside[starts].tolist(), strict=True))
+    found: dict[int, units.Unit] = {}
+    joined: set[int] = set()
+    for position, job in zip(starts.tolist(), ids, strict=True):
+        if job not in joined:
+            joined |= {job, mate_of[job]}
+            found[position] = tuple((member, option_of[member]) for member in (job, mate_of[job]) if member >= 0)
+    hints = getattr(allocation, "gpus", None) or {}
+    changes = []
+    for unit, gpus in units.place(state, placer, floor, hints, found):
+        for job, option in unit:
+            promised, row = state.desired.get(job), state.row[job]
+            same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option
+            if not same or jobs.beside[row] != mate_of[job]:
+                changes.append(Change(job, option, gpus, mate_of[job]))
     return changes

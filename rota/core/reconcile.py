@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rota.core.holders import those_on
 from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -10,7 +11,7 @@ from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
 def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
-    """At most one command per job, and a launch only on GPUs that are observed free."""
+    """At most one command per job, and a launch only on GPUs that are observed free, or held by its partner alone."""
     todo = state.unsettled
     changes = {}
     if plan is not None and plan.changes:
@@ -23,18 +24,22 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         taken |= ~state.node_up[state.cluster.gpu_node]
     host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
-    starts: list[tuple[int, int, Ints]] = []
+    starts: list[tuple[int, int, Ints, int]] = []
     for job in sorted(todo):
         change = changes.get(job)
         want = state.desired.get(job) if change is None else change.gpus
         life = state.lives.get(job)
         if life is not None:
-            command = _next_command(state, settings, job, life, want, host_gib, taken)
+            beside = state.jobs.beside.item(state.row[job]) if change is None else change.beside
+            command = _next_command(state, settings, job, life, want, beside, host_gib, taken)
             if command is not None:
                 commands.append(command)
         elif want is not None:
-            option = int(state.jobs.option[state.row[job]]) if change is None else change.option
-            starts.append((job, option, want))
+            row = state.row[job]
+            granted = (
+                (state.jobs.option.item(row), state.jobs.beside.item(row)) if change is None else (change.option, change.beside)
+            )
+            starts.append((job, granted[0], want, granted[1]))
     if starts:
         commands.extend(_launches(state, settings, starts, taken))
     if settings.retry_seconds < FOREVER and state.in_flight:
@@ -42,22 +47,39 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
     return commands
 
 
-def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints]], taken: Bools) -> list[Launch]:
-    """Launches of all whose GPUs are free."""
+def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints, int]], taken: Bools) -> list[Launch]:
+    """Launches of all whose GPUs are free for them."""
     jobs, boots = state.jobs, state.node_boot
     lease_s = state.now_s + settings.lease_seconds
     found = []
-    for job, option, want in starts:
-        if not (taken[want[0]] if len(want) == 1 else taken[want].any()):
+    for job, option, want, beside in starts:
+        if not (taken[want[0]] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, beside):
             row, nodes = state.row[job], state.nodes_of(want)
             incarnation, sequence = jobs.incarnation.item(row) + 1, jobs.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
-            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, jobs.steps_saved.item(row), lease_s))
+            saved = jobs.steps_saved.item(row)
+            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, beside))
     return found
 
 
+def _only_partner(state: Ledger, want: Ints, beside: int) -> bool:
+    """These GPUs are up and nobody holds them but the job to share them with, which has just these and not some of an earlier
+    placement."""
+    life = state.lives.get(beside)
+    if life is None or not same_gpus(life.gpus, want) or not state.node_up[state.cluster.gpu_node[want]].all():
+        return False
+    return those_on(state.gpu_job, state.gpu_beside, want) <= {beside}
+
+
 def _next_command(
-    state: Ledger, settings: Settings, job: int, life: Life, want: Ints | None, host_gib: Floats, taken: Bools
+    state: Ledger,
+    settings: Settings,
+    job: int,
+    life: Life,
+    want: Ints | None,
+    beside: int,
+    host_gib: Floats,
+    taken: Bools,
 ) -> JobCommand | None:
     """What an incarnation that exists should be told, if anything."""
     flight = state.in_flight.get(job)
@@ -69,7 +91,7 @@ def _next_command(
     if flight is not None or state.out_of_reach(job):
         return None
     if life.parked:
-        return _for_parked(state, settings, job, life, sequence, want, taken)
+        return _for_parked(state, settings, job, life, sequence, want, beside, taken)
     if want is not None and same_gpus(want, life.gpus):
         return None
     kind = SuspendKind.PARK if want is None and _may_park(state, job, life, host_gib) else SuspendKind.CHECKPOINT
@@ -77,16 +99,23 @@ def _next_command(
 
 
 def _for_parked(
-    state: Ledger, settings: Settings, job: int, life: Life, sequence: int, want: Ints | None, taken: Bools
+    state: Ledger,
+    settings: Settings,
+    job: int,
+    life: Life,
+    sequence: int,
+    want: Ints | None,
+    beside: int,
+    taken: Bools,
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     if want is None:
         return None
     if not same_gpus(want, life.gpus):
         return Suspend(job, life.incarnation, sequence, life.parts, SuspendKind.CHECKPOINT)
-    if taken[want].any():
+    if taken[want].any() and not _only_partner(state, want, beside):
         return None
-    return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds)
+    return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds, beside)
 
 
 def _may_park(state: Ledger, job: int, life: Life, host_gib: Floats) -> bool:

@@ -143,7 +143,8 @@ class Scheduler:
         if state.now_s < self._may_ask_s():
             return False
         allocation = state.answer.allocation
-        return state.dirty or not allocation.redraw or state.now_s >= allocation.until_s
+        lasts = allocation.redraw or self.settings.steady
+        return state.dirty or not lasts or state.now_s >= allocation.until_s
 
     def _may_ask_s(self) -> float:
         """The policy is not asked before this."""

@@ -27,6 +27,8 @@ class Settings:
     """A running job that no policy would suspend for another may still move to a faster type, if that pays."""
     slice_seconds: float = 360.0
     """Where time is shared without rounds, those who are drawn run this long before others are."""
+    learn: bool = False
+    """Believe what was measured of the jobs that ran, where it differs from what was believed."""
     packing: bool = False
     """Offer options by which two jobs share GPUs."""
     horizon_seconds: float = 3600.0

@@ -13,9 +13,9 @@ from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
-from rota.model.options import Kind
+from rota.model.options import Kind, Options, Way
 
-VERSION = 2
+VERSION = 3
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -51,7 +51,7 @@ EVENT_TYPES: tuple[type, ...] = (
 """Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
 
 _STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, MoveCosts, Settings)
-_DERIVED = {"jobs", "options", "_rows", "_usable", "kind_of"}
+_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "kind_of"}
 
 
 def codec(*memory_types: type) -> Codec:
@@ -67,6 +67,7 @@ def take(state: Ledger, words: Codec) -> Plain:
         "version": VERSION,
         "fields": {name: words.encode(sorted(v) if isinstance(v, set) else v) for name, v in fields.items()},
         "kinds": words.encode(list(state.kind_of)),
+        "options": {name: words.encode(getattr(state.options, name)) for name in Way._fields},
         "columns": {name: words.encode(column) for name, column in columns.items()},
         "dead": state.jobs.dead,
     }
@@ -90,7 +91,8 @@ def restore(plain: Plain, words: Codec) -> Ledger:
         getattr(table, name)[: table.size] = column
     state = Ledger(jobs=table, **values)
     state.kind_of = {kind: number for number, kind in enumerate(words.decode(plain["kinds"]))}
-    state.remake_options()
+    options = [words.decode(plain["options"][name]).tolist() for name in Way._fields]
+    state.options = Options.of([Way(*way) for way in zip(*options, strict=True)], len(state.kind_of))
     for name, value in values.items():
         if isinstance(value, np.ndarray) and not value.flags.writeable:
             setattr(state, name, value.copy())

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from rota.core.ledger import NOBODY, Ledger
+from rota.core.company import co_runner
+from rota.core.holders import NOBODY
+from rota.core.ledger import NO_GPUS, Ledger, same_gpus
 from rota.model.job import Phase
 
 
@@ -15,6 +17,7 @@ def validate(state: Ledger) -> None:
         assert not Phase(jobs.phase[row]).ended, f"job {job} ended but was not forgotten"
     _check_gpus(state)
     _check_wishes(state)
+    _check_company(state)
     for job, flight in state.in_flight.items():
         life = state.lives.get(job)
         assert life is not None, f"a command is in flight for job {job}, which has no incarnation"
@@ -37,9 +40,10 @@ def _check_caches(state: Ledger) -> None:
 
 def _check_gpus(state: Ledger) -> None:
     holders: dict[int, set[int]] = {}
-    for gpu, job in enumerate(state.gpu_job.tolist()):
-        if job != NOBODY:
-            holders.setdefault(job, set()).add(gpu)
+    for column in (state.gpu_job, state.gpu_beside):
+        for gpu, job in enumerate(column.tolist()):
+            if job != NOBODY:
+                holders.setdefault(job, set()).add(gpu)
     for job, gpus in holders.items():
         life = state.lives.get(job)
         assert life is not None, f"GPUs {sorted(gpus)} are held by job {job}, which has no incarnation"
@@ -54,9 +58,45 @@ def _check_gpus(state: Ledger) -> None:
 
 
 def _check_wishes(state: Ledger) -> None:
+    jobs = state.jobs
     wanted = np.full(len(state.gpu_wanted), NOBODY)
-    for job, gpus in state.desired.items():
-        assert (wanted[gpus] == NOBODY).all(), f"GPUs of job {job} are promised twice"
-        wanted[gpus] = job
-        assert state.jobs.option[state.row[job]] >= 0, f"job {job} is placed but not granted"
-    assert (wanted == state.gpu_wanted).all(), "the map of promised GPUs is out of step"
+    shared = np.full(len(state.gpu_wanted), NOBODY)
+    for job, gpus in sorted(state.desired.items()):
+        row = state.row[job]
+        partner = int(jobs.beside[row])
+        assert np.isin(wanted[gpus], (NOBODY, partner)).all() and (shared[gpus] == NOBODY).all(), (
+            f"GPUs of job {job} are promised twice"
+        )
+        shared[gpus[wanted[gpus] != NOBODY]] = job
+        wanted[gpus[wanted[gpus] == NOBODY]] = job
+        assert jobs.option[row] >= 0, f"job {job} is placed but not granted"
+        if partner != NOBODY:
+            assert jobs.beside[state.row[partner]] == job, (
+                f"job {job} is to share with job {partner}, but not the other way round"
+            )
+            assert same_gpus(state.desired[partner], gpus), f"jobs {job} and {partner} are to share GPUs but have others each"
+            assert state.options.twin[jobs.option[row]] == jobs.option[state.row[partner]], (
+                f"jobs {job} and {partner} do not pair"
+            )
+        else:
+            assert state.options.beside[jobs.option[row]] < 0, f"job {job} is granted company but has none"
+    low, high = np.sort((state.gpu_wanted, state.gpu_wanted_beside), axis=0)
+    both = np.sort((wanted, shared), axis=0)
+    assert (low == both[0]).all() and (high == both[1]).all(), "the map of promised GPUs is out of step"
+    assert (state.gpu_wanted_beside[state.gpu_wanted < 0] < 0).all(), "a GPU is promised to a second job but to no first"
+
+
+def _check_company(state: Ledger) -> None:
+    """Two on a GPU are partners, or one of them is on its way out; and what is believed of a job follows from who runs there."""
+    jobs = state.jobs
+    assert (state.gpu_beside[state.gpu_job < 0] < 0).all(), "a GPU has a second holder but no first"
+    for gpu in (state.gpu_beside >= 0).nonzero()[0].tolist():
+        pair = (int(state.gpu_job[gpu]), int(state.gpu_beside[gpu]))
+        a, b = (state.lives[job] for job in pair)
+        assert pair[0] != pair[1] and same_gpus(a.gpus, b.gpus), f"jobs {pair} overlap on GPU {gpu}"
+        leaving = [job for job in pair if not same_gpus(state.desired.get(job, NO_GPUS), state.lives[job].gpus)]
+        assert leaving or jobs.beside[state.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
+    for job, life in state.lives.items():
+        using = jobs.using[state.row[job]]
+        crowd = 1 if co_runner(state, job, life) == NOBODY else 2
+        assert using in (0, len(life.gpus) / crowd), f"job {job} is believed to use {using} of {len(life.gpus)} GPUs"

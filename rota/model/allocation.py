@@ -266,6 +266,9 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
     return np.repeat(order, options.shape[1])[usable], flat[usable]
 
 
+NEXT_TO_NOTHING = 1e-6
+"""What an interior point leaves where there should be nothing."""
+
 TIME_SHARED = 1e-3
 """A share this small is not worth a move of its own."""
 
@@ -288,7 +291,7 @@ class Shares:
     strict: bool = False
     """Nobody runs without a share, even if GPUs idle."""
     prices: Floats | None = None
-    """What one more GPU of each pool would be worth to the objective, where it was found out."""
+    """What a GPU of each pool is worth to the objective, where it was found out."""
     notes: dict[int, str] = field(default_factory=dict)
     """Position -> what its owner should know about this answer."""
     until_s: float = FOREVER
@@ -317,8 +320,9 @@ class Shares:
         options = table.options
         share = self.shares(table)
         rows = options.by_slot[table.kind]
+        some = share > (NEXT_TO_NOTHING if self.strict else 0.0)
         without = np.False_ if self.strict else options.beside[rows] < 0
-        position, slot = ((rows >= 0) & ((share > 0) | without)).nonzero()
+        position, slot = ((rows >= 0) & (some | without)).nonzero()
         option, share = rows[position, slot], share[position, slot]
         half = table.slice_seconds / 2
         priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)

@@ -12,9 +12,10 @@ from rota.model.view import keyed_rng
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One granted unit that needs GPUs."""
+    """One granted unit that needs GPUs: a job, or two that will share them."""
 
     job: int
+    """One of its jobs."""
     pool: int
     gpus: int
     move_seconds: float

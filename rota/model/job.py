@@ -73,6 +73,8 @@ class JobSpec:
             raise OptionError("must be a whole number from 1.", field="gpus", value=self.gpus, hint="gpus=1")
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
+        if not 0 < self.weight < math.inf:
+            raise OptionError("must be more than 0, and finite.", field="weight", value=self.weight, hint="weight=1")
         if not self.deadline_seconds > 0:
             raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
         if not self.slo > 0:

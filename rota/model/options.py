@@ -1,6 +1,6 @@
 """Options: the ways to run each kind of job. One row per option kind; heterogeneity and sharing are just more rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,6 +81,11 @@ class Options:
     @property
     def slots(self) -> int:
         return int(self.by_slot.shape[1])
+
+    def ways(self) -> Iterator[Way]:
+        """What it was built from, row by row."""
+        columns = (self.kind, self.pool, self.milligpus, self.rate, self.spread, self.beside)
+        return map(Way._make, zip(*(column.tolist() for column in columns), strict=True))
 
     @classmethod
     def of(cls, ways: Sequence[Way | tuple[int, int, int, float, float]], kinds: int) -> "Options":

@@ -23,10 +23,8 @@ class ByNode:
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
         rest = [i for i, request in enumerate(requests) if not _granted_wish(floor, request, i, placed)]
-        if len(rest) == 1 and len(floor.cluster.pool_nodes[requests[rest[0]].pool]) == 1:
-            only = requests[rest[0]]  # a pool that is one node leaves nothing to choose
-            placed[rest[0]] = take(floor, floor.cluster.pool_nodes[only.pool], [only.gpus])
-        elif rest:
+        rest = _without_choice(floor, requests, rest, placed)
+        if rest:
             # Nodes with enough idle GPUs come first: nobody should wait for a victim while others stand idle.
             idle, free = node_free(floor, idle_only=True), node_free(floor)
             for batch in _batches(requests, rest):
@@ -58,6 +56,22 @@ class ByNode:
             turn, batch = batch[: len(gangs_found)], batch[len(gangs_found) :]
             placed.update(zip(turn, gangs_found, strict=True))
         return batch
+
+
+def _without_choice(floor: Floor, requests: list[Request], rest: list[int], placed: dict[int, Ints]) -> list[int]:
+    """Place those whose pool is one node: nothing is to be chosen there. Returns the others."""
+    others: list[int] = []
+    groups: dict[int, list[int]] = {}
+    for i in rest:
+        pool = requests[i].pool
+        (groups.setdefault(pool, []) if len(floor.cluster.pool_nodes[pool]) == 1 else others).append(i)
+    for pool, group in groups.items():
+        found = take(floor, floor.cluster.pool_nodes[pool], [sum(requests[i].gpus for i in group)])
+        start = 0
+        for i in group:
+            placed[i] = found[start : start + requests[i].gpus]
+            start += requests[i].gpus
+    return others
 
 
 def _book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:

@@ -35,7 +35,7 @@ class Allox:
         if len(jobs) and jobs.gpus.max() > 1:
             wide = int(jobs.ids[int(jobs.gpus.argmax())])
             raise OptionError(
-                "allox matches jobs of one GPU.", field=f"gpus of job {wide}", value=int(jobs.gpus.max()), hint="gavel"
+                "allox matches jobs of one GPU.", field=f"gpus of job {wide}", value=int(jobs.gpus.max()), hint="max-min-fairness"
             )
         held = _held(view.memory, jobs.ids)
         free = view.capacity - np.bincount(options.pool[held[held >= 0]], minlength=len(view.capacity))

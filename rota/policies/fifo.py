@@ -45,12 +45,16 @@ class Fifo:
 
 
 def _packed(view: View) -> tuple[Ints, Ints]:
-    """Each job by its fastest option with room; from the first without room on, beside the best partner of those before it."""
+    """Each job by its fastest option with room, or where it is if moving costs anything; from the first without room on, beside
+    the best partner of those before it."""
     options, kind = view.options, view.jobs.kind.tolist()
     left = (view.capacity * MILLI).tolist()
     alone: dict[int, int] = {}
+    held = [int(options.alone[row]) if row >= 0 else -1 for row in view.jobs.option.tolist()]
+    moves = (view.jobs.move_seconds == 0).tolist()
     for job, its in enumerate(kind):
-        ways = [row for row in options.by_kind[its].tolist() if row >= 0 and options.milligpus[row] <= left[options.pool[row]]]
+        rows = options.by_kind[its].tolist() if held[job] < 0 or moves[job] else [held[job], *options.by_kind[its].tolist()]
+        ways = [row for row in rows if row >= 0 and options.milligpus[row] <= left[options.pool[row]]]
         if not ways:
             break
         alone[job] = ways[0]

@@ -11,6 +11,8 @@ from rota.solver.effect import Effect
 from rota.solver.program import Program
 from rota.solver.targets import lowest_target
 
+YEAR_SECONDS = 365 * 86400.0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
@@ -34,8 +36,9 @@ class FinishTimeFairness:
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
         who, jobs = program.who, view.jobs
+        steps = jobs.steps_left[who.first]
         # Nobody knows when an endless job ends: it counts as one with a year to go.
-        steps = np.minimum(jobs.steps_left, program_year(jobs.seconds_left, jobs.steps_left))[who.first]
+        steps = np.where(np.isfinite(steps), steps, YEAR_SECONDS * program.best_rate)
         private = program.equal_rate
         before = _private_seconds(view.memory, jobs.ids[who.first], steps)
         age = view.now_s - jobs.submitted_s[who.first]
@@ -57,11 +60,6 @@ class FinishTimeFairness:
         age = effect.view.now_s - jobs.submitted_s
         rho = (age + jobs.steps_left / effect.rate) / (before + jobs.steps_left / effect.private_rate)
         return float(rho.max(initial=0.0))
-
-
-def program_year(seconds_left: Floats, steps_left: Floats) -> Floats:
-    year = 365 * 86400.0
-    return np.where(np.isfinite(seconds_left), steps_left, year)
 
 
 def _private_seconds(memory: Memory | None, ids: Ints, steps: Floats) -> Floats:

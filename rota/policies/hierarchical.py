@@ -61,13 +61,19 @@ class _Tree:
         return weight
 
     def _part(self, path: str, here: list[str]) -> float:
-        """Product of each ancestor's weight over that of its siblings with somebody to serve."""
+        """Product, down the path, of each tenant's weight over that of its siblings with somebody to serve. A tenant's own jobs
+        are one more child of it, of weight 1."""
         part, above = 1.0, ""
-        for step in lineage(path) or [""]:
-            siblings = {_child(above, other) for other in here if _inside(above, other)}
-            part *= self._tenants.weight(step) / sum(self._tenants.weight(name) for name in siblings)
+        for step in lineage(path):
+            part *= self._tenants.weight(step) / self._rivals(above, here)
             above = step
-        return part
+        own = not path or any(other != path and _inside(path, other) for other in here)
+        return part / self._rivals(path, here) if own else part
+
+    def _rivals(self, above: str, here: list[str]) -> float:
+        """Weights of all that share what a tenant gets."""
+        children = {_child(above, other) for other in here if _inside(above, other)}
+        return sum(self._tenants.weight(name) if name != above else 1.0 for name in children)
 
 
 def _inside(above: str, path: str) -> bool:
@@ -75,7 +81,6 @@ def _inside(above: str, path: str) -> bool:
 
 
 def _child(above: str, path: str) -> str:
-    """The child of `above` on the way to `path`; the jobs right in `above` count as a child of their own."""
-    depth = len(lineage(above))
-    steps = lineage(path)
-    return steps[depth] if depth < len(steps) else path
+    """The child of `above` on the way to `path`; `above` itself for its own jobs."""
+    depth, steps = len(lineage(above)), lineage(path)
+    return steps[depth] if depth < len(steps) else above

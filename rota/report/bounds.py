@@ -17,18 +17,27 @@ than p, its shortest run time. For any set of jobs, whatever else runs beside th
   Queyranne, Schulz, Skutella and Wang 2002);
 - makespan >= t + sum of w over jobs submitted at t or later, for every t, and >= submission + p, both from the first submission.
 
-They hold for jobs of fixed size that share no GPU. What slows jobs down (slow GPUs in a pool, gangs over several nodes,
-overheads, failures) only adds to a schedule.
+They hold for jobs of fixed size. What slows jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only
+adds to a schedule.
+
+Where two jobs may share GPUs, both together must not pay more than these GPUs earn. With alpha the price of a job's step, that is
+
+    alpha_a x rate[a beside b] + alpha_b x rate[b beside a] <= price x gpus
+
+for every pair that somebody measured, and alpha x rate <= price x gpus for each job alone. Then again w = alpha x steps, and all
+else as above. A pair nobody knows takes turns, which asks for no more than the second. A job beside one that is not in the set
+counts as alone, at the best rate it has beside anybody.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.job import Arrival
+from rota.model.job import Arrival, JobSpec
 from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.sim.physics import Physics
 
@@ -61,16 +70,17 @@ class Bounds:
     """Shortest run time of each job, in the order given; infinite where it is not known."""
 
 
-def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics) -> Bounds:
-    """Bounds for exactly these jobs. Others beside them can only have slowed them down, so they need not be given."""
-    kind, rates = _kinds(arrivals, cluster, physics)
+def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, packing: bool = False) -> Bounds:
+    """Bounds for exactly these jobs. Others beside them can only have slowed them down, so they need not be given. `packing`: two
+    jobs may share GPUs."""
+    kind, rates, pairs = _kinds(arrivals, cluster, physics, packing)
     steps = np.array([arrival.spec.steps for arrival in arrivals], dtype=np.float64)
     fastest = rates.max(axis=1, initial=0.0)[kind]
     shortest = np.divide(steps, fastest, out=np.full(len(steps), FOREVER), where=fastest > 0)
     if not len(arrivals) or not np.isfinite(shortest).all():
         return Bounds(shortest_seconds=shortest)
-    work = _Work.of(arrivals, shortest, kind, rates, cluster)
-    starts = _promising_shares(work)
+    work = _Work.of(arrivals, shortest, kind, rates, pairs, cluster)
+    starts = _promising_shares(work) if pairs is None else _promising_with_pairs(work, pairs)
     run_time = float(shortest.mean())
     srpt = _largest(_srpt_seconds, work, starts)
     busy_time = _largest(_busy_time_seconds, work, starts)
@@ -81,24 +91,70 @@ def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics) -> B
         busy_time_seconds=busy_time,
         mean_jct_seconds=max(run_time, srpt, busy_time),
         makespan_seconds=_largest(_makespan_seconds, work, starts),
-        offered_load=max(float(work.sizes(shares).sum()) for shares in starts) / span if span > 0 else None,
+        offered_load=max(float(work.sizes(start).sum()) for start in starts) / span if span > 0 else None,
         shortest_seconds=shortest,
     )
 
 
-def _kinds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics) -> tuple[Ints, Floats]:
-    """The kind of each job, and the best true rate of each kind on each pool, 0 where it cannot run."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Pairs:
+    """Two kinds on the same GPUs of a pool, where that may do more than each of them alone."""
+
+    first: Ints
+    second: Ints
+    pool: Ints
+    first_speed: Floats
+    """Rate of the first beside the second, over its best rate anywhere."""
+    second_speed: Floats
+
+
+class _Start(NamedTuple):
+    """Where to look for good prices."""
+
+    shares: Floats
+    """What each pool earns of the 1 that the cluster earns."""
+    lean: Floats | None = None
+    """What each kind pays of the most it could pay alone; None: all of it."""
+
+
+def _kinds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool) -> tuple[Ints, Floats, _Pairs | None]:
+    """The kind of each job, the best true rate of each kind on each pool, 0 where it cannot run, and pairs if there are any."""
     numbers: dict[tuple[str, int, tuple[str, ...]], int] = {}
-    rows: list[list[float]] = []
+    specs: list[JobSpec] = []
     kind = np.zeros(len(arrivals), dtype=np.int64)
     for i, (_, spec) in enumerate(arrivals):
-        key = (spec.profile, spec.gpus, spec.accelerators)
-        number = numbers.setdefault(key, len(rows))
-        if number == len(rows):
-            fastest = physics.fastest(spec, cluster)
-            rows.append([fastest.get(pool, 0.0) for pool in range(len(cluster.pools))])
+        number = numbers.setdefault((spec.profile, spec.gpus, spec.accelerators), len(specs))
+        if number == len(specs):
+            specs.append(spec)
         kind[i] = number
-    return kind, np.array(rows, dtype=np.float64).reshape(len(rows), len(cluster.pools))
+    rates = np.zeros((len(specs), len(cluster.pools)))
+    company = []
+    for number, spec in enumerate(specs):
+        fastest = physics.fastest(spec, cluster)
+        rates[number, list(fastest)] = list(fastest.values())
+        company.append(physics.fastest_together(spec, cluster, fastest) if packing else {})
+        for (pool, _), rate in company[-1].items():
+            rates[number, pool] = max(rates[number, pool], rate)
+    return kind, rates, _pairs(specs, rates, company)
+
+
+def _pairs(specs: Sequence[JobSpec], rates: Floats, company: Sequence[Mapping[tuple[int, str], float]]) -> _Pairs | None:
+    best = rates.max(axis=1, initial=0.0)
+    rows = []
+    for a, spec in enumerate(specs):
+        for b in range(a + 1):
+            if specs[b].gpus != spec.gpus:
+                continue
+            for pool in range(rates.shape[1]):
+                one, other = company[a].get((pool, specs[b].profile)), company[b].get((pool, spec.profile))
+                # What is no more than taking turns needs no price of its own.
+                if one is not None and other is not None and one / rates[a, pool] + other / rates[b, pool] > 1:
+                    rows.append((a, b, pool, one / best[a], other / best[b]))
+    if not rows:
+        return None
+    whole = np.array([row[:3] for row in rows], dtype=np.int64)
+    speed = np.array([row[3:] for row in rows], dtype=np.float64)
+    return _Pairs(first=whole[:, 0], second=whole[:, 1], pool=whole[:, 2], first_speed=speed[:, 0], second_speed=speed[:, 1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,9 +172,12 @@ class _Work:
     slowdown: Floats
     """Shape (kinds, pools): how much slower than on the best pool; 1 where it cannot run."""
     capacity: Ints
+    pairs: _Pairs | None
 
     @classmethod
-    def of(cls, arrivals: Sequence[Arrival], shortest: Floats, kind: Ints, rates: Floats, cluster: Cluster) -> "_Work":
+    def of(
+        cls, arrivals: Sequence[Arrival], shortest: Floats, kind: Ints, rates: Floats, pairs: _Pairs | None, cluster: Cluster
+    ) -> "_Work":
         submitted = np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64)
         gpus = np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.int64)
         order = np.argsort(submitted, kind="stable")
@@ -131,13 +190,33 @@ class _Work:
             usable=usable,
             slowdown=np.divide(rates.max(axis=1, keepdims=True), rates, out=np.ones_like(rates), where=usable),
             capacity=cluster.pool_gpus,
+            pairs=pairs,
         )
 
-    def sizes(self, shares: Floats) -> Floats:
+    def sizes(self, start: _Start) -> Floats:
         """w of each job: seconds of the whole cluster that it cannot do without."""
-        cheapest = np.where(self.usable, self.slowdown * (shares / self.capacity), FOREVER).min(axis=1)
+        price = start.shares / self.capacity
+        cheapest = self.alone(price)
+        if self.pairs is not None:
+            cheapest = _together(self.pairs, price, cheapest if start.lean is None else cheapest * start.lean)
         sizes: Floats = self.gpu_seconds * cheapest[self.kind]
         return sizes
+
+    def alone(self, price: Floats) -> Floats:
+        """What a GPU-second of each kind, at its best rate, costs at least where no GPU is shared."""
+        cheapest: Floats = np.where(self.usable, self.slowdown * price, FOREVER).min(axis=1)
+        return cheapest
+
+
+def _together(pairs: _Pairs, price: Floats, cost: Floats) -> Floats:
+    """The same, lowered until no pair pays more than its GPUs earn: each kind by as much as the pair of it that is worst off."""
+    paid = cost[pairs.first] * pairs.first_speed + cost[pairs.second] * pairs.second_speed
+    factor = np.divide(price[pairs.pool], paid, out=np.ones_like(paid), where=paid > price[pairs.pool])
+    lowest = np.ones_like(cost)
+    np.minimum.at(lowest, pairs.first, factor)
+    np.minimum.at(lowest, pairs.second, factor)
+    lowered: Floats = cost * lowest
+    return lowered
 
 
 _Value = Callable[[_Work, Floats], float]
@@ -147,7 +226,7 @@ _Value = Callable[[_Work, Floats], float]
 # Prices ----------------------------------------------------------------------------------------------------------
 
 
-def _promising_shares(work: _Work) -> list[Floats]:
+def _promising_shares(work: _Work) -> list[_Start]:
     """Where to look for good prices; one answer only if no other can be better. The first follows the pools' mean speed, and is
     the best if all jobs agree on how the pools compare: other prices then lower the w of every job. The second makes the sum of
     w the largest, and with it the offered load; the third weights each job by how many would wait behind it."""
@@ -158,16 +237,37 @@ def _promising_shares(work: _Work) -> list[Floats]:
     earned = (speed if speed.any() else np.ones_like(speed)) * work.capacity
     by_speed = earned / earned.sum()
     if len(relative) == 1:
-        return [by_speed]
-    most_work = _dual_shares(relative, kind, work.gpu_seconds, work.capacity)
-    behind = np.empty(len(kind))
-    behind[np.argsort(-work.sizes(most_work), kind="stable")] = np.arange(1, len(kind) + 1)
-    return [by_speed, most_work, _dual_shares(relative, kind, work.gpu_seconds * behind, work.capacity)]
+        return [_Start(by_speed)]
+    most_work = _Start(_dual(relative, kind, work.gpu_seconds, work.capacity)[0])
+    third = _dual(relative, kind, work.gpu_seconds * _behind(work, most_work), work.capacity)[0]
+    return [_Start(by_speed), most_work, _Start(third)]
 
 
-def _dual_shares(relative: Floats, kind: Ints, weight: Floats, capacity: Ints) -> Floats:
-    """Shares that make the weighted sum of w the largest: a linear program over shares and one cheapest price per kind. Only the
-    shares are used, and sizes follow from them exactly, so that no tolerance of the solver can spoil a bound."""
+def _promising_with_pairs(work: _Work, pairs: _Pairs) -> list[_Start]:
+    """The same where GPUs are shared. Who of two that share pays how much is also to be chosen: as the program says, or each as
+    much as it could pay alone, less what is too much for the pair."""
+    relative = np.where(work.usable, work.slowdown, FOREVER)
+
+    def best(weight: Floats) -> _Start:
+        shares, cost = _dual(relative, work.kind, weight, work.capacity, pairs)
+        alone = work.alone(shares / work.capacity)
+        return _Start(shares, np.clip(np.divide(cost, alone, out=np.ones_like(cost), where=alone > 0), 0.0, 1.0))
+
+    most_work = best(work.gpu_seconds)
+    third = best(work.gpu_seconds * _behind(work, most_work))
+    return [_Start(most_work.shares), most_work, third, _Start(third.shares)]
+
+
+def _behind(work: _Work, start: _Start) -> Floats:
+    """How many jobs would wait behind each one, itself included, if the smallest went first."""
+    behind = np.empty(len(work.kind))
+    behind[np.argsort(-work.sizes(start), kind="stable")] = np.arange(1, len(behind) + 1)
+    return behind
+
+
+def _dual(relative: Floats, kind: Ints, weight: Floats, capacity: Ints, pairs: _Pairs | None = None) -> tuple[Floats, Floats]:
+    """Shares that make the weighted sum of w the largest, and what each kind pays: a linear program. Only used to choose where to
+    look: sizes follow from shares exactly, so that no tolerance of the solver can spoil a bound."""
     # Imported here because it takes longer than many a simulation, and equal GPUs need no program.
     from scipy.optimize import milp
     from scipy.sparse import csr_array
@@ -181,23 +281,31 @@ def _dual_shares(relative: Floats, kind: Ints, weight: Floats, capacity: Ints) -
     where = (np.concatenate((row, row)), np.concatenate((pools + of, pool)))
     earns_one = np.concatenate((np.ones(pools), np.zeros(kinds)))[None, :]
     mass = np.bincount(kind, weights=weight, minlength=kinds)
-    solved = milp(
-        np.concatenate((np.zeros(pools), -mass / (mass.max() or 1.0))),
-        constraints=[(csr_array((entries, where), shape=(len(row), pools + kinds)), -np.inf, 0.0), (earns_one, 1.0, 1.0)],
-    )
-    shares = np.ones(pools) if solved.x is None else np.maximum(solved.x[:pools], 0.0)
-    normed: Floats = shares / shares.sum()
-    return normed
+    constraints: list[tuple[Any, float, float]] = [
+        (csr_array((entries, where), shape=(len(row), pools + kinds)), -np.inf, 0.0),
+        (earns_one, 1.0, 1.0),
+    ]
+    if pairs is not None:
+        row = np.arange(len(pairs.pool))
+        earned = -(capacity.sum() / capacity)[pairs.pool]
+        entries = np.concatenate((pairs.first_speed, pairs.second_speed, earned))
+        where = (np.concatenate((row, row, row)), np.concatenate((pools + pairs.first, pools + pairs.second, pairs.pool)))
+        constraints.append((csr_array((entries, where), shape=(len(row), pools + kinds)), -np.inf, 0.0))
+    solved = milp(np.concatenate((np.zeros(pools), -mass / (mass.max() or 1.0))), constraints=constraints)
+    if solved.x is None:
+        return np.full(pools, 1.0 / pools), np.full(kinds, FOREVER)
+    found = np.maximum(solved.x, 0.0)
+    return found[:pools] / found[:pools].sum(), found[pools:] / capacity.sum()
 
 
-def _largest(value: _Value, work: _Work, starts: Sequence[Floats]) -> float:
+def _largest(value: _Value, work: _Work, starts: Sequence[_Start]) -> float:
     """The largest bound over the starts and a pattern search from the best of them: towards each pool, away from each pool, and
     half as far whenever neither helps. Deterministic; every point on its way is a valid bound."""
-    best, shares = -FOREVER, starts[0]
+    best, (shares, lean) = -FOREVER, starts[0]
     for start in starts:
         found = value(work, work.sizes(start))
         if found > best:
-            best, shares = found, start
+            best, (shares, lean) = found, start
     pools = np.eye(len(shares))
     tries = SEARCH_JOBS // len(work.kind) if len(starts) > 1 else 0
     move = FIRST_MOVE
@@ -207,7 +315,7 @@ def _largest(value: _Value, work: _Work, starts: Sequence[Floats]) -> float:
             for tried in (shares + move * (pool - shares), shares * (1.0 - move * pool)):
                 if tried.sum() > 0:
                     tried = tried / tried.sum()
-                    found = value(work, work.sizes(tried))
+                    found = value(work, work.sizes(_Start(tried, lean)))
                     tries -= 1
                     if found > best:
                         best, shares = found, tried

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rota.beliefs.deadlines import deadline_seconds
 from rota.errors import OptionError
-from rota.model.accelerators import ACCELERATORS
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.model.units import Floats, Ints
@@ -42,7 +42,7 @@ class Summary:
     mean_first_run_seconds: float | None
     """First run - submission."""
     utilization: float | None
-    """GPU-seconds taken / (cluster GPUs x makespan), by all jobs over the whole run."""
+    """GPU-seconds taken / (cluster GPUs x makespan), by all jobs over the whole run; a GPU that two jobs share is taken once."""
     offered_load: float | None
     """Share of the cluster's time the jobs need at least, over the time in which they were submitted."""
     mean_jct_bound_seconds: float | None
@@ -93,7 +93,7 @@ def summarise(
     jobs: those of the window that finished."""
     first, last = _checked(window, len(arrivals))
     done = first + np.flatnonzero(np.isfinite(record.finished_s[first:last]))
-    limits = bounds([arrivals[job] for job in done.tolist()], cluster, physics)
+    limits = bounds([arrivals[job] for job in done.tolist()], cluster, physics, packing=record.packing)
     jct = record.finished_s[done] - record.submitted_s[done]
     mean_jct = _mean(jct)
     return Summary(
@@ -118,7 +118,7 @@ def summarise(
         migrations=int(record.migrations[first:last].sum()),
         lost_gpu_seconds=float(record.lost_gpu_seconds[first:last].sum()),
         cost_dollars=_cost(record, cluster),
-        slo_violations=None,
+        slo_violations=_late([arrivals[job] for job in done.tolist()], jct, physics),
         rounds=rounds,
         decisions=decisions,
         decision_seconds=decision_seconds,
@@ -171,12 +171,17 @@ def _utilization(record: Record, cluster: Cluster) -> float | None:
 def _cost(record: Record, cluster: Cluster) -> float | None:
     total = 0.0
     for accelerator, seconds in zip(cluster.pools, record.pool_gpu_seconds.tolist(), strict=True):
-        card = ACCELERATORS.get(accelerator)
-        price = cluster.dollars_per_hour.get(accelerator, card.dollars_per_hour if card is not None else None)
+        price = cluster.price(accelerator)
         if price is None and seconds > 0:
             return None
         total += (price or 0.0) * seconds / 3600.0
     return total
+
+
+def _late(arrivals: Sequence[Arrival], jct: Floats, physics: Physics) -> int | None:
+    """Jobs that finished after their deadline; None if nobody has one."""
+    limit = np.array([deadline_seconds(arrival.spec, physics.rates) for arrival in arrivals])
+    return int((jct > limit * (1 + 1e-9)).sum()) if np.isfinite(limit).any() else None
 
 
 def _rho(record: Record, done: Ints, shortest_seconds: Floats, cluster_gpus: int) -> Floats:

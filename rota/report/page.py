@@ -414,6 +414,7 @@ def _map(found: Ranges, start_s: float) -> dict[str, Any]:
         "start": _packed_times(found.start_s - start_s),
         "end": _packed_times(found.end_s - start_s),
         "job": _packed_ints(found.job),
+        "half": _packed_ints(found.half),
     }
 
 

@@ -33,7 +33,8 @@ LONGEST_LABEL = 44
 BINS = 160
 """Stretches of time drawn: fine enough to see what happens, coarse enough to tell many lines apart."""
 
-MOST_DOTS = 40
+MOST_DOTS, LEAST_LOG = 40, 4.0
+"""More points than these are not drawn one by one; values closer than this factor do without a logarithmic scale."""
 
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3600.0, 86400.0
 STEPS = [
@@ -141,7 +142,6 @@ def chart(
     y_title: str,
     log_x: bool = False,
     log_y: bool = False,
-    mark_y: tuple[float, str] | None = None,
 ) -> Plot:
     """Any figures over any others; points without a finite value are left out."""
     curves = []
@@ -149,14 +149,10 @@ def chart(
         x, y = np.array(line.x, dtype=np.float64), np.array(line.y, dtype=np.float64)
         known = np.isfinite(y) & np.isfinite(x)
         curves.append(_Curve(line.label, line.note, x[known], y[known]))
-    xs = np.concatenate([curve.x for curve in curves]) if curves else np.empty(0)
-    ys = np.concatenate([curve.y for curve in curves]) if curves else np.empty(0)
+    xs, ys = (np.concatenate([np.empty(0), *each]) for each in ([c.x for c in curves], [c.y for c in curves]))
     if not len(xs):
         raise OptionError("there is no point to draw.", field="series", value=title, hint="give at least one finite value")
-    if mark_y is not None:
-        ys = np.append(ys, mark_y[0])
-    picture = _Picture(title, _numbers(x_title, xs, log_x), _numbers(y_title, ys, log_y), curves, mark_y=mark_y)
-    return Plot(title, _svg(picture, subtitle))
+    return Plot(title, _svg(_Picture(title, _numbers(x_title, xs, log_x), _numbers(y_title, ys, log_y), curves), subtitle))
 
 
 # What is in them -------------------------------------------------------------------------------------------------
@@ -250,10 +246,10 @@ def _count(title: str, most: float) -> _Axis:
 
 
 def _numbers(title: str, values: Floats, log: bool) -> _Axis:
-    """From 0, or on a logarithmic scale from a little below the smallest."""
+    """From 0; or, if there is enough between them, on a logarithmic scale from a little below the smallest."""
     most = float(values.max(initial=0.0))
     seen = values[values > 0]
-    if not log or not len(seen):
+    if not log or not len(seen) or most < LEAST_LOG * float(seen.min()):
         step = _nice(most / 6)
         high = max(1.06 * most, step)
         return _Axis(title, 0.0, high, [(n * step, f"{n * step:,.4g}") for n in range(int(high / step) + 1)])
@@ -372,11 +368,11 @@ def _lines(x: Floats, y: Floats) -> str:
 
 
 def _dots(x: Floats, y: Floats, number: int) -> list[str]:
-    """Where the figures are; between them is only a line. Very many are left to it."""
+    """Where the figures are: between them is only a line."""
     if len(x) > MOST_DOTS:
         return []
-    fill = PALETTE[number % len(PALETTE)]
-    return [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{fill}"/>' for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    ink = PALETTE[number % len(PALETTE)]
+    return [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in zip(x.tolist(), y.tolist(), strict=True)]
 
 
 def _stroke(number: int) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from rota.model.units import Floats, Ints
 from rota.report.result import Result
+from rota.sim.record import Holds
 
 MOST_ROWS = 512
 """Rows of a coarse map at most: about as many as a screen can show."""
@@ -28,6 +29,8 @@ class Ranges:
     start_s: Floats
     end_s: Floats
     job: Ints
+    half: Ints
+    """0: it has its rows to itself; 1 or 2: the upper or the lower half of each, beside a job that shares them."""
     gpus_per_row: int = 1
     """GPUs that a row stands for: row r has those from r x this on."""
     seconds_per_cell: float = 0.0
@@ -54,16 +57,21 @@ def edges(results: Sequence[Result], count: int) -> Floats:
 
 
 def busy(result: Result, bins: Floats) -> Floats:
-    """Mean number of busy GPUs, shape (pools, stretches). Stretch i goes from bins[i] to bins[i + 1]."""
+    """Mean number of busy GPUs, shape (pools, stretches). Stretch i goes from bins[i] to bins[i + 1]. A GPU that two jobs have is
+    busy once."""
     holds, cluster = result.record.holds, result.cluster
     first, start_s, end_s = holds.first, holds.start_s, holds.end_s
     size = np.diff(first)
     # All GPUs of a job are of one pool at a time.
     pool = cluster.gpu_pool[holds.gpus[first[:-1]]]
+    shared = np.array(holds.shared, dtype=np.float64).reshape(-1, 6)
+    pool = np.concatenate((pool, cluster.gpu_pool[shared[:, 2].astype(np.int64)]))
+    start_s, end_s = np.concatenate((start_s, shared[:, 4])), np.concatenate((end_s, shared[:, 5]))
+    weight = np.concatenate((size, -shared[:, 3]))
     means = np.empty((len(cluster.pools), len(bins) - 1))
     for number in range(len(cluster.pools)):
         here = pool == number
-        means[number] = _means(start_s[here], end_s[here], size[here].astype(np.float64), bins)
+        means[number] = _means(start_s[here], end_s[here], weight[here], bins)
     return means
 
 
@@ -126,23 +134,52 @@ def _means(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Floa
 
 
 def _exact(result: Result) -> Ranges:
-    """One rectangle per stretch of neighbouring GPUs of each hold."""
+    """One rectangle per stretch of neighbouring GPUs of each hold, cut where company comes and goes."""
     holds = result.record.holds
-    hold = np.repeat(np.arange(len(holds)), np.diff(holds.first))
-    gpu = holds.gpus
-    order = np.lexsort((gpu, hold))
-    hold, gpu = hold[order], gpu[order]
+    of, start, end, half = _pieces(holds)
+    first = holds.first
+    piece, at = _spread(first[of], first[of + 1] - 1)
+    gpu = holds.gpus[at]
+    order = np.lexsort((gpu, piece))
+    piece, gpu = piece[order], gpu[order]
     begins = np.ones(len(gpu), dtype=np.bool_)
-    begins[1:] = (hold[1:] != hold[:-1]) | (gpu[1:] != gpu[:-1] + 1)
+    begins[1:] = (piece[1:] != piece[:-1]) | (gpu[1:] != gpu[:-1] + 1)
     at = np.flatnonzero(begins)
-    rows, start_s, end_s = np.diff(np.append(at, len(gpu))), holds.start_s[hold[at]], holds.end_s[hold[at]]
+    rows, start_s, end_s = np.diff(np.append(at, len(gpu))), start[piece[at]], end[piece[at]]
     seen = np.flatnonzero(end_s > start_s)
     return Ranges(
         first_row=gpu[at][seen],
         rows=rows[seen],
         start_s=start_s[seen],
         end_s=end_s[seen],
-        job=holds.job[hold[at]][seen],
+        job=holds.job[of[piece[at]]][seen],
+        half=half[piece[at]][seen],
+    )
+
+
+def _pieces(holds: Holds) -> tuple[Ints, Floats, Floats, Ints]:
+    """(hold, from, to, half) of every stretch of time in which a job held its GPUs in the same company."""
+    job, start_s, end_s = holds.job, holds.start_s, holds.end_s
+    company: dict[int, list[tuple[float, float, int]]] = {}
+    for one, other, _, _, from_s, to_s in holds.shared:
+        company.setdefault(one, []).append((from_s, to_s, 1 + (one > other)))
+        company.setdefault(other, []).append((from_s, to_s, 1 + (other > one)))
+    crowded = np.isin(job, list(company))
+    cut: list[tuple[int, float, float, int]] = []
+    for hold in crowded.nonzero()[0].tolist():
+        now_s, until_s = start_s[hold], end_s[hold]
+        for from_s, to_s, half in sorted(company[int(job[hold])]):
+            if now_s <= from_s and to_s <= until_s:
+                cut += [(hold, now_s, from_s, 0), (hold, from_s, to_s, half)]
+                now_s = to_s
+        cut.append((hold, now_s, until_s, 0))
+    pieces = np.array(cut, dtype=np.float64).reshape(-1, 4)
+    alone = (~crowded).nonzero()[0]
+    return (
+        np.concatenate((alone, pieces[:, 0].astype(np.int64))),
+        np.concatenate((start_s[alone], pieces[:, 1])),
+        np.concatenate((end_s[alone], pieces[:, 2])),
+        np.concatenate((np.zeros_like(alone), pieces[:, 3].astype(np.int64))),
     )
 
 
@@ -156,6 +193,7 @@ def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s:
     end = np.minimum((exact.end_s[of] - start_s) / cell_s, columns)
     part, column = _spread(start.astype(np.int64), np.maximum(np.ceil(end).astype(np.int64) - 1, start.astype(np.int64)))
     share = (high - low)[part] * (np.minimum(end[part], column + 1) - np.maximum(start[part], column))
+    share = np.where(exact.half[of][part] > 0, share / 2, share)  # a GPU of two is busy once
     inside = share > 0
     part, column, share = part[inside], column[inside], share[inside]
     cell = row[part] * columns + column
@@ -170,6 +208,7 @@ def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s:
         start_s=start_s + begin * cell_s,
         end_s=start_s + (begin + np.diff(np.append(at, len(cell)))) * cell_s,
         job=job[at],
+        half=np.zeros(len(at), dtype=np.int64),
         gpus_per_row=gpus_per_row,
         seconds_per_cell=cell_s,
     )

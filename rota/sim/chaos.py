@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
@@ -91,6 +92,7 @@ class _Gang:
     incarnation: int
     nodes: tuple[int, ...]
     steps: float
+    gpus: tuple[int, ...]
     running: set[int] = field(default_factory=set)
     since_s: float = FOREVER
     suspended: set[int] = field(default_factory=set)
@@ -109,25 +111,28 @@ class Chaos:
         seed: int = 0,
         faults: Faults | None = None,
         settings: Settings = HOSTILE_SETTINGS,
+        rates: Rates = SAME_SPEED,
         memory_types: tuple[type, ...] = (),
         check_every: int = 1,
     ) -> None:
         self.cluster, self.policy, self.placer = cluster, policy, placer
         self.faults = faults or Faults()
         self.settings = replace(settings, seed=seed)
+        self.rates = rates
         self.words = codec(*memory_types)
         self.dice = random.Random(seed)
         self.now_s = 0.0
         self.steps = 0
         self.counts: dict[str, int] = {}
-        self.core = Scheduler(cluster, placer, self.settings)
+        self.core = Scheduler(cluster, placer, self.settings, rates=rates)
         self.snapshot: Plain = self.core.snapshot(self.words)
         self.journal: list[tuple[float, list[External], Decided | None]] = []
         self.agents = [Agent(self, node) for node in range(len(cluster.nodes))]
         self.cut_off: dict[int, float] = {}
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
-        self.gpu_owner: dict[int, tuple[int, int]] = {}
+        self.gpu_owner: dict[int, dict[tuple[int, int], int]] = {}
+        """GPU -> (job, incarnation) of those who have it -> the job that each was told may be there too."""
         self.specs = jobs
         self.finished: set[int] = set()
         self.failed: set[int] = set()
@@ -265,7 +270,7 @@ class Chaos:
 
     def recover(self) -> None:
         """A new core from the last snapshot and what was written down since. It decides nothing again."""
-        twin = Scheduler(self.cluster, self.placer, self.settings)
+        twin = Scheduler(self.cluster, self.placer, self.settings, rates=self.rates)
         twin.restore(json.loads(json.dumps(self.snapshot)), self.words)
         for now_s, events, decided in self.journal:
             twin.fold(now_s, events)
@@ -336,27 +341,34 @@ class Chaos:
                 raise Broken(
                     f"job {job} lives twice: incarnation {part.incarnation} on node {other.node} and {command.incarnation}"
                 )
-        self._take(job, command.incarnation, gpus)
-        key = (job, command.incarnation)
-        gang = self.gangs.setdefault(key, _Gang(job, command.incarnation, command.nodes, self.storage.get(job, 0.0)))
+        key, whole = (job, command.incarnation), tuple(command.gpus.tolist())
+        gang = self.gangs.setdefault(key, _Gang(job, command.incarnation, command.nodes, self.storage.get(job, 0.0), whole))
+        self._take(command, gpus)
         self._part_runs(gang, node)
         self._watch_lease(node, job, command.incarnation)
 
     def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None:
-        self._take(command.job, command.incarnation, gpus)
+        self._take(command, gpus)
         self._part_runs(self.gangs[command.job, command.incarnation], node)
 
-    def _take(self, job: int, incarnation: int, gpus: tuple[int, ...]) -> None:
+    def _take(self, command: Launch | Resume, gpus: tuple[int, ...]) -> None:
+        """Two may have a GPU if one of them was told of the other, and then they have all GPUs in common."""
+        job = command.job
         for gpu in gpus:
-            if gpu in self.gpu_owner:
-                raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {self.gpu_owner[gpu][0]} and given to job {job}")
-            self.gpu_owner[gpu] = (job, incarnation)
+            owners = self.gpu_owner.setdefault(gpu, {})
+            for (other, incarnation), beside in owners.items():
+                if len(owners) > 1 or (command.beside != other and beside != job):
+                    raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {other} and given to job {job}")
+                if self.gangs[other, incarnation].gpus != self.gangs[job, command.incarnation].gpus:
+                    raise Broken(f"at {self.now_s:.3f} s: jobs {other} and {job} share GPU {gpu} but not all they have")
+                self._count("shared")
+            owners[job, command.incarnation] = command.beside
 
     def _part_runs(self, gang: _Gang, node: int) -> None:
         gang.running.add(node)
         gang.suspended.discard(node)
         if len(gang.running) == len(gang.nodes):
-            gpus = [gpu for gpu, owner in self.gpu_owner.items() if owner == (gang.job, gang.incarnation)]
+            gpus = [gpu for gpu, owners in self.gpu_owner.items() if (gang.job, gang.incarnation) in owners]
             if len(gpus) != self.specs[gang.job].gpus:
                 raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {self.specs[gang.job].gpus} GPUs")
             gang.since_s = self.now_s
@@ -398,8 +410,10 @@ class Chaos:
     def _free(self, job: int, part: Process) -> None:
         """A sleeping part holds none, whoever has its GPUs now."""
         for gpu in part.gpus:
-            if self.gpu_owner.get(gpu) == (job, part.incarnation):
-                del self.gpu_owner[gpu]
+            owners = self.gpu_owner.get(gpu, {})
+            owners.pop((job, part.incarnation), None)
+            if not owners:
+                self.gpu_owner.pop(gpu, None)
 
     def _watch_lease(self, node: int, job: int, incarnation: int) -> None:
         """The agent ends what outlives its lease, by its own clock, which may be slow."""

@@ -44,21 +44,34 @@ class _Run:
     incarnation: int
     gpus: Any
     nodes: tuple[int, ...]
+    alone: float
+    """Steps per second while nobody else runs on its GPUs."""
     rate: float
+    """And now."""
     from_step: float
     since_s: float
-    """It makes progress from here on; FOREVER: it does not yet, or no more."""
+    """At this rate since; FOREVER: it makes no progress yet, or no more."""
     total: float
     held_s: float
     """Its GPUs are taken since; FOREVER: they are not."""
     limit: float = FOREVER
     """It rests when it has done so many."""
+    saves_s: float = 0.0
+    """It saves its state every so often from here on."""
+    shared_seconds: float = 0.0
+    """Time since then in which another job had its GPUs too."""
+    stretch: int = 0
+    """Counts the times its course changed: an end that was foreseen before no longer holds."""
 
     def steps(self, now_s: float) -> float:
         if self.since_s >= now_s:
             return self.from_step
-        return min(self.from_step + self.rate * (now_s - self.since_s), self.total, self.limit)
+        steps = min(self.from_step + self.rate * (now_s - self.since_s), self.total)
+        return self.limit if steps > self.limit - WHOLE else steps
 
+
+WHOLE = 1e-6
+"""A step done but for this part of it is done: what is left is rounding."""
 
 Progress = Callable[[int, int, float], None]
 """Called now and then with jobs finished, jobs in all, and simulated seconds."""
@@ -96,7 +109,7 @@ class Engine:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
         self.cluster = scheduler.state.cluster
-        self.record = Record.empty(arrivals, self.cluster)
+        self.record = Record.empty(arrivals, self.cluster, packing=scheduler.state.packing)
         self.now_s = arrivals[0].submitted_s if arrivals else 0.0
         self._seed = seed
         self._report_seconds = report_seconds
@@ -107,6 +120,8 @@ class Engine:
         self._tiebreak = itertools.count()
         self._wake_s = FOREVER
         self._runs: dict[int, _Run] = {}
+        self._packing = scheduler.state.packing
+        self._holders: dict[int, list[int]] = {}
         self._next_arrival = 0
         self._storage: dict[int, float] = {}
         self._down: set[int] = set()
@@ -189,10 +204,10 @@ class Engine:
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
         if what == _EXIT:
-            job, incarnation, since_s = item
+            job, incarnation, stretch = item
             run = self._runs.get(job)
-            if run is None or run.incarnation != incarnation or run.since_s != since_s:
-                return  # it was stopped before it got there
+            if run is None or run.incarnation != incarnation or run.stretch != stretch:
+                return  # it was stopped before it got there, or got another pace
             self._stop(job, run)
             self._storage.pop(job, None)
             self.record.finish(job, self.now_s)
@@ -248,40 +263,54 @@ class Engine:
         spec = self.arrivals[job].spec
         rate = physics.rate(spec, self.cluster, command.gpus, len(command.nodes))
         saved = self._storage.get(job, 0.0)
-        run = _Run(command.incarnation, command.gpus, command.nodes, rate, saved, FOREVER, spec.steps, self.now_s)
+        run = _Run(command.incarnation, command.gpus, command.nodes, rate, rate, saved, FOREVER, spec.steps, FOREVER)
         self._runs[job] = run
+        self._hold(job, run)
         self.record.launch(job, command)
         delay = physics.launch_seconds + (physics.restore_seconds if saved > 0 else 0.0)
         self._after(delay, job, run, lambda later: self._up(command, run, later), events)
 
     def _resume(self, command: Resume, events: list[External]) -> None:
         run = self._runs[command.job]
-        run.held_s = self.now_s
+        self._hold(command.job, run)
         self._after(0.0, command.job, run, lambda later: self._up(command, run, later), events)
 
     def _up(self, command: Launch | Resume, run: _Run, events: list[External]) -> None:
-        run.since_s = self.now_s
-        self.record.start(command.job, self.now_s)
-        events.append(Started(command.job, command.incarnation, command.sequence, self.now_s, from_step=run.from_step))
-        if run.total < FOREVER and not self.physics.whole_steps_seconds:
-            left = max(run.total - run.from_step, 0.0)
-            self._push(self.now_s + left / run.rate, _EXIT, (command.job, command.incarnation, run.since_s))
+        job = command.job
+        run.since_s = run.saves_s = self.now_s
+        self.record.start(job, self.now_s)
+        events.append(Started(job, command.incarnation, command.sequence, self.now_s, from_step=run.from_step))
+        other = self._company(job, run)
+        self._go_on(job, run, other)
+        if other is not None:
+            self._go_on(other, self._runs[other], job, new_round=False)
 
     def _begin_round(self) -> None:
         """Everybody who runs goes on for the whole steps of another round."""
-        now, length = self.now_s, self.physics.whole_steps_seconds
         for job, run in self._runs.items():
-            if run.since_s == FOREVER:
-                continue
-            run.from_step, run.since_s = run.steps(now), now
-            run.limit = run.from_step + math.floor(run.rate * length)
-            if run.limit >= run.total:
-                self._push(now + (run.total - run.from_step) / run.rate, _EXIT, (job, run.incarnation, now))
+            if run.since_s < FOREVER:
+                self._go_on(job, run, self._company(job, run))
+
+    def _go_on(self, job: int, run: _Run, other: int | None, new_round: bool = True) -> None:
+        """From here on at the pace it has in this company, and to the end that follows from it. Where rounds have whole steps, it
+        gets as many as fit into one that begins now."""
+        now = self.now_s
+        self._saved(job, run, now)
+        run.from_step, run.since_s = run.steps(now), now
+        run.stretch += 1
+        run.rate = run.alone
+        if other is not None:
+            spec, beside = self.arrivals[job].spec, self.arrivals[other].spec
+            run.rate = self.physics.together(spec, beside, self.cluster, run.gpus, len(run.nodes))
+        if self.physics.whole_steps_seconds and new_round:
+            run.limit = run.from_step + math.floor(run.rate * self.physics.whole_steps_seconds)
+        if run.total < FOREVER and run.limit >= run.total and run.rate > 0:
+            left = max(run.total - run.from_step, 0.0)
+            self._push(now + left / run.rate, _EXIT, (job, run.incarnation, run.stretch))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
-        steps = run.steps(self.now_s)
-        run.from_step, run.since_s = steps, FOREVER
+        steps = self._rest(job, run)
         cost = self.physics.checkpoint_seconds if command.kind is SuspendKind.CHECKPOINT else 0.0
 
         def stopped(later: list[External]) -> None:
@@ -289,8 +318,7 @@ class Engine:
                 self._storage[job] = steps
                 self._stop(job, run)
             else:
-                self.record.release(job, run.gpus, run.held_s, self.now_s)
-                run.held_s = FOREVER
+                self._release(job, run)
             self.record.suspensions[job] += 1
             later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps))
 
@@ -339,23 +367,65 @@ class Engine:
             act(events)
 
     def _stop(self, job: int, run: _Run) -> None:
+        self._rest(job, run)
         del self._runs[job]
         if run.held_s < FOREVER:
-            self.record.release(job, run.gpus, run.held_s, self.now_s)
+            self._release(job, run)
+
+    def _rest(self, job: int, run: _Run) -> float:
+        """It makes no more progress; whoever runs on its GPUs has them to itself. In rounds of whole steps that is from the next
+        one on: how many steps a job gets, and how fast, is settled when a round begins, as in Gavel."""
+        steps = run.steps(self.now_s)
+        if run.since_s < FOREVER:
+            run.from_step, run.since_s = steps, FOREVER
+            run.stretch += 1
+            other = self._company(job, run)
+            if other is not None and not self.physics.whole_steps_seconds:
+                self._go_on(other, self._runs[other], None)
+        return steps
+
+    def _company(self, job: int, run: _Run) -> int | None:
+        """The job that makes progress on the same GPUs. Two that share have the same ones, so that the first of them tells."""
+        if self._packing:
+            for other in self._holders.get(int(run.gpus[0]), ()):
+                if other != job and self._runs[other].since_s < FOREVER:
+                    return other
+        return None
+
+    def _hold(self, job: int, run: _Run) -> None:
+        run.held_s, run.shared_seconds = self.now_s, 0.0
+        if self._packing:
+            self._holders.setdefault(int(run.gpus[0]), []).append(job)
+
+    def _release(self, job: int, run: _Run) -> None:
+        """Its GPUs are free, or its partner's alone."""
+        if self._packing:
+            here = self._holders[int(run.gpus[0])]
+            here.remove(job)
+            for other in here:
+                both = self._runs[other]
+                since_s = max(run.held_s, both.held_s)
+                run.shared_seconds += self.now_s - since_s
+                both.shared_seconds += self.now_s - since_s
+                self.record.holds.share(job, other, run.gpus, since_s, self.now_s)
+        self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
+        run.held_s = FOREVER
 
     def _saved(self, job: int, run: _Run, now_s: float) -> float:
         """Steps on storage: what it last wrote, and what it saved since it runs."""
         every = self.physics.checkpoint_every_seconds
         saved = self._storage.get(job, 0.0)
         if every < FOREVER and run.since_s < now_s:
-            saved = max(saved, min(run.from_step + run.rate * every * ((now_s - run.since_s) // every), run.total))
-            self._storage[job] = saved
+            seconds = every * ((now_s - run.saves_s) // every) - (run.since_s - run.saves_s)
+            if seconds >= 0:  # else it has saved nothing since its pace changed
+                saved = max(saved, min(run.from_step + run.rate * seconds, run.total, run.limit))
+                self._storage[job] = saved
         return saved
 
     def _lose(self, job: int, run: _Run) -> float:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
-        self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.rate
+        self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.alone
         self._stop(job, run)
         return saved
 

@@ -1,6 +1,6 @@
 """Physics: how fast jobs really run and what starting, stopping and breaking really cost. The scheduler never sees this."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,6 +54,16 @@ class Physics:
         rate = self._over(spec.profile, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), nodes)
         return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
 
+    def together(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
+        """True steps per second of a job while another runs on the same GPUs. Where nobody knows the pair they take turns, each
+        half as fast as alone. Slow GPUs and several nodes cost a job in company what they cost it alone."""
+        alone = self.rate(spec, cluster, gpus, nodes)
+        accelerator = cluster.pools[cluster.gpu_pool[gpus[0]]]
+        known = self.rates.together(spec.profile, other.profile, accelerator, len(gpus))
+        if known is None or alone <= 0:
+            return alone / 2
+        return known[0] * (alone / self.rates.rate(spec.profile, accelerator, len(gpus))[0])
+
     def fastest(self, spec: JobSpec, cluster: Cluster) -> dict[int, float]:
         """Upper limit of a job's true rate on each pool it may use, for bounds."""
         found = {}
@@ -70,6 +80,18 @@ class Physics:
                 rate *= float(speeds[spec.gpus - 1])
             if rate > 0:
                 found[pool] = rate
+        return found
+
+    def fastest_together(self, spec: JobSpec, cluster: Cluster, alone: Mapping[int, float]) -> dict[tuple[int, str], float]:
+        """The same in company, by pool and profile of the partner, wherever the pair is known; `alone` is what `fastest` said."""
+        found = {}
+        for pool, rate in alone.items():
+            accelerator = cluster.pools[pool]
+            nominal = self.rates.rate(spec.profile, accelerator, spec.gpus)[0]
+            for other in self.rates.partners(spec.profile, accelerator, spec.gpus):
+                known = self.rates.together(spec.profile, other, accelerator, spec.gpus)
+                if known is not None and nominal > 0:
+                    found[pool, other] = known[0] * (rate / nominal)
         return found
 
     def layout_matters(self, specs: Iterable[JobSpec], cluster: Cluster) -> bool:

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from rota.core.ledger import same_gpus
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch
 from rota.model.job import Arrival
@@ -14,11 +15,13 @@ from rota.model.units import Floats, Ints
 
 
 class Holds:
-    """Who had which GPUs when: one row per stretch of time in which a job held its GPUs, in the order they ended."""
+    """Who had which GPUs when: one row per stretch of time in which a job held its GPUs, in the order they ended. Where two had
+    the same, both have a row."""
 
     def __init__(self) -> None:
         self._job, self._start, self._end = array("q"), array("d"), array("d")
         self._first, self._gpus = array("q", [0]), array("i")
+        self._shared: list[tuple[int, int, int, int, float, float]] = []
 
     def add(self, job: int, gpus: Ints, start_s: float, end_s: float) -> None:
         self._job.append(job)
@@ -26,6 +29,16 @@ class Holds:
         self._end.append(end_s)
         self._gpus.extend(gpus.tolist())
         self._first.append(len(self._gpus))
+
+    def share(self, job: int, other: int, gpus: Ints, start_s: float, end_s: float) -> None:
+        """Two jobs had these GPUs at the same time."""
+        if end_s > start_s:
+            self._shared.append((job, other, int(gpus[0]), len(gpus), start_s, end_s))
+
+    @property
+    def shared(self) -> list[tuple[int, int, int, int, float, float]]:
+        """When two jobs had the same GPUs: both jobs, the first GPU, how many, from and to; in the order they ended."""
+        return self._shared
 
     def __len__(self) -> int:
         return len(self._job)
@@ -63,13 +76,16 @@ class Record:
     held_seconds: Floats
     """Time its GPUs were taken, overheads included."""
     held_gpu_seconds: Floats
+    """The same times GPUs; of what two jobs held together, half is each one's."""
     launches: Ints
     suspensions: Ints
     migrations: Ints
     lost_gpu_seconds: Floats
-    """Work done and lost to crashes."""
+    """Work done and lost to crashes, in what it takes a job that has its GPUs to itself."""
     pool_gpu_seconds: Floats
-    """GPU-seconds taken in each pool."""
+    """GPU-seconds taken in each pool. A GPU that two jobs share is taken once."""
+    packing: bool = False
+    """Jobs were allowed to share GPUs."""
     ended: int = 0
     decisions: int = 0
     decision_seconds: float = 0.0
@@ -80,7 +96,7 @@ class Record:
     """(node, from, to): when nodes were down."""
 
     @classmethod
-    def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster) -> Self:
+    def empty(cls, arrivals: Sequence[Arrival], cluster: Cluster, packing: bool = False) -> Self:
         count = len(arrivals)
         record = cls(
             submitted_s=np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64),
@@ -94,6 +110,7 @@ class Record:
             migrations=np.zeros(count, dtype=np.int64),
             lost_gpu_seconds=np.zeros(count),
             pool_gpu_seconds=np.zeros(len(cluster.pools)),
+            packing=packing,
         )
         record._cluster = cluster
         record._last_gpus = {}
@@ -106,18 +123,21 @@ class Record:
     def launch(self, job: int, command: Launch) -> None:
         self.launches[job] += 1
         before = self._last_gpus.get(job)
-        if before is not None and not np.array_equal(before, command.gpus):
+        if before is not None and not same_gpus(before, command.gpus):
             self.migrations[job] += 1
         self._last_gpus[job] = command.gpus
 
     def start(self, job: int, now_s: float) -> None:
-        if np.isnan(self.first_run_s[job]):
+        first = self.first_run_s.item(job)
+        if first != first:  # not a number: it never ran
             self.first_run_s[job] = now_s
 
-    def release(self, job: int, gpus: Ints, held_s: float, now_s: float) -> None:
+    def release(self, job: int, gpus: Ints, held_s: float, now_s: float, shared_seconds: float = 0.0) -> None:
+        """A job gives its GPUs back, which it shared for so long."""
         seconds = now_s - held_s
         self.holds.add(job, gpus, held_s, now_s)
         self.held_seconds[job] += seconds
+        seconds -= shared_seconds / 2
         self.held_gpu_seconds[job] += seconds * len(gpus)
         self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * len(gpus)
 

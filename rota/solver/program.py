@@ -478,7 +478,8 @@ class Solution:
     ) -> None:
         self.program, self.x, self.value = program, x, value
         self.prices = prices
-        """What one more GPU of each pool would add to the first objective."""
+        """What a GPU of each pool is worth to the first objective: where one more would add less than one fewer would cost, a
+        value between the two."""
         self.limit_duals, self.time_duals, self.goal_duals = limit_duals, time_duals, goal_duals
 
     @property

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rota.core import fold, lives, nodes, reconcile
+from rota.core import fold, ledger, lives, nodes, reconcile, units
 from rota.model.cluster import Cluster, Node
 from rota.model.floor import Placer
 from rota.model.policy import Policy
@@ -19,7 +20,8 @@ from rota.policies.las import Las
 from rota.policies.queues import Standing
 from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
-from rota.sim.chaos import Broken, Chaos, Faults, mixed_jobs
+from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults, mixed_jobs
+from tests.packing import Crowded, Evenly, pairs
 
 FLOOR = Cluster.of(
     [
@@ -167,3 +169,61 @@ def test_the_checker_notices_a_broken_core(
     with pytest.raises(Broken, match=story):
         for seed in range(12):
             world(seed, check_every=10**9).run(30_000)
+
+
+# Two jobs on a GPU -------------------------------------------------------------------------------------------------
+
+SHARING = replace(HOSTILE_SETTINGS, packing=True)
+
+
+def crowded_world(seed: int, **options: Any) -> Chaos:
+    return Chaos(
+        FLOOR,
+        mixed_jobs(25, seed, 8),
+        (Crowded(), Evenly())[seed % 2],
+        PLACERS[seed // 2 % len(PLACERS)],
+        seed=seed,
+        settings=SHARING,
+        rates=pairs(0.8),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("batch", range(6))
+def test_sharing_survives_too(batch: int) -> None:
+    steps, counts, seed = 0, Counter[str](), 1000 * batch
+    while steps < STEPS_PER_BATCH:
+        chaos = crowded_world(seed, check_every=3).run(200_000)
+        assert not chaos.core.state.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        steps += chaos.steps
+        counts.update(chaos.counts)
+        seed += 1
+    assert counts["shared"] > 100
+
+
+def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch beside whoever holds the GPUs."""
+    monkeypatch.setattr(reconcile, "_only_partner", lambda *_: True)
+
+
+def take_any_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a unit sit where others are to be."""
+    monkeypatch.setattr(units, "released", lambda state, jobs: state.gpu_wanted < 10**9)
+
+
+def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take GPUs for free when the first of two has left them."""
+
+    def careless(first: Any, second: Any, gpus: Any, job: int) -> None:
+        first[gpus[first[gpus] == job]] = -1
+        second[gpus] = -1
+
+    monkeypatch.setattr(ledger, "leave", careless)
+
+
+@pytest.mark.parametrize("mutate", [join_anybody, take_any_seat, forget_the_second])
+def test_the_checker_notices_strangers(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(Broken, match=r"is held by job \d+ and given|share GPU"):
+        for seed in range(12):
+            crowded_world(seed, check_every=10**9).run(30_000)

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.core import mechanism
 from rota.core.mechanism import grant
 from rota.model.allocation import Candidates
 from rota.model.options import Options
@@ -53,11 +55,15 @@ def walk(options: Options, kind: np.ndarray, candidates: Candidates, capacity: n
     return granted, left
 
 
-@given(instances())
+@pytest.mark.parametrize("few", [0, mechanism.FEW])
+@given(instance=instances())
 @settings(max_examples=400, deadline=None, derandomize=True)
-def test_grants_equal_the_greedy_walk(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
+def test_grants_equal_the_greedy_walk(few: int, instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
+    """Both ways: arrays for many candidates, one by one for few."""
     options, table, candidates, capacity = instance
-    grants = grant(candidates, table, capacity)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mechanism, "FEW", few)
+        grants = grant(candidates, table, capacity)
     expected, left = walk(options, table.kind, candidates, capacity)
     assert {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0} == expected
     assert grants.left.tolist() == left.tolist()

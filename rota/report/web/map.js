@@ -102,7 +102,7 @@ function paintJobs(map, context) {
     const pixels = new Uint32Array(image.data.buffer);
     const idle = pixelOfHex(themeColour('--idle'));
     pixels.fill(idle);
-    const { first_row: firstRow, rows, start, end, job, gpus_per_row: perRow } = run.map;
+    const { first_row: firstRow, rows, start, end, job, half, gpus_per_row: perRow } = run.map;
     const across = width / (state.to - state.from),
         gpus = run.cluster.gpus;
     const down = height / ((state.bottom - state.top) * gpus),
@@ -110,21 +110,32 @@ function paintJobs(map, context) {
     // Jobs that touch get a gap between them where there is room for one; rows, where they are tall enough.
     const rowGap = down * perRow >= 6 * area.dense ? Math.round(area.dense) : 0;
     const { chosen } = state;
-    for (let i = 0; i < job.length; i += 1) {
+    const paint = (i, top, bottom, below) => {
         let x0 = (start[i] - state.from) * across,
-            x1 = (end[i] - state.from) * across;
-        if (x1 < 0 || x0 >= width) continue;
-        let y0 = (firstRow[i] * perRow - topGpu) * down,
-            y1 = (Math.min((firstRow[i] + rows[i]) * perRow, gpus) - topGpu) * down;
-        if (y1 <= 0 || y0 >= height) continue;
+            x1 = (end[i] - state.from) * across,
+            y0 = (top - topGpu) * down,
+            y1 = (bottom - topGpu) * down;
+        if (x1 < 0 || x0 >= width || y1 <= 0 || y0 >= height) return;
         const gap = x1 - x0 >= 4 * area.dense ? 1 : 0;
         x0 = Math.max(Math.round(x0), 0);
         x1 = Math.min(Math.max(Math.round(x1) - gap, x0 + 1), width);
         y0 = Math.max(Math.round(y0), 0);
-        y1 = Math.min(Math.max(Math.round(y1) - rowGap, y0 + 1), height);
+        y1 = Math.min(Math.max(Math.round(y1) - below, y0 + 1), height);
         const own = look.pixels[job[i]];
         const colour = chosen === null ? own : job[i] === chosen ? map.accent : mixed(own, idle, 0.28);
         for (let y = y0; y < y1; y += 1) pixels.fill(colour, y * width + x0, y * width + x1);
+    };
+    for (let i = 0; i < job.length; i += 1) {
+        const first = firstRow[i],
+            last = first + rows[i];
+        if (half[i] === 0) {
+            paint(i, first * perRow, Math.min(last * perRow, gpus), rowGap);
+            continue;
+        }
+        // Of two jobs that share GPUs, each has half of every row.
+        for (let row = first; row < last; row += 1) {
+            paint(i, row + (half[i] - 1) / 2, row + half[i] / 2, half[i] === 2 ? rowGap : 0);
+        }
     }
     paintOutages(map, pixels, width);
     context.putImageData(image, left, top);
@@ -190,11 +201,13 @@ function paintNodes(cluster, area, y, context, page, ink) {
 }
 
 // The rectangle under a point; the last one drawn wins, as on the screen.
-function rectangleAt(map, gpu, time, slack) {
-    const { first_row: firstRow, rows, start, end, job, gpus_per_row: perRow } = map.run.map;
+function rectangleAt(map, height, time, slack) {
+    const { first_row: firstRow, rows, start, end, job, half, gpus_per_row: perRow } = map.run.map;
+    const side = height % 1 < 0.5 ? 1 : 2;
     let near = -1;
     for (let i = job.length - 1; i >= 0; i -= 1) {
-        if (gpu < firstRow[i] * perRow || gpu >= (firstRow[i] + rows[i]) * perRow) continue;
+        if (height < firstRow[i] * perRow || height >= (firstRow[i] + rows[i]) * perRow) continue;
+        if (half[i] !== 0 && half[i] !== side) continue;
         if (time >= start[i] && time < end[i]) return i;
         if (near < 0 && time >= start[i] - slack && time < end[i] + slack) near = i;
     }
@@ -212,10 +225,11 @@ function under(map, event) {
     const [px, py] = pointerAt(map.canvas, event);
     const { area } = map;
     if (!area || px < area.left || px >= area.right || py < area.top || py >= area.bottom) return null;
-    const gpu = clamp(Math.floor(map.y.back(py)), 0, map.run.cluster.gpus - 1),
+    const height = map.y.back(py),
+        gpu = clamp(Math.floor(height), 0, map.run.cluster.gpus - 1),
         time = map.x.back(px);
     const outage = outageAt(map, px, py);
-    const at = outage >= 0 ? -1 : rectangleAt(map, gpu, time, (state.to - state.from) / (area.right - area.left));
+    const at = outage >= 0 ? -1 : rectangleAt(map, height, time, (state.to - state.from) / (area.right - area.left));
     return { gpu, time, outage, at };
 }
 

@@ -90,7 +90,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--cluster", "good.yaml", "--policy", "fifo:x=1"), ("No option of fifo 'x'",)),
     # Policies, placers, presets
     ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
-    ((*SIM, "--policy", "gavel"), ("gavel", "not in this version yet")),
+    ((*SIM, "--policy", "ones"), ("ones", "not in this version yet")),
     ((*SIM, "--policy", "gandiva"), ("gandiva", "not in this version yet")),
     ((*SIM, "--policy", ""), ("policy",)),
     ((*SIM, "--policy", "tiresias:threshold=5"), ("threshold", "Closest: thresholds")),

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Command, Launch, Solve, Suspend
+from rota.model.commands import Command, Launch, Resume, Solve, Suspend
 from rota.model.events import Allocated, External, Started, Submitted, Suspended
 from rota.model.job import JobSpec
 from rota.model.policy import Policy
@@ -18,7 +19,13 @@ from rota.policies.srsf import Srsf
 class Bench:
     """Feeds one core by hand; `obey` plays the honest driver that answers everything at once."""
 
-    def __init__(self, cluster: str | Cluster | Sequence[Node] = "4xV100", policy: Policy | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        cluster: str | Cluster | Sequence[Node] = "4xV100",
+        policy: Policy | None = None,
+        rates: Rates = SAME_SPEED,
+        **settings: Any,
+    ) -> None:
         floor = (
             Cluster.parse(cluster)
             if isinstance(cluster, str)
@@ -26,7 +33,7 @@ class Bench:
             if isinstance(cluster, Cluster)
             else Cluster.of(cluster)
         )
-        self.core = Scheduler(floor, Packed(), Settings(**settings))
+        self.core = Scheduler(floor, Packed(), Settings(**settings), rates=rates)
         self.policy = policy or Srsf()
         self.now_s = 0.0
         self.wake_s = float("inf")
@@ -64,7 +71,7 @@ class Bench:
         while waiting:
             answers: list[External] = []
             for command in waiting:
-                if isinstance(command, Launch):
+                if isinstance(command, Launch | Resume):
                     answers.append(Started(command.job, command.incarnation, command.sequence, self.now_s))
                 elif isinstance(command, Suspend):
                     answers.append(Suspended(command.job, command.incarnation, command.sequence, self.now_s, command.kind, steps))

@@ -42,7 +42,7 @@ def test_alone_apart_and_in_pairs(tmp_path: Path) -> None:
     assert rates.apart == {(lm, "V100", 2): 40.0}, "one GPU spans no nodes"
     assert rates.together(lm, a3c, "V100", 1) == (60.5, 4.0)
     assert rates.together(a3c, lm, "V100", 1) == (4.0, 60.5)
-    assert rates.together(lm, lm, "V100", 2) == (90.0, 91.0), "pairs in one node"
+    assert rates.together(lm, lm, "V100", 2) == (90.5, 90.5), "pairs in one node; two of a kind cannot be told apart"
     assert rates.rate(lm, "K80", 1) == (0.0, 0.0)
     assert rates.rate(lm, "V100", 2, 2) == (40.0, 0.0)
 

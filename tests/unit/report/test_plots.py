@@ -10,7 +10,7 @@ from rota.errors import NameUnknown, OptionError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
-from rota.report.plots import PALETTE, plot
+from rota.report.plots import PALETTE, Series, chart, plot
 from rota.report.result import Result
 from tests.unit.report.made import large_result, result_of
 
@@ -129,3 +129,29 @@ def test_what_there_is_no_picture_of() -> None:
         plot(several(1), "quue")
     with pytest.raises(OptionError, match="no run to draw"):
         plot(Comparison({}), "jct")
+
+
+def test_a_chart_of_any_figures() -> None:
+    svg = chart(
+        "Cost",
+        "made up",
+        [Series(label="one", x=[1, 2, 3], y=[5, float("nan"), 10]), Series(label="<two>", x=[1], y=[7], note="best")],
+        x_title="load",
+        y_title="dollars",
+    ).svg
+    root = ElementTree.fromstring(svg)
+    assert len(list(root.iter(f"{SVG}circle"))) == 3, "what is not known is left out"
+    assert [len(re.findall("[ML]", path.get("d") or "")) for path in root.iter(f"{SVG}path")] == [2, 1]
+    shown = texts(svg)
+    assert {"load", "dollars", "Cost", "made up", "<two> best", "0", "10"} <= set(shown)
+    with pytest.raises(OptionError, match="no point"):
+        chart("Empty", "", [Series(label="one", x=[1], y=[float("inf")])], x_title="x", y_title="y")
+
+
+def test_a_logarithmic_axis_only_where_it_helps() -> None:
+    def ticks(values: list[float]) -> list[str]:
+        line = [Series(label="one", x=list(range(len(values))), y=values)]
+        return texts(chart("T", "", line, x_title="x", y_title="y", log_y=True).svg)
+
+    assert "0" in ticks([10, 15]) and {"10", "20", "50", "100"} <= set(ticks([10, 100]))
+    assert "20" not in ticks([1, 5000]) and {"1", "10", "100", "1,000"} <= set(ticks([1, 5000]))

@@ -71,6 +71,21 @@ def test_neighbouring_gpus_are_one_rectangle() -> None:
     assert (ranges(run, 10).gpus_per_row, ranges(run, 10).seconds_per_cell) == (1, 0)
 
 
+def test_two_jobs_that_share_have_half_of_each_row_while_they_do() -> None:
+    cluster = Cluster.parse("3xV100")
+    arrivals = [Arrival(0.0, JobSpec(gpus=2, steps=5)) for _ in range(3)]
+    run = result_of(arrivals, cluster, [(0, [0, 1], 0, 10), (1, [0, 1], 4, 20), (2, [0, 1], 12, 16)])
+    run.record.holds.share(0, 1, np.array([0, 1]), 4.0, 10.0)
+    run.record.holds.share(2, 1, np.array([0, 1]), 12.0, 16.0)
+    found = ranges(run, 20)
+    pieces = sorted(zip(found.job.tolist(), found.start_s.tolist(), found.end_s.tolist(), found.half.tolist(), strict=True))
+    assert pieces == [(0, 0, 4, 0), (0, 4, 10, 1), (1, 4, 10, 2), (1, 10, 12, 0), (1, 12, 16, 1), (1, 16, 20, 0), (2, 12, 16, 2)]
+    assert set(found.rows.tolist()) == {2}
+    assert busy(run, np.array([0.0, 4.0, 10.0, 20.0])).tolist() == [[2, 2, 2]]
+    coarse = ranges(run, 3)
+    assert coarse.seconds_per_cell > 0 and not coarse.half.any()
+
+
 def test_a_coarse_map_shows_who_had_most_of_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.report.timeline.FINEST", 1)
     # Two columns of 8 s. In the first job 0 has 5 s and job 1 has 3; in the second job 2 has 3 s, which is less than half.

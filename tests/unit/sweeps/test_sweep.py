@@ -85,6 +85,14 @@ def test_what_cannot_work_is_said_before_anything_runs(tmp_path: Path) -> None:
         assert not (tmp_path / "out" / "cells").exists()
 
 
+def test_every_generated_trace_can_be_varied() -> None:
+    made = grid(policies=("fifo",), traces=("gavel:jobs=5,multi=true",), vary={"trace.load": (0.5,)}, seeds=2)
+    assert [cell.keywords["trace"] for cell in made.cells()] == [
+        "gavel:jobs=5,multi=true,load=0.5",
+        "gavel:jobs=5,multi=true,load=0.5,seed=1",
+    ]
+
+
 def test_settings_of_a_file_cannot_be_varied(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("submit_time,gpus,duration\n0,1,60\n")

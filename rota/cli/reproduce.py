@@ -1,0 +1,42 @@
+"""`rota reproduce`: the studies of a paper, measured again."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.cli import options as flag
+from rota.cli.show import save, say
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="gavel.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A coarse grid: minutes instead of half an hour.")] = False,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="FOLDER", help="The paper's own data; without it, built-in rates.")
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="PATH", help="Where the page goes; rota-PAPER.html if left out.")
+    ] = None,
+    output: flag.Output = "table",
+) -> None:
+    """Run the studies of a paper and compare with what it claims.
+
+    Example: rota reproduce gavel --quick --html gavel.html
+    """
+    shaped = flag.shape(output)
+    path = Path(html or f"rota-{paper}.html")
+    flag.may_write(str(path))
+    from rota.papers.reproduce import reproduce as run
+
+    with flag.progress_bars(1) as progress:
+        found = run(paper, quick=quick, data=data, watch=lambda done, total: progress("simulations", done, total, 0.0))
+    save(path, found.html)
+    if shaped == "json":
+        say(shaped, value=found.to_dict(str(path)))
+    elif shaped == "csv":
+        say(shaped, rows=[each.to_dict() for each in found.claims])
+    else:
+        typer.echo(str(found))
+    sys.stderr.write(f"page: {path}\n")

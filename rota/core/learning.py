@@ -1,0 +1,49 @@
+"""Learning: what ran tells how fast it is. A belief belongs to a kind of job, and changes only when it was clearly wrong."""
+
+import numpy as np
+
+from rota.beliefs.options import renewed
+from rota.core.ledger import Ledger
+from rota.model.units import Floats, Ints
+
+SURPRISE = 0.05
+"""A measured rate this far from the believed one, relative, is news."""
+
+LEAST_SECONDS = 30.0
+"""A job must have run for so long in one stretch before its rate says anything."""
+
+
+def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
+    """These running jobs did so many steps in so many seconds, each at one pace all the time."""
+    jobs, options = state.jobs, state.options
+    long = (seconds >= LEAST_SECONDS) & (steps > 0)
+    rows, rate = rows[long], steps[long] / seconds[long]
+    news = np.abs(rate / jobs.rate[rows] - 1) > SURPRISE
+    if not news.any():
+        return
+    kinds, touched = list(state.kind_of), set()
+    for row, measured in zip(rows[news].tolist(), rate[news].tolist(), strict=True):
+        option = int(options.by_slot[jobs.kind[row], jobs.slot[row]])
+        kind, beside = kinds[jobs.kind[row]], int(options.beside[option])
+        nodes = len(state.nodes_of(state.lives[int(jobs.id[row])].gpus))
+        if not kind.profile or nodes != state.cluster.fewest_nodes(int(options.pool[option]), kind.gpus):
+            continue  # nobody's profile, or slowed by how it lies
+        accelerator = state.cluster.pools[options.pool[option]]
+        partner = kinds[beside].profile if beside >= 0 else ""
+        state.rates = state.rates.learned(kind.profile, accelerator, kind.gpus, measured, partner, nodes)
+        touched |= {kind.profile, partner} - {""}
+    if touched:
+        _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])
+
+
+def _believe(state: Ledger, numbers: list[int]) -> None:
+    """New rates for these kinds; row numbers stay."""
+    jobs = state.jobs
+    state.options = renewed(state.options, list(state.kind_of), state.cluster, state.rates, set(numbers))
+    size = jobs.size
+    mine = np.isin(jobs.kind[:size], numbers).nonzero()[0]
+    best = state.options.best[jobs.kind[mine]]
+    jobs.best_rate[mine[best >= 0]] = state.options.rate[best[best >= 0]]
+    runs = ((jobs.using[:size] > 0) & (jobs.rate[:size] > 0)).nonzero()[0]
+    jobs.rate[runs] = state.options.rate[state.options.by_slot[jobs.kind[runs], jobs.slot[runs]]]
+    state.touch()

@@ -1,0 +1,157 @@
+"""Units: one granted job, or two that share GPUs. A unit has one placement, and moves nobody who could stay where it is."""
+
+import numpy as np
+
+from rota.core.holders import leave
+from rota.core.ledger import Ledger, same_gpus
+from rota.core.mechanism import Grants, Table
+from rota.model.allocation import Candidates
+from rota.model.floor import Floor, Placer, Request
+from rota.model.options import Options
+from rota.model.plan import Change
+from rota.model.units import MILLI, Bools, Ints
+
+Unit = tuple[tuple[int, int], ...]
+"""(job, option) of each member."""
+
+
+def partners(state: Ledger, table: Table, grants: Grants) -> Ints:
+    """Per position: the job it will share its GPUs with. Jobs of one kind are as good as each other: those who are together stay
+    together, and two who have GPUs of the same pool each do not give some up if others have none."""
+    beside = np.full(len(table), -1, dtype=np.int64)
+    if grants.partner is None:
+        return beside
+    shared = np.flatnonzero(grants.partner >= 0)
+    partner = dict(zip(shared.tolist(), grants.partner[shared].tolist(), strict=True))
+    ids, before = state.jobs.id[table.rows[shared]], state.jobs.beside[table.rows[shared]]
+    position = dict(zip(ids.tolist(), shared.tolist(), strict=True))
+    mates = {at: position[mate] for at, mate in zip(shared.tolist(), before.tolist(), strict=True) if mate in position}
+    _keep_together(partner, mates, grants.option, table.options)
+    _spare_moves(partner, mates, _sits(table, grants, shared), grants.option, table.options)
+    beside[list(partner)] = state.jobs.id[table.rows[list(partner.values())]]
+    return beside
+
+
+def _swap(partner: dict[int, int], one: int, other: int) -> None:
+    """Two become partners, and so do those they leave."""
+    left, right = partner[one], partner[other]
+    partner[one], partner[other], partner[left], partner[right] = other, one, right, left
+
+
+def _keep_together(partner: dict[int, int], mates: dict[int, int], option: Ints, options: Options) -> None:
+    for one, mate in mates.items():
+        if partner[one] != mate and options.twin[option[one]] == option[mate]:
+            _swap(partner, one, mate)
+
+
+def _sits(table: Table, grants: Grants, shared: Ints) -> set[int]:
+    """Positions with GPUs of the pool they are granted now."""
+    held, pool = table.granted_option[shared], table.options.pool
+    return set(shared[(held >= 0) & (pool[held] == pool[grants.option[shared]])].tolist())
+
+
+def _spare_moves(partner: dict[int, int], mates: dict[int, int], sits: set[int], option: Ints, options: Options) -> None:
+    """Of two units of the same kinds, one with GPUs twice and one with none, make two with GPUs once."""
+    without: dict[int, list[int]] = {}
+    for one, other in partner.items():
+        if one not in sits and other not in sits:
+            without.setdefault(int(option[one]), []).append(one)
+    if not without:
+        return
+    for one in list(partner):
+        other = partner[one]
+        if one in sits and other in sits and mates.get(one) != other:
+            free = without.get(int(options.twin[option[one]]), [])
+            while free and (partner[free[-1]] in sits or free[-1] in (one, other)):
+                free.pop()  # it has found somebody meanwhile
+            if free:
+                _swap(partner, one, free.pop())
+
+
+def released(state: Ledger, jobs: list[int]) -> Bools:
+    """GPUs nobody is promised once these jobs are not promised theirs."""
+    first, second = state.gpu_wanted.copy(), state.gpu_wanted_beside
+    second = second.copy() if state.packing else second
+    for job in jobs:
+        old = state.desired.get(job)
+        if old is None:
+            continue
+        if state.packing:
+            leave(first, second, old, job)
+        else:
+            first[old] = -1
+    return first < 0
+
+
+def left_behind(state: Ledger, jobs: list[int]) -> list[Change]:
+    """Jobs of which the answer knows nothing, beside some that it moves: they keep their GPUs, alone."""
+    table, changed, found = state.jobs, set(jobs), []
+    for job in jobs:
+        mate = table.beside.item(state.row[job])
+        if mate >= 0 and mate not in changed:
+            option = state.options.alone.item(table.option.item(state.row[mate]))
+            found.append(Change(mate, option, state.desired[mate]))
+    return found
+
+
+def place(
+    state: Ledger, placer: Placer, floor: Floor, hints: dict[int, tuple[int, ...]], units: dict[int, Unit]
+) -> list[tuple[Unit, Ints]]:
+    """GPUs for each unit, given by the position of a member. With a sticky placer, a member that has suitable GPUs keeps them and
+    the other joins it; who runs there comes before who was only to start there."""
+    seats: dict[int, Ints] = {}
+    if placer.sticky:
+        for running in (True, False):
+            for at, unit in units.items():
+                if at not in seats and (seat := _seat(state, floor, unit, running)) is not None:
+                    seats[at] = seat
+    rest = [at for at in units if at not in seats]
+    requests = [_request(state, units[at], hints.get(at, ())) for at in rest]
+    seats.update(zip(rest, placer.place(floor, requests), strict=True))
+    return [(unit, seats[at]) for at, unit in units.items()]
+
+
+def _seat(state: Ledger, floor: Floor, unit: Unit, running: bool) -> Ints | None:
+    """GPUs that a member has, that serve the unit and that no other unit has taken."""
+    pool, need = _wants(state, unit)
+    for job, _ in unit:
+        gpus, life = state.desired.get(job), state.lives.get(job)
+        if gpus is None or (running and (life is None or life.parked or not same_gpus(gpus, life.gpus))):
+            continue
+        if len(gpus) == need and state.cluster.gpu_pool[gpus[0]] == pool and floor.available[gpus].all():
+            floor.available[gpus] = False
+            return gpus
+    return None
+
+
+def _wants(state: Ledger, unit: Unit) -> tuple[int, int]:
+    option = unit[0][1]
+    return int(state.options.pool[option]), int(state.options.milligpus[option]) // MILLI
+
+
+def _request(state: Ledger, unit: Unit, hint: tuple[int, ...]) -> Request:
+    """A unit is where its first member is that is anywhere, and its move costs what the dearer of the two costs."""
+    pool, gpus = _wants(state, unit)
+    asked = [ask(state, job, pool, gpus, state.jobs.move_seconds.item(state.row[job]), hint) for job, _ in unit]
+    found = next((request for request in asked if request.current is not None), asked[0])
+    found.move_seconds = max(request.move_seconds for request in asked)
+    return found
+
+
+def ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple[int, ...]) -> Request:
+    """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
+    life = state.lives.get(job)
+    if life is not None and life.parked:
+        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint)
+    return Request(job, pool, gpus, price, state.desired.get(job), hint)
+
+
+def with_alone(candidates: Candidates, options: Options) -> Candidates:
+    """Whose partner is no longer there may run alone, once all others had their turn."""
+    option = candidates.option
+    if option is None or not options.shared:
+        return candidates
+    shared = options.beside[option] >= 0
+    position = np.concatenate((candidates.position, candidates.position[shared]))
+    option = np.concatenate((option, options.alone[option[shared]]))
+    return Candidates(position, option, candidates.blocking, candidates.reserve)

@@ -1,0 +1,155 @@
+"""The studies of Gavel (Narayanan et al., OSDI'20): policies that know how fast each job is on each type of GPU, against the same
+policies blind to types.
+
+Jobs are those that Gavel's own generator draws, the cluster is the paper's, and so are rounds and prices (the preset `gavel`).
+What differs is the length: the paper averages over jobs 4,000 to 5,000 of each trace, here it is a window in the middle of a
+shorter one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.papers.cells import Cell
+
+TITLE = "Gavel: heterogeneity-aware policies, measured again"
+PROFILE = "simulation_throughputs.json"
+CLUSTER = "36xV100 + 36xP100 + 36xK80"
+FACTS = {
+    "Paper": "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads, OSDI 2020",
+    "Cluster": CLUSTER,
+    "Preset": "gavel: rounds of 6 minutes, new shares at most every 32 minutes, free moves",
+}
+
+LAS, LAS_BLIND, LAS_PACKED = "max-min-fairness", "max-min-fairness:aware=false", "max-min-fairness:packing=true"
+FTF, FTF_BLIND = "finish-time-fairness", "finish-time-fairness:aware=false"
+MAKESPAN, MAKESPAN_BLIND, FIFO, FIFO_BLIND = "makespan", "makespan:aware=false", "fifo", "fifo:aware=false"
+COST, COST_SLO, THROUGHPUT = "min-cost", "min-cost:slo=true", "max-throughput"
+TENANTS = "hierarchical"
+
+WEIGHTS = {"tenant-1": 1.0, "tenant-2": 2.0, "tenant-3": 3.0}
+"""Of the tenants that share a cluster."""
+
+SMALL = "4xV100 + 4xP100 + 4xK80"
+"""For the shares of tenants, which are easier to see with few jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is run."""
+
+    hours: float
+    """For how long jobs arrive in a continuous trace."""
+    seeds: int
+    single: Sequence[float]
+    """Jobs per hour, one GPU each."""
+    packed: Sequence[float]
+    """The same, where jobs share GPUs: many pairs make large programs."""
+    multi: Sequence[float]
+    """Jobs per hour, up to eight GPUs each."""
+    static: Sequence[int]
+    """Jobs that are all there at the beginning."""
+    priced: Sequence[float]
+    """Jobs per hour with deadlines."""
+    priced_jobs: int
+    solved: Sequence[int]
+    """Jobs to decide about."""
+
+
+FULL = Scale(
+    hours=1200,
+    seeds=1,
+    single=(2, 4, 5, 5.5, 6),
+    packed=(4, 6),
+    multi=(1, 1.5, 2, 2.5, 3),
+    static=(100, 200, 300, 400, 500),
+    priced=(4, 8, 12),
+    priced_jobs=400,
+    solved=(64, 128, 256, 512, 1024, 2048),
+)
+QUICK = Scale(
+    hours=320,
+    seeds=1,
+    single=(2, 6),
+    packed=(6,),
+    multi=(1, 3),
+    static=(100, 300),
+    priced=(8,),
+    priced_jobs=150,
+    solved=(64, 256, 1024),
+)
+WINDOW = (0.58, 0.75)
+"""Jobs count that arrive between these parts of a continuous trace: when the cluster has filled up, and while others still come
+for long enough that few of them see the end. At 5.7 jobs per hour these are the paper's jobs 4,000 to 5,000."""
+
+MOST_BY_JOB = 512
+"""Jobs up to which a policy is timed that looks at every job instead of every kind."""
+
+
+def cells(quick: bool, profile: str | None) -> list[Cell]:
+    return grid(QUICK if quick else FULL, profile)
+
+
+def grid(scale: Scale, profile: str | None) -> list[Cell]:
+    """Every simulation of every study."""
+    found: list[Cell] = []
+    for seed in range(scale.seeds):
+        shared: dict[str, Any] = {"profile": profile, "seed": seed}
+        for study, policies, multi, rates in (
+            ("single", (LAS_BLIND, LAS), False, scale.single),
+            ("single", (LAS_PACKED,), False, scale.packed),
+            ("multi", (LAS_BLIND, LAS, FTF_BLIND, FTF), True, scale.multi),
+        ):
+            for policy in policies:
+                found += [_continuous(scale, study, policy, rate, multi, shared) for rate in rates]
+        for policy in (FIFO_BLIND, FIFO, MAKESPAN_BLIND, MAKESPAN):
+            found += [_static(policy, jobs, shared) for jobs in scale.static]
+        for policy in (THROUGHPUT, COST, COST_SLO):
+            found += [_priced(policy, rate, scale.priced_jobs, shared) for rate in scale.priced]
+    found.append(_tenants(profile))
+    for policy in (LAS, LAS_PACKED, FTF, MAKESPAN):
+        found += [_solved(policy, jobs, profile) for jobs in scale.solved if policy != FTF or jobs <= MOST_BY_JOB]
+    return found
+
+
+def _continuous(scale: Scale, study: str, policy: str, rate: float, multi: bool, shared: Mapping[str, Any]) -> Cell:
+    jobs = round(rate * scale.hours)
+    return Cell(
+        study=study,
+        label=policy,
+        x=rate,
+        policy=policy,
+        cluster=CLUSTER,
+        trace={"jobs": jobs, "seconds_between": 3600 / rate, "multi": multi},
+        window=(int(WINDOW[0] * jobs), int(WINDOW[1] * jobs)),
+        effort=jobs * rate * (3 if multi else 1),
+        **shared,
+    )
+
+
+def _static(policy: str, jobs: int, shared: Mapping[str, Any]) -> Cell:
+    trace = {"jobs": jobs, "seconds_between": 0, "multi": True}
+    return Cell(study="makespan", label=policy, x=jobs, policy=policy, cluster=CLUSTER, trace=trace, effort=jobs, **shared)
+
+
+def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> Cell:
+    trace = {"jobs": jobs, "seconds_between": 3600 / rate, "slo": True}
+    return Cell(study="cost", label=policy, x=rate, policy=policy, cluster=CLUSTER, trace=trace, effort=jobs * rate, **shared)
+
+
+def _tenants(profile: str | None) -> Cell:
+    """Jobs so long that none ends before the last has come: whoever is there competes."""
+    trace = {"jobs": 36, "seconds_between": 3600, "tenants": len(WEIGHTS), "duration": 300_000}
+    return Cell(
+        study="tenants", label=TENANTS, x=0.0, policy=TENANTS, cluster=SMALL, trace=trace, profile=profile, weights=WEIGHTS
+    )
+
+
+def _solved(policy: str, jobs: int, profile: str | None) -> Cell:
+    """As many GPUs as jobs, a third of each type."""
+    gpus = -(-jobs // 3)
+    cluster = f"{gpus}xV100 + {gpus}xP100 + {gpus}xK80"
+    trace = {"jobs": jobs, "seconds_between": 100}
+    return Cell(
+        study="solve", label=policy, x=jobs, policy=policy, cluster=cluster, trace=trace, profile=profile, effort=jobs, solve=True
+    )

@@ -1,0 +1,222 @@
+"""What the studies of Gavel come to: claims beside the paper's, and a section of the page for each study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rota.papers.cells import Outcome
+from rota.papers.claims import Claim, Curve, claim, largest_gain, mean, sustained
+from rota.papers.gavel import (
+    COST,
+    COST_SLO,
+    FIFO_BLIND,
+    FTF,
+    FTF_BLIND,
+    LAS,
+    LAS_BLIND,
+    MAKESPAN,
+    THROUGHPUT,
+)
+from rota.papers.page import Section
+from rota.report.plots import Plot, Series, chart
+from rota.report.result import duration
+
+CROWDED = 2.0
+"""A cluster counts as full when the mean JCT is this many times that under the lightest load."""
+
+
+def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
+    claims: list[Claim] = []
+    sections: list[Section] = []
+    for study in (_jct_single, _jct_multi, _makespan, _cost, _shares, _solving):
+        found, section = study(outcomes)
+        claims += found
+        sections.append(replace(section, claims=found))
+    return claims, sections
+
+
+def _curves(outcomes: Sequence[Outcome], study: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
+    """For each policy a figure by load, averaged over the seeds; points that a seed has no figure for are left out."""
+    seen: dict[str, dict[float, list[float | None]]] = {}
+    for outcome in outcomes:
+        if outcome.cell.study == study:
+            seen.setdefault(outcome.cell.label, {}).setdefault(outcome.cell.x, []).append(outcome.figures.get(figure))
+    found: dict[str, Curve] = {}
+    for label, points in seen.items():
+        known = {x: [value for value in values if value is not None] for x, values in points.items()}
+        found[label] = {x: mean(values) / size for x, values in sorted(known.items()) if len(values) == len(points[x])}
+    return found
+
+
+def _problems(outcomes: Sequence[Outcome], study: str) -> list[str]:
+    return [
+        f"{outcome.cell.label} at {outcome.cell.x:g}: {outcome.error}"
+        for outcome in outcomes
+        if outcome.cell.study == study and outcome.error
+    ]
+
+
+def _gain(name: str, paper: float, curves: Mapping[str, Curve], baseline: str, ours: str, told: str) -> Claim:
+    """The largest gain of a policy over another; `told` says where, with the place to fill in."""
+    found = largest_gain(curves.get(baseline, {}), curves.get(ours, {}))
+    if found is None:
+        return claim(name, paper=paper, measured=None, note=f"{ours} and {baseline} have no run in common that ended.")
+    return claim(name, paper=paper, measured=found[0], note=f"{ours} against {baseline}, {told.format(found[1])}.")
+
+
+def _rows(curves: Mapping[str, Curve], unit: str, x_title: str) -> tuple[list[str], list[list[str]]]:
+    at = sorted({x for curve in curves.values() for x in curve})
+    rows = [[label, *(f"{curve[x]:.3g}{unit}" if x in curve else "-" for x in at)] for label, curve in curves.items()]
+    return [x_title, *(f"{x:g}" for x in at)], rows
+
+
+def _picture(title: str, subtitle: str, curves: Mapping[str, Curve], **axes: Any) -> list[Plot]:
+    series = [Series(label=label, x=list(curve), y=list(curve.values())) for label, curve in curves.items() if curve]
+    return [chart(title, subtitle, series, **axes)] if series else []
+
+
+def _jct(curves: Mapping[str, Curve], title: str, subtitle: str) -> list[Plot]:
+    return _picture(title, subtitle, curves, x_title="jobs submitted per hour", y_title="mean JCT, hours", log_y=True)
+
+
+def _jct_single(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    curves = _curves(outcomes, "single", "mean_jct_seconds", 3600)
+    claims = [
+        _gain("Mean JCT, single-GPU jobs", 3.5, curves, LAS_BLIND, LAS, "at {:g} jobs per hour"),
+        _sustained("Load sustained, single-GPU jobs", curves),
+    ]
+    heads, rows = _rows(curves, "h", "jobs per hour")
+    return claims, Section(
+        key="single",
+        title="Single-GPU jobs",
+        lead="Mean JCT against load when every job wants one GPU. Blind to types, the policy gives each job as much time as the "
+        "others on whatever is free; aware, it gives each the types it gains most from. With packing two jobs may share a GPU.",
+        plots=_jct(
+            curves, "Mean JCT against load, single-GPU jobs", "Continuous arrivals; jobs of a window in the middle of the trace"
+        ),
+        heads=heads,
+        rows=rows,
+        problems=_problems(outcomes, "single"),
+    )
+
+
+def _sustained(name: str, curves: Mapping[str, Curve]) -> Claim:
+    """Where the cluster is full for either policy. The paper says that one takes more load, and does not say how much."""
+    ours, blind = curves.get(LAS, {}), curves.get(LAS_BLIND, {})
+    limit = CROWDED * min(ours.values(), default=0.0)
+    high, low = sustained(ours, limit), sustained(blind, limit)
+    if high is None or low is None or low >= max(blind):
+        note = f"{LAS_BLIND} is not {CROWDED:g} times slower than an empty cluster anywhere on this grid, or everywhere."
+        return claim(name, paper=1.0, measured=None, note=note, above=True)
+    more = " or more" if high >= max(ours) else ""
+    note = (
+        f"The paper gives no number: more than 1x. A mean JCT of {limit:.3g} h, {CROWDED:g} times that of the lightest load, is "
+        f"reached at {high:.3g}{more} jobs per hour by {LAS} and at {low:.3g} by {LAS_BLIND}."
+    )
+    return claim(name, paper=1.0, measured=high / low, note=note, above=True)
+
+
+def _jct_multi(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    curves = _curves(outcomes, "multi", "mean_jct_seconds", 3600)
+    claims = [
+        _gain("Mean JCT, multi-GPU jobs", 2.2, curves, LAS_BLIND, LAS, "at {:g} jobs per hour"),
+        _gain("Mean JCT under finish-time fairness, multi-GPU jobs", 3.0, curves, FTF_BLIND, FTF, "at {:g} jobs per hour"),
+    ]
+    heads, rows = _rows(curves, "h", "jobs per hour")
+    return claims, Section(
+        key="multi",
+        title="Multi-GPU jobs",
+        lead="The same with jobs of 1, 2, 4 and 8 GPUs, for equal shares (max-min) and for finish-time fairness.",
+        plots=_jct(
+            curves, "Mean JCT against load, multi-GPU jobs", "Continuous arrivals; jobs of a window in the middle of the trace"
+        ),
+        heads=heads,
+        rows=rows,
+        problems=_problems(outcomes, "multi"),
+    )
+
+
+def _makespan(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    curves = _curves(outcomes, "makespan", "makespan_seconds", 3600)
+    heads, rows = _rows(curves, "h", "jobs")
+    return [_gain("Makespan", 2.5, curves, FIFO_BLIND, MAKESPAN, "{:g} jobs")], Section(
+        key="makespan",
+        title="Makespan",
+        lead="Jobs of 1 to 8 GPUs that are all there at the beginning: how long until the last is done.",
+        plots=_picture("Makespan", "Static traces", curves, x_title="jobs", y_title="makespan, hours"),
+        heads=heads,
+        rows=rows,
+        problems=_problems(outcomes, "makespan"),
+    )
+
+
+def _cost(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    dollars = _curves(outcomes, "cost", "cost_dollars")
+    late = _curves(outcomes, "cost", "late_share", 0.01)
+    told = "at {:g} jobs per hour. GPUs that would idle take any job, V100s first, whatever the shares say"
+    claims = [
+        _gain("Cost", 1.4, dollars, THROUGHPUT, COST, told),
+        _gain("Cost, deadlines kept", 1.2, dollars, THROUGHPUT, COST_SLO, told),
+    ]
+    both = {label: [(late[label][x], dollars[label][x]) for x in dollars[label] if x in late[label]] for label in dollars}
+    series = [Series(label=label, x=[x for x, _ in points], y=[y for _, y in points]) for label, points in both.items() if points]
+    rows = [
+        [label, f"{x:g}", f"${dollars[label][x]:,.0f}", f"{late[label][x]:.1f}%"]
+        for label in dollars
+        for x in dollars[label]
+        if x in late[label]
+    ]
+    axes: dict[str, Any] = {"x_title": "jobs that missed their deadline, %", "y_title": "dollars for the whole trace"}
+    subtitle = "One point per load; to the left and down is better"
+    return claims, Section(
+        key="cost",
+        title="Cost and deadlines",
+        lead="Jobs with deadlines of 1.2, 2 or 10 times their run time on V100s, at the paper's prices: what the GPU-hours cost, "
+        "and how many jobs are late.",
+        plots=[chart("Cost against missed deadlines", subtitle, series, **axes)] if series else [],
+        heads=["policy", "jobs per hour", "cost", "late"],
+        rows=rows,
+        problems=_problems(outcomes, "cost"),
+    )
+
+
+def _shares(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    found = next((outcome for outcome in outcomes if outcome.cell.study == "tenants" and outcome.figures), None)
+    pictures: list[Plot] = []
+    if found is not None:
+        hours = found.figures["hours"]
+        series = [
+            Series(label=name, x=hours, y=[float("nan") if value is None else 100 * value for value in row])
+            for name, row in found.figures["tenants"].items()
+        ]
+        every = duration(found.cell.trace["seconds_between"])
+        subtitle = f"{found.cell.policy} on {found.cell.cluster}; a job every {every} on average, for each tenant in turn"
+        pictures = [chart("Work done for each tenant", subtitle, series, x_title="hours", y_title="share of all work, %")]
+    return [], Section(
+        key="tenants",
+        title="Shares of tenants",
+        lead="Three tenants of weight 1, 2 and 3 share a small cluster: while all have jobs, a sixth, a third and a half of the "
+        "work should be theirs. When one has none left, its part goes to the others. The paper has a picture and no number.",
+        plots=pictures,
+        problems=_problems(outcomes, "tenants"),
+    )
+
+
+def _solving(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    curves = _curves(outcomes, "solve", "solve_seconds")
+    rows = [
+        [label, *(duration(curve[x]) if x in curve else "-" for x in sorted({x for each in curves.values() for x in each}))]
+        for label, curve in curves.items()
+    ]
+    heads = ["jobs", *(f"{x:g}" for x in sorted({x for each in curves.values() for x in each}))]
+    return [], Section(
+        key="solve",
+        title="Time to solve",
+        lead="Time to find the shares of all jobs once, by the number of jobs; there are as many GPUs as jobs.",
+        plots=_picture(
+            "Time to solve", "One answer of a policy", curves, x_title="jobs", y_title="seconds", log_x=True, log_y=True
+        ),
+        heads=heads,
+        rows=rows,
+        problems=_problems(outcomes, "solve"),
+    )

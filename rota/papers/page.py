@@ -1,0 +1,105 @@
+"""The page of a reproduction: claims first, then the curves they come from. One file that loads nothing and runs nothing."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rota import __version__
+from rota.papers.claims import ENOUGH, Claim
+from rota.report.html import asset, security_policy, text
+from rota.report.plots import Plot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One study: what it shows, as pictures and as a table."""
+
+    key: str
+    title: str
+    lead: str
+    claims: Sequence[Claim] = ()
+    """Those that it is about."""
+    plots: Sequence[Plot] = ()
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    problems: Sequence[str] = ()
+    """What went wrong in it."""
+
+
+def paper_page(
+    title: str, *, claims: Sequence[Claim], sections: Sequence[Section], facts: Mapping[str, str], notes: Sequence[str] = ()
+) -> str:
+    style = asset("page.css") + asset("paper.css")
+    parts = {
+        "policy": security_policy(style),
+        "style": style,
+        "title": text(title),
+        "finding": text(finding(claims)),
+        "rule": text(
+            f"A claim holds if at least {ENOUGH:.0%} of the published gain was measured; 1x is no gain, so of 3.5x that is 3x. "
+            "Gains are the largest on the curves below, as the paper's are the largest it saw."
+        ),
+        "facts": "".join(f"<div><dt>{text(name)}</dt><dd><bdi>{text(value)}</bdi></dd></div>" for name, value in facts.items()),
+        "notes": _list(notes),
+        "claims": "\n".join(_row(each) for each in claims),
+        "links": "\n".join(f'<a href="#{text(each.key)}">{text(each.title)}</a>' for each in sections),
+        "sections": "\n".join(_section(each) for each in sections),
+        "version": text(__version__),
+    }
+    # In one pass, so that braces in a name stay what they are.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("paper.html"))
+
+
+def finding(claims: Sequence[Claim]) -> str:
+    """The result in a sentence."""
+    known = [each for each in claims if each.holds is not None]
+    held = sum(bool(each.holds) for each in known)
+    unknown = len(claims) - len(known)
+    rest = f" {unknown} could not be measured." if unknown else ""
+    return f"Of {len(known)} published claims, {held} hold{'s' if held == 1 else ''} here.{rest}"
+
+
+def figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}{unit}" if unit in ("x", "%") else f"{value:.3g} {unit}"
+
+
+def _beside(each: Claim) -> str:
+    """A claim in a line, above the curves it was measured on."""
+    said = f"{each.name}: the paper {figure(each.paper, each.unit)}, here {figure(each.measured, each.unit)}"
+    return f'<p class="said">{_verdict(each)} {text(said)}</p>'
+
+
+def _verdict(each: Claim) -> str:
+    word, kind = {True: ("holds", "yes"), False: ("does not", "no"), None: ("unknown", "unknown")}[each.holds]
+    return f'<span class="verdict {kind}">{word}</span>'
+
+
+def _row(each: Claim) -> str:
+    return (
+        f'<tr><th scope="row">{text(each.name)}</th><td class="figure">{text(figure(each.paper, each.unit))}</td>'
+        f'<td class="figure">{text(figure(each.measured, each.unit))}</td>'
+        f'<td class="figure">{_verdict(each)}</td><td>{text(each.note)}</td></tr>'
+    )
+
+
+def _section(each: Section) -> str:
+    pictures = "".join(f'<figure class="picture">{plot.svg}</figure>' for plot in each.plots)
+    head = f'<section id="{text(each.key)}">\n<h2>{text(each.title)}</h2>\n<p class="lead">{text(each.lead)}</p>\n'
+    said = "".join(_beside(about) for about in each.claims)
+    return f"{head}{_list(each.problems)}{said}{pictures}{_table(each)}\n</section>"
+
+
+def _table(each: Section) -> str:
+    if not each.rows:
+        return ""
+    head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in each.heads)
+    body = "".join("<tr>" + "".join(f"<td><bdi>{text(cell)}</bdi></td>" for cell in row) + "</tr>" for row in each.rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<details><summary>As a table</summary><div class="scroll">{table}</div></details>'
+
+
+def _list(lines: Sequence[str]) -> str:
+    items = "".join(f"<li><bdi>{text(line)}</bdi></li>" for line in lines)
+    return f'<ul class="notes">{items}</ul>' if lines else ""

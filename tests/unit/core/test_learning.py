@@ -1,0 +1,106 @@
+"""Beliefs follow what ran: through the real core, with what is told and what is true apart."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.api import simulate
+from rota.beliefs.estimate import Estimator
+from rota.beliefs.rates import Rates
+from rota.compose.profiled import told
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.errors import OptionError
+from rota.model.cluster import Cluster
+from rota.model.events import Allocated, Progressed, Started, Submitted
+from rota.model.job import JobSpec
+from rota.placers.packed import Packed
+from rota.policies.fifo import Fifo
+
+TRUE = Rates(
+    table={
+        (name, kind, 1): rate * speed
+        for name, rate in (("a", 10.0), ("b", 5.0), ("c", 2.0))
+        for kind, speed in (("V100", 1.0), ("K80", 0.25))
+    },
+    pairs={("a", "b", "V100", 1): (6.0, 3.0), ("a", "c", "V100", 1): (7.0, 1.0), ("b", "c", "V100", 1): (3.0, 1.5)},
+)
+
+
+def running(rates: Rates) -> Scheduler:
+    core = Scheduler(Cluster.parse("1xV100 + 1xK80"), Packed(), Settings(learn=True, packing=True), rates=rates)
+    policy, commands = Fifo(), core.step(0.0, [Submitted(0, JobSpec(profile="c", steps=1e6), 0.0)])
+    answer = policy.allocate(core.view())
+    for command in core.step(0.0, [Allocated(core.state.decision, answer, 0.0)]):
+        if hasattr(command, "gpus"):
+            core.step(0.0, [Started(0, command.incarnation, command.sequence, 0.0, from_step=0.0)])
+    assert core.state.jobs.using[0] > 0 and commands
+    return core
+
+
+def tell(core: Scheduler, steps: float, at_s: float) -> None:
+    one = np.array([0])
+    core.step(at_s, [Progressed(one, core.state.jobs.incarnation[:1].astype(np.int64), np.array([steps]), np.array([0.0]), at_s)])
+
+
+def test_a_wrong_belief_is_corrected_once_and_told_to_the_policy() -> None:
+    core = running(Rates(model=Estimator(TRUE, ("a", "b"), {("c", "K80", 1, False, ""): (0.5,)})))
+    before = core.state.options
+    believed = before.rate[before.by_slot[0, core.state.jobs.slot[0]]]
+    asked = core.state.decision
+    tell(core, 60 * believed * 2, 60.0)
+    after = core.state.options
+    row = after.by_slot[0, core.state.jobs.slot[0]]
+    assert after.rate[row] == pytest.approx(2 * believed)
+    assert core.state.jobs.rate[0] == pytest.approx(2 * believed) and core.state.jobs.best_rate[0] == after.rate.max()
+    assert core.state.decision > asked, "the policy is asked again"
+    assert (after.kind == before.kind).all() and (after.pool == before.pool).all(), "numbers in use stay true"
+
+
+def test_what_was_believed_rightly_changes_nothing() -> None:
+    core = running(TRUE)
+    before = core.state.options
+    tell(core, 60 * core.state.jobs.rate[0] * 1.01, 60.0)
+    assert core.state.options is before
+
+
+def test_a_moment_says_nothing() -> None:
+    core = running(TRUE)
+    before = core.state.options
+    tell(core, 1000.0, 5.0)
+    assert core.state.options is before
+
+
+def test_a_measured_table_learns_too() -> None:
+    learned = TRUE.learned("a", "V100", 1, 8.0).learned("c", "V100", 1, 0.7, beside="a")
+    assert learned.rate("a", "V100", 1)[0] == 8.0
+    assert learned.together("a", "c", "V100", 1) == (7.0, 0.7)
+    assert TRUE.rate("a", "V100", 1)[0] == 10.0, "a value: the old one stays"
+    assert Rates().learned("new", "V100", 1, 3.0) == Rates(), "nobody there who could take it"
+
+
+@pytest.mark.parametrize("part", [0.0, -0.1, 1.5, float("nan")])
+def test_a_part_is_a_part(part: float) -> None:
+    with pytest.raises(OptionError, match="more than 0 and at most 1"):
+        told(TRUE, part, 0)
+
+
+def test_nothing_to_hide_is_said() -> None:
+    with pytest.raises(OptionError, match="needs measured rates"):
+        told(Rates(), 0.5, 0)
+
+
+def test_the_same_seed_tells_the_same() -> None:
+    first, second = told(TRUE, 0.5, 3), told(TRUE, 0.5, 3)
+    assert first.model == second.model
+
+
+def test_a_scheduler_that_was_told_little_still_finishes_and_the_result_says_so(tmp_path: Path) -> None:
+    rates, trace = tmp_path / "rates.csv", tmp_path / "trace.csv"
+    cells = [f"{name},{kind},{gpus},{rate}" for (name, kind, gpus), rate in TRUE.table.items()]
+    rates.write_text("\n".join(["profile,accelerator,gpus,steps_per_second", *cells]))
+    jobs = [f"{60 * i},1,{3000 + 100 * i},{'abc'[i % 3]}" for i in range(12)]
+    trace.write_text("\n".join(["submit_time,gpus,steps,profile", *jobs]))
+    done = simulate(trace, policy="max-min-fairness", cluster="2xV100 + 2xK80", profile=rates, profiled=0.4)
+    assert done.summary.finished == 12 and done.params["profiled"] == 0.4
