@@ -284,6 +284,8 @@ class Ledger:
     _rows: Ints | None = None
     _usable: tuple[Bools, Ints] | None = None
     _pool_rank: Ints | None = None
+    _drawn: tuple[object, object, Any] | None = None
+    """What an answer works out once, the answer and the options it was worked out for."""
 
     @property
     def pool_rank(self) -> Ints:

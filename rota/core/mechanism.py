@@ -1,6 +1,8 @@
 """The mechanism: from an allocation to who runs now. No GPU twice, gangs whole, nothing idle that the allocation permits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 from rota.model.view import keyed_rng
+
+T = TypeVar("T")
 
 FEW = 512
 """So few candidates are walked one by one: that is faster than many small arrays."""
@@ -82,6 +86,13 @@ class Table:
         # Old debts are bounded: nobody may run for hours because of what was owed long ago.
         most = MOST_OWED * self.slice_seconds
         return received - np.clip(self.deficit_seconds, -most, most)
+
+    def kept(self, owner: object, make: Callable[["Table"], T]) -> T:
+        state = self._state
+        if state._drawn is None or state._drawn[0] is not owner or state._drawn[1] is not state.options:
+            state._drawn = (owner, state.options, make(self))
+        found: T = state._drawn[2]
+        return found
 
     def pool_order(self, blind: bool) -> Ints:
         state = self._state

@@ -51,7 +51,7 @@ EVENT_TYPES: tuple[type, ...] = (
 """Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
 
 _STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, MoveCosts, Settings)
-_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "kind_of"}
+_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "kind_of"}
 
 
 def codec(*memory_types: type) -> Codec:

@@ -1,7 +1,8 @@
 """A policy's answer: who deserves what. Positions count jobs in the order of the view that was asked about."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,8 @@ import numpy.typing as npt
 from rota.errors import OptionError
 from rota.model.options import Options
 from rota.model.units import FOREVER, Bools, Floats, Ints
+
+T = TypeVar("T")
 
 
 class Candidacy(Protocol):
@@ -54,6 +57,10 @@ class Candidacy(Protocol):
     @property
     def slice_seconds(self) -> float:
         """How long those who are drawn run before others are."""
+        ...
+
+    def kept(self, owner: object, make: "Callable[[Any], T]") -> "T":
+        """What `make` answers for this table, made once as long as the answer and the options are the same."""
         ...
 
     def pool_order(self, blind: bool) -> Ints:
@@ -317,19 +324,22 @@ class Shares:
         return "a job has two shares of one option" if len(np.unique(cell)) < len(cell) else ""
 
     def candidates(self, table: Candidacy) -> Candidates:
-        options = table.options
-        share = self.shares(table)
+        position, slot, option, share, pool = table.kept(self, self._ways)
+        half = table.slice_seconds / 2
+        priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)
+        deficit = table.deficit_seconds[position, slot]
+        order = np.lexsort((-share, -deficit, -priority, table.pool_order(self.blind)[pool]))
+        return Candidates(position[order], option[order])
+
+    def _ways(self, table: Candidacy) -> tuple[Ints, Ints, Ints, Floats, Ints]:
+        """Who may run by what, with which share and where: the same at every draw."""
+        options, share = table.options, self.shares(table)
         rows = options.by_slot[table.kind]
         some = share > (NEXT_TO_NOTHING if self.strict else 0.0)
         without = np.False_ if self.strict else options.beside[rows] < 0
         position, slot = ((rows >= 0) & (some | without)).nonzero()
-        option, share = rows[position, slot], share[position, slot]
-        half = table.slice_seconds / 2
-        priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)
-        deficit = table.deficit_seconds[position, slot]
-        rank = table.pool_order(self.blind)[options.pool[option]]
-        order = np.lexsort((-share, -deficit, -priority, rank))
-        return Candidates(position[order], option[order])
+        option = rows[position, slot]
+        return position, slot, option, share[position, slot], options.pool[option]
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
         if not granted.all():

@@ -29,7 +29,7 @@ from rota.model.events import (
     Suspended,
     Woke,
 )
-from rota.model.job import Arrival
+from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.model.view import keyed_rng
@@ -128,6 +128,7 @@ class Engine:
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._failures_before, self._ended_before = 0, 0
         self._rounds = 0
+        self._rates: dict[tuple[str, int, int, int], float] = {}
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
             Launch: self._launch,
             Suspend: self._suspend,
@@ -261,7 +262,7 @@ class Engine:
     def _launch(self, command: Launch, events: list[External]) -> None:
         job, physics = command.job, self.physics
         spec = self.arrivals[job].spec
-        rate = physics.rate(spec, self.cluster, command.gpus, len(command.nodes))
+        rate = self._alone_rate(spec, command.gpus, len(command.nodes))
         saved = self._storage.get(job, 0.0)
         run = _Run(command.incarnation, command.gpus, command.nodes, rate, rate, saved, FOREVER, spec.steps, FOREVER)
         self._runs[job] = run
@@ -269,6 +270,16 @@ class Engine:
         self.record.launch(job, command)
         delay = physics.launch_seconds + (physics.restore_seconds if saved > 0 else 0.0)
         self._after(delay, job, run, lambda later: self._up(command, run, later), events)
+
+    def _alone_rate(self, spec: JobSpec, gpus: Any, nodes: int) -> float:
+        """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
+        if self.physics.gpu_speed is not None:
+            return self.physics.rate(spec, self.cluster, gpus, nodes)
+        key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), nodes)
+        rate = self._rates.get(key)
+        if rate is None:
+            rate = self._rates[key] = self.physics.rate(spec, self.cluster, gpus, nodes)
+        return rate
 
     def _resume(self, command: Resume, events: list[External]) -> None:
         run = self._runs[command.job]
