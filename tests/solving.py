@@ -1,4 +1,4 @@
-"""Questions to policies, and the slow plain way to answer them: every pair of jobs a column of its own, one dense program a question."""
+"""Questions to policies, and the slow plain way to answer them: every pair of jobs a column of its own, in dense programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -133,9 +133,7 @@ class Plain:
         tied = np.hstack((-vector, weight[:, None]))
         cost = np.append(np.zeros(columns), -1.0)
         bounds = [(0, None)] * columns + [(None, None)]
-        found = linprog(
-            cost, A_ub=np.vstack((wide, tied)), b_ub=np.concatenate((limit, -floor)), bounds=bounds, method="highs"
-        )
+        found = linprog(cost, A_ub=np.vstack((wide, tied)), b_ub=np.concatenate((limit, -floor)), bounds=bounds, method="highs")
         return float(found.x[-1]) if found.status == 0 else None
 
     def most_of(self, vector: Floats, entry: int, floor: Floats) -> float:
@@ -188,7 +186,9 @@ def assert_feasible(effect: Effect, tolerance: float = 1e-5) -> None:
     job, slot = ((rows >= 0) & (share > 0)).nonzero()
     row = rows[job, slot]
     half = np.where(options.beside[row] >= 0, 0.5, 1.0)
-    used = np.bincount(options.pool[row], weights=share[job, slot] * options.milligpus[row] / MILLI * half, minlength=len(view.capacity))
+    used = np.bincount(
+        options.pool[row], weights=share[job, slot] * options.milligpus[row] / MILLI * half, minlength=len(view.capacity)
+    )
     assert (used <= view.capacity + tolerance * np.maximum(view.capacity, 1)).all()
     time = np.bincount(row, weights=share[job, slot], minlength=len(options))
     for here, there in enumerate(options.twin.tolist()):
@@ -203,7 +203,9 @@ def random_question(seed: int, *, packing: bool = False, weights: bool = False, 
     """A few jobs of a few profiles on a few types; some profiles do not run on some types."""
     rng = np.random.default_rng(seed)
     profiles = "abcd"[: int(rng.integers(1, 4))]
-    rates = {p: [float(r) for r in rng.choice([0.0, 1.0], p=[0.15, 0.85], size=3) * rng.uniform(0.3, 5.0, size=3)] for p in profiles}
+    rates = {
+        p: [float(r) for r in rng.choice([0.0, 1.0], p=[0.15, 0.85], size=3) * rng.uniform(0.3, 5.0, size=3)] for p in profiles
+    }
     for p in profiles:
         rates[p][0] = rates[p][0] or 1.5  # everybody runs somewhere
     counts = rng.integers(1, 4, size=3).tolist()

@@ -10,6 +10,9 @@ from rota.model.allocation import Shares
 from rota.model.units import Floats, Ints
 from rota.model.view import View
 
+LONG_SECONDS = 365 * 86400.0
+"""Nobody knows when an endless job ends: it counts as one with a year to go."""
+
 CANNOT_RUN = 1e-10
 """Steps per second where a job cannot run: it is put there last."""
 
@@ -66,13 +69,13 @@ def _match(view: View, waiting: Ints, free: Ints) -> Ints:
     if not count or not pools:
         return np.full(count, -1)
     rate, option = _rates(view, waiting)
-    steps = view.jobs.steps_left[waiting]
+    steps = np.where(np.isfinite(view.jobs.steps_left[waiting]), view.jobs.steps_left[waiting], LONG_SECONDS * rate.max(axis=1))
     age = view.now_s - view.jobs.submitted_s[waiting]
     pool = np.concatenate([np.tile(np.full(free[p], p), -(-count // int(free[p]))) for p in pools])
     gpu = np.concatenate([np.tile(np.arange(free[p]), -(-count // int(free[p]))) for p in pools])
     place = np.concatenate([np.repeat(np.arange(1, -(-count // int(free[p])) + 1), free[p]) for p in pools])
     cost = place * (steps[:, None] / rate[:, pool]) + age[:, None]
-    row, column = linear_sum_assignment(np.minimum(cost, 1e300))
+    row, column = linear_sum_assignment(cost)
     first: dict[tuple[int, int], tuple[int, int]] = {}
     for job, where in zip(row.tolist(), column.tolist(), strict=True):
         queue = (int(pool[where]), int(gpu[where]))

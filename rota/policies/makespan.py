@@ -9,6 +9,9 @@ from rota.model.view import View
 from rota.solver.effect import Effect
 from rota.solver.program import Program, least
 
+NEARLY_DONE = 1e-4
+"""Jobs with less than this part of the longest one's time to go are counted as if they had it."""
+
 
 @dataclass(frozen=True)
 class Makespan:
@@ -21,9 +24,11 @@ class Makespan:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
         left = program.of(view.jobs.steps_left)
         known = np.isfinite(left) & (left > 0)
-        # 1 / time to the end, in units that keep the numbers near 1
-        typical = float(np.median((left / program.best_rate)[known])) if known.any() else 1.0
-        speed = program.rate * (typical / np.where(known, np.maximum(left, 1e-9), np.inf))
+        seconds = np.where(known, left / program.best_rate, 0.0)
+        # One that is almost done cannot be the last: counted as a little longer, it keeps the numbers apart by no more than that.
+        seconds = np.maximum(seconds, NEARLY_DONE * seconds.max(initial=0.0))
+        typical = float(np.median(seconds[known])) if known.any() else 1.0
+        speed = program.rate * np.where(known, typical / np.maximum(seconds * program.best_rate, 1e-300), 0.0)
         if known.any():
             program.maximise(least(speed[known.nonzero()[0]]))
         program.maximise(speed.sum() if known.any() else program.rate.sum())

@@ -28,11 +28,11 @@ class MinCost:
         notes: dict[int, str] = {}
         if self.slo and program.columns:
             left_s = program.of(view.jobs.deadline_s) - view.now_s
-            need = program.of(view.jobs.steps_left) / np.where(left_s > 0, left_s, np.inf)
-            need = np.where(np.isfinite(need), need, 0.0)
+            bound = np.isfinite(left_s) & (left_s > 0) & np.isfinite(program.of(view.jobs.steps_left))
+            need = np.where(bound, program.of(view.jobs.steps_left), 0.0) / np.where(bound, left_s, 1.0)
             short = _cannot_meet(view, program, need)
-            bound = ((need > 0) & ~short).nonzero()[0]
-            program.subject_to(program.rate[bound] >= need[bound] * (1 - SHORT))
+            kept = ((need > 0) & ~short).nonzero()[0]
+            program.subject_to(program.rate[kept] >= need[kept] * (1 - SHORT))
             late = short | ((left_s <= 0) & (program.of(view.jobs.steps_left) > 0))
             for claimant in late.nonzero()[0].tolist():
                 notes[int(program.who.first[claimant])] = _note(left_s[claimant], need[claimant], program.best_rate[claimant])

@@ -36,6 +36,8 @@ class Lp:
     value: Floats
     right: Floats
     equal: int = 0
+    free: int = 0
+    """So many of the last columns may be negative."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +55,14 @@ class Centre:
 
     def __init__(self, lp: Lp, gap: float = TIGHT, careful: bool = False) -> None:
         count, rows = len(lp.cost), len(lp.right)
-        every = np.arange(count)
+        every = np.arange(count - lp.free)
         # x >= 0 as rows of their own, after the others.
-        entries = (np.concatenate((lp.value, np.full(count, -1.0))), (_both(lp.row, rows + every), _both(lp.column, every)))
-        self.matrix = sp.csc_matrix(entries, shape=(rows + count, count))
-        self.right = np.concatenate((lp.right, np.zeros(count)))
+        entries = (np.concatenate((lp.value, np.full(len(every), -1.0))), (_both(lp.row, rows + every), _both(lp.column, every)))
+        self.matrix = sp.csc_matrix(entries, shape=(rows + len(every), count))
+        self.right = np.concatenate((lp.right, np.zeros(len(every))))
         self.lp = lp
         cones = [clarabel.ZeroConeT(lp.equal)] if lp.equal else []
-        cones.append(clarabel.NonnegativeConeT(rows - lp.equal + count))
+        cones.append(clarabel.NonnegativeConeT(rows - lp.equal + len(every)))
         self._solver = clarabel.DefaultSolver(
             sp.csc_matrix((count, count)), lp.cost, self.matrix, self.right, cones, _settings(gap, careful)
         )
@@ -70,9 +72,9 @@ class Centre:
         found = self._solver.solve()
         if str(found.status) not in _GOOD:
             return None
-        x, duals = np.maximum(np.array(found.x), 0.0), np.array(found.z)
+        x, duals = _above(np.array(found.x), self.lp.free), np.array(found.z)
         equal, rows = self.lp.equal, len(self.lp.right)
-        return Optimum(x, float(self.lp.cost @ x), -duals[:equal], np.maximum(duals[equal:rows], 0.0))
+        return Optimum(x, float(self.lp.cost @ x), duals[:equal], np.maximum(duals[equal:rows], 0.0))
 
     def again(self, last_column: Floats, right: Floats) -> Optimum | None:
         """Solve with another last column, in the rows where it had entries, and another right side."""
@@ -89,7 +91,7 @@ class Centre:
         rows = len(self.lp.right)
         kept = whole.row < rows
         entries = whole.row[kept].astype(np.int64), whole.col[kept].astype(np.int64), whole.data[kept]
-        return Lp(self.lp.cost, *entries, self.right[:rows].copy(), self.lp.equal)
+        return Lp(self.lp.cost, *entries, self.right[:rows].copy(), self.lp.equal, self.lp.free)
 
 
 def _both(a: Ints, b: Ints) -> Ints:
@@ -129,7 +131,8 @@ def _highs(lp: Lp, **options: str) -> Optimum | None:
     matrix = sp.csc_matrix((lp.value, (lp.row, lp.column)), shape=(rows, count))
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = count, rows
-    model.col_cost_, model.col_lower_ = lp.cost, np.zeros(count)
+    model.col_cost_ = lp.cost
+    model.col_lower_ = np.where(np.arange(count) < count - lp.free, 0.0, -highspy.kHighsInf)
     model.col_upper_ = np.full(count, highspy.kHighsInf)
     model.row_lower_ = np.where(np.arange(rows) < lp.equal, lp.right, -highspy.kHighsInf)
     model.row_upper_ = lp.right
@@ -142,14 +145,23 @@ def _highs(lp: Lp, **options: str) -> Optimum | None:
         highs.setOptionValue(name, value)
     highs.passModel(model)
     highs.run()
-    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal and "ipx" not in options.values():
+    status, good = highs.getModelStatus(), highspy.HighsModelStatus
+    # Without crossover an interior point that is near enough is all that can be had.
+    if status != good.kOptimal and not ("ipx" in options.values() and status == good.kUnknown):
         return None
     solution = highs.getSolution()
-    x = np.maximum(np.array(solution.col_value), 0.0)
+    x = _above(np.array(solution.col_value), lp.free)
     if len(x) != count or highs.getInfo().max_primal_infeasibility > FEASIBLE:
         return None
     duals = -np.array(solution.row_dual)
     return Optimum(x, float(lp.cost @ x), duals[: lp.equal], np.maximum(duals[lp.equal :], 0.0))
+
+
+def _above(x: Floats, free: int) -> Floats:
+    """What rounding left below 0 is 0, but for columns that may be."""
+    bound = len(x) - free
+    x[:bound] = np.maximum(x[:bound], 0.0)
+    return x
 
 
 FACES = {"centre": centre, "vertex": vertex}

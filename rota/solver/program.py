@@ -62,7 +62,7 @@ class Linear:
     __radd__ = __add__
 
     def __sub__(self, other: "Linear | float | Floats") -> "Linear":
-        return self + -1.0 * other
+        return self + (other if isinstance(other, Linear) else np.asarray(other, dtype=float)) * -1.0
 
     def __rsub__(self, other: "float | Floats") -> "Linear":
         return self * -1.0 + other
@@ -430,7 +430,7 @@ class Program:
         value = np.concatenate((value, np.full(count, -sign)))
         cost = np.zeros(self.columns + 1)
         cost[-1] = sign
-        return Lp(cost, row, column, value, right, equal)
+        return Lp(cost, row, column, value, right, equal, free=1)
 
     @lazy
     def _ties(self) -> tuple[Linear, Linear]:

@@ -34,14 +34,15 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
     fixed = np.full(len(best), np.nan)
     first: Raised | None = None
     found: Raised | None = None
-    start = float(floor_t.min())
+    start, value = float(floor_t.min()), float(floor_t.max(initial=0.0))
     while np.isnan(fixed).any():
         active = np.isnan(fixed)
         t, found, weight = _lowest(model, need, best, fixed, max(start, float(floor_t[active].min())))
         if found is None:
             break
         if first is None:
-            first = found
+            # Whoever cannot come down to t has its best, and no target lower than that.
+            first, value = found, max(t or 0.0, float(floor_t[weight >= best * (1 - CLOSE)].max(initial=0.0)))
         if t is None:
             break  # all that are left have their best rate
         at_best = active & (weight >= best * (1 - CLOSE))
@@ -50,7 +51,7 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
     if found is None or first is None:
         solved(None, "the lowest common target")
     assert found is not None and first is not None
-    return Solution(program, found.x, float("nan"), first.prices, (), first.time_duals, first.duals)
+    return Solution(program, found.x, value, first.prices, (), first.time_duals, first.duals)
 
 
 def _lowest(model: Raise, need: Need, best: Floats, fixed: Floats, t: float) -> tuple[float | None, Raised | None, Floats]:

@@ -44,7 +44,6 @@ CHEAP = [
     ("single_s2", "isolated"),
     ("single_s2", "max_min_fairness_perf"),
     ("single_s2", "max_min_fairness_packed"),
-    ("single_s2", "max_min_fairness_water_filling_perf"),
     ("single_s2", "max_sum_throughput_perf"),
     ("single_s2", "min_total_duration_perf"),
     ("slo_s4", "max_sum_throughput_normalized_by_cost_perf"),
@@ -91,19 +90,5 @@ def test_a_run_comes_out_as_gavels_or_better(name: str, policy: str) -> None:
     assert ours is not None and ours <= theirs * (1 + far)
     if policy in EXACT:
         assert ours >= theirs * (1 - far), "and no better either: it is the same schedule"
-
-
-@needs_shared
-@pytest.mark.parametrize(("name", "policy"), [("phys_minimize_makespan", "fifo_perf"), ("multi_s0", "fifo_perf")])
-def test_where_nothing_is_solved_every_single_job_ends_when_it_did(name: str, policy: str) -> None:
-    row = measured(name, policy)
-    run = simulate(
-        GAVEL / "traces" / row["trace"],
-        policy=POLICIES[policy],
-        cluster=cluster_of(row),
-        preset="gavel",
-        profile=SHARED / "data" / "gavel" / "simulation_throughputs.json",
-        format="gavel",
-    )
-    ours = {str(number): job["jct_seconds"] for number, job in enumerate(run.jobs)}
-    assert ours == pytest.approx(row["jct"], rel=1e-6)
+    if policy == "fifo_perf":  # nothing is solved and nothing drawn: each single job ends when it did
+        assert {str(n): job["jct_seconds"] for n, job in enumerate(run.jobs)} == pytest.approx(row["jct"], rel=1e-6)

@@ -32,8 +32,9 @@ def test_a_table_for_people(rota: Rota, instance: Path) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("objective 0.5, solved in ") and lines[0].endswith(" ms")
-    assert lines[1].split() == ["JOBS", "ACCELERATOR", "SHARE"]
-    assert [line.split() for line in lines[2:]] == [["0", "V100", "0.5000"], ["1", "V100", "0.5000"]]
+    assert lines[1] == "prices V100 0.5"
+    assert lines[2].split() == ["JOBS", "ACCELERATOR", "SHARE"]
+    assert [line.split() for line in lines[3:]] == [["0", "V100", "0.5000"], ["1", "V100", "0.5000"]]
 
 
 def test_json_for_programs(rota: Rota, instance: Path) -> None:

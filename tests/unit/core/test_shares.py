@@ -54,7 +54,9 @@ class Given:
         return Shares(option=np.array(option, dtype=np.int64), share=np.array(share), **where, **self.answer)
 
 
-def bench(cluster: str, shares: dict[tuple[Any, str, str], float], jobs: str, rates: Rates | None = None, **settings: Any) -> Bench:
+def bench(
+    cluster: str, shares: dict[tuple[Any, str, str], float], jobs: str, rates: Rates | None = None, **settings: Any
+) -> Bench:
     """One job for each letter, endless, its letter its profile."""
     answer = settings.pop("answer", {})
     policy = Given(shares, **answer)
@@ -205,7 +207,9 @@ def test_what_is_wrong_with_shares_is_said(answer: dict[str, Any], fault: str) -
 # The preset of Gavel's simulator -----------------------------------------------------------------------------------------
 
 
-def gavel(policy: Any, cluster: str, table: dict[tuple[str, str, int], float], *jobs: tuple[float, str, float], **change: Any) -> Record:
+def gavel(
+    policy: Any, cluster: str, table: dict[tuple[str, str, int], float], *jobs: tuple[float, str, float], **change: Any
+) -> Record:
     rates = Rates(table=table)
     known = preset("gavel")
     settings = Settings(**{**known.settings, **change})

@@ -64,7 +64,9 @@ def test_what_is_concluded() -> None:
     assert by_name["Mean JCT, single-GPU jobs"].paper == 3.5 and by_name["Mean JCT, single-GPU jobs"].holds
     assert by_name["Makespan"].measured == pytest.approx(3.0)
     assert by_name["Cost"].holds
-    assert by_name["Load sustained, single-GPU jobs"].measured == pytest.approx(2 / 1.2), "twice the lightest: at 2, and at 1.2"
+    assert by_name["More load sustained, single-GPU jobs"].measured == pytest.approx(2 / 1.2), (
+        "twice the lightest: at 2, and at 1.2"
+    )
     assert [section.key for section in sections] == ["single", "multi", "makespan", "cost", "tenants", "solve"]
     assert all(section.plots and not section.problems for section in sections)
 

@@ -1,4 +1,4 @@
-"""Policies that share time or match jobs to types, each in a small simulation or a question; and the way to the daemon's worker and back."""
+"""Policies that share time or match jobs to types, each in a small case; and the way to the daemon's worker and back."""
 
 import json
 from dataclasses import replace
@@ -80,6 +80,33 @@ def test_the_makespan_is_what_the_gpus_can_do() -> None:
     assert run("fifo", "1xV100 + 1xK80", job("a", 1000.0), job("b", 1000.0)).finished_s.max() > 1.2 / fastest
 
 
+@pytest.mark.parametrize("left", [10.0, 0.1, 1e-3, 1e-4, 1e-6])
+def test_a_job_that_is_almost_done_does_not_upset_the_makespan(left: float) -> None:
+    jobs = [job("a", left), job("a", 1e6), job("b", 5e4), job("c", 1e5)]
+    question = Question((1, 1, 1), RATES, jobs)
+    _, effect = question.ask("makespan")
+    assert_feasible(effect, tolerance=1e-4)
+    plain, steps = question.plain(), np.array([spec["steps"] for spec in jobs])
+    fastest = plain.raised(plain.rate[1:] / steps[1:, None] * 1e6)
+    assert fastest is not None
+    assert (steps / effect.rate)[1:].max() == pytest.approx(1e6 / fastest, rel=1e-3)
+
+
+def test_an_endless_job_counts_as_one_with_a_year_to_go() -> None:
+    """At its best rate, whatever its steps are."""
+    for rate in (0.01, 1.0, 1000.0):
+        question = Question((1, 0, 0), {"a": (rate, 0, 0)}, [job("a", float("inf")), job("a", 100.0)])
+        answer, _ = question.ask("finish-time-fairness")
+        assert answer.memory.steps_left[0] / rate == pytest.approx(365 * 86400.0)
+
+
+def test_allox_matches_jobs_beside_one_of_unknown_length() -> None:
+    """It counts as one with a year to go, so it can wait for the fastest GPU while the short ones have theirs."""
+    jobs = [job("a", 50.0), job("b", float("inf")), job("c", 100.0)]
+    _, effect = Question((1, 1, 1), RATES, jobs).ask("allox")
+    assert effect.share.sum(axis=1).tolist() == [1.0, 0.0, 1.0]
+
+
 def test_the_most_steps_for_a_dollar_may_be_on_the_slowest_type() -> None:
     question = Question((1, 1, 1), RATES, [job("b", 100.0)], prices=(10.0, 5.0, 0.1))
     _, effect = question.ask("min-cost")
@@ -152,7 +179,12 @@ class Watched(Allox):
 
     def allocate(self, view: Any) -> Shares:
         answer = super().allocate(view)
-        self.seen.append((set(view.jobs.ids.tolist()), dict(zip(*(c.tolist() for c in (answer.memory.ids, answer.memory.option)), strict=True))))
+        self.seen.append(
+            (
+                set(view.jobs.ids.tolist()),
+                dict(zip(*(c.tolist() for c in (answer.memory.ids, answer.memory.option)), strict=True)),
+            )
+        )
         return answer
 
 
@@ -242,6 +274,40 @@ def test_a_tenant_that_serves_in_order_serves_in_order() -> None:
     assert effect.rate == pytest.approx([1.0, 0.5, 0.0, 0.5, 0.5, 0.5], abs=1e-3)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_tenants_get_what_one_program_after_the_other_gives_them(seed: int) -> None:
+    """Two levels, some that serve in order: against raising all, and asking of each job whether it can be raised further."""
+    rng = np.random.default_rng(seed)
+    paths = ["x", "y", "z/u", "z/v"]
+    jobs = [
+        job(str(rng.choice(list("abc"))), 1e6, tenant=str(rng.choice(paths)), weight=float(rng.choice([1, 3]))) for _ in range(8)
+    ]
+    in_order = set(rng.choice(["x", "y", "z/u"], size=2).tolist())
+    part = {"x": 1.0, "y": 2.0, "z": 3.0, "z/u": 1.0, "z/v": 2.0}
+    question = Question(rng.integers(1, 4, size=3).tolist(), RATES, jobs)
+    tenant, weight = [spec["tenant"] for spec in jobs], np.array([spec["weight"] for spec in jobs])
+
+    def weigh(free: Any) -> Any:
+        here = {tenant[i] for i in np.flatnonzero(free)}
+        found = np.zeros(len(jobs))
+        for path in here:
+            top = path.split("/")[0]
+            whole = part[top] / sum(part[name] for name in {other.split("/")[0] for other in here})
+            if path != top:
+                whole *= part[path] / sum(part[other] for other in here if other.startswith("z/"))
+            mine = [i for i in np.flatnonzero(free) if tenant[i] == path]
+            if path in in_order:
+                found[mine[0]] = whole
+            else:
+                found[mine] = whole * weight[mine] / weight[mine].sum()
+        return found
+
+    plain = question.plain()
+    expected = plain.filled(plain.level(), weigh)
+    _, effect = question.ask(Hierarchical(Tenants(part, dict.fromkeys(in_order, "fifo"))))
+    assert norm(effect) == pytest.approx(expected, abs=5e-3)
+
+
 def test_water_filling_helps_those_who_are_not_stuck() -> None:
     question = Question((1, 2, 0), {"a": (1, 0, 0), "b": (1, 1, 0)}, ["a", "a", "b", "b", "b"])
     filled = np.sort(norm(question.ask("max-min-fairness:water_filling=true")[1]))
@@ -316,7 +382,11 @@ EVERY = [
 @pytest.mark.parametrize("name", EVERY)
 def test_a_policy_in_another_process_answers_the_same(name: str) -> None:
     pairs = {("a", "b"): ((1.8, 2.7),) * 3}
-    jobs = [job("a", 500.0, age=100.0, tenant="x/y"), job("b", 700.0, deadline_seconds=300.0, age=50.0), job("a", 90.0, weight=2.0)]
+    jobs = [
+        job("a", 500.0, age=100.0, tenant="x/y"),
+        job("b", 700.0, deadline_seconds=300.0, age=50.0),
+        job("a", 90.0, weight=2.0),
+    ]
     question = Question((1, 0, 1), RATES, jobs, pairs=pairs)
     policy = make_policy(name)
     words = memory_codec(policy)
