@@ -1,7 +1,7 @@
 """Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
 
     make bench                          everything but the million-job trace
-    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, million
+    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gavel
 import numpy as np
 
 import rota
@@ -239,7 +240,16 @@ def _rss_mb(pid: int) -> float:
     return next((float(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
 
 
-PARTS = {"decision": decision, "fork": fork, "philly": philly, "sweep": sweep_speedup, "idle": idle, "million": million}
+PARTS = {
+    "decision": decision,
+    "fork": fork,
+    "philly": philly,
+    "sweep": sweep_speedup,
+    "idle": idle,
+    "solve": gavel.solves,
+    "gavel": gavel.simulations,
+    "million": million,
+}
 
 
 def main() -> None:

@@ -27,6 +27,8 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates = units.with_alone(_living(candidates, alive), state.options)
     if settings.steady and not state.fresh and not allocation.redraw:
         candidates = _going_on(candidates, table)
+    if not settings.backfill:
+        candidates.blocking = True
     grants = grant(candidates, table, capacity)
     changes = _changes(state, settings, placer, allocation, table, grants, alive)
     granted = grants.option >= 0
@@ -144,16 +146,19 @@ def _place(
     state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: Table, grants: Grants, starts: Ints
 ) -> list[Change]:
     hints = getattr(allocation, "gpus", None) or {}
-    granted = grants.option[starts].tolist()
-    pool, need, jobs = state.options.pool, state.options.milligpus, state.jobs
-    requests = []
-    for position, row, option in zip(starts.tolist(), table.rows[starts].tolist(), granted, strict=True):
-        hint = hints.get(position, ())
-        requests.append(
-            units.ask(
-                state, int(jobs.id[row]), int(pool[option]), int(need[option]) // MILLI, float(jobs.move_seconds[row]), hint
-            )
-        )
+    option, rows = grants.option[starts], table.rows[starts]
+    granted = option.tolist()
+    columns = (
+        starts.tolist(),
+        state.jobs.id[rows].tolist(),
+        state.options.pool[option].tolist(),
+        (state.options.milligpus[option] // MILLI).tolist(),
+        state.jobs.move_seconds[rows].tolist(),
+    )
+    ask = units.ask
+    requests = [
+        ask(state, job, pool, need, price, hints.get(at, ())) for at, job, pool, need, price in zip(*columns, strict=True)
+    ]
     placed = placer.place(floor, requests)
     changes = []
     for request, option, gpus in zip(requests, granted, placed, strict=True):

@@ -23,6 +23,8 @@ class Settings:
     Otherwise it counts as time not received, so that answers may follow each other quickly."""
     steady: bool = False
     """Between two answers of a policy that ranks, those who run go on and nobody else begins."""
+    backfill: bool = True
+    """Others may run while one that comes before them does not fit; if not, nobody overtakes, whatever the policy says."""
     upgrades: bool = False
     """A running job that no policy would suspend for another may still move to a faster type, if that pays."""
     slice_seconds: float = 360.0

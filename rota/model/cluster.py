@@ -89,6 +89,12 @@ class Cluster:
         return frozen_ints([index[node.accelerator] for node in self.nodes])
 
     @cached_property
+    def node_rack(self) -> Ints:
+        """Number of each node's rack, in order of first appearance."""
+        index = {name: i for i, name in enumerate(dict.fromkeys(node.rack for node in self.nodes))}
+        return frozen_ints([index[node.rack] for node in self.nodes])
+
+    @cached_property
     def node_gpus(self) -> Ints:
         return frozen_ints([node.gpus for node in self.nodes])
 

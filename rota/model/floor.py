@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.units import Bools, Ints
+from rota.model.units import Bools, Floats, Ints
 from rota.model.view import keyed_rng
 
 
@@ -24,6 +24,8 @@ class Request:
     """The GPUs it has now."""
     hint: tuple[int, ...] = ()
     """GPUs the allocation would like it to get."""
+    application: int = 0
+    """Its application class: row of `Floor.scores`, those that suffer most from slow GPUs first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +39,10 @@ class Floor:
     """Nobody holds it: a job placed there starts at once."""
     seed: int
     decision: int
+    scores: Floats | None = None
+    """How many times longer a step takes on each GPU, in levels, by application class: shape (classes, GPUs). None: all alike."""
+    spread_penalty: float = 1.0
+    """How many times longer a step is believed to take across nodes."""
 
     def rng(self) -> np.random.Generator:
         return keyed_rng(self.seed, self.decision, 2)

@@ -316,8 +316,10 @@ class Engine:
         if self.physics.whole_steps_seconds and new_round:
             run.limit = run.from_step + math.floor(run.rate * self.physics.whole_steps_seconds)
         if run.total < FOREVER and run.limit >= run.total and run.rate > 0:
-            left = max(run.total - run.from_step, 0.0)
-            self._push(now + left / run.rate, _EXIT, (job, run.incarnation, run.stretch))
+            at_s = now + max(run.total - run.from_step, 0.0) / run.rate
+            if self.physics.ends_every_seconds:
+                at_s = max(math.ceil(at_s / self.physics.ends_every_seconds - WHOLE) * self.physics.ends_every_seconds, now)
+            self._push(at_s, _EXIT, (job, run.incarnation, run.stretch))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]

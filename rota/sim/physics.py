@@ -24,6 +24,8 @@ class Physics:
     """Factor by which a step takes longer when a gang spans nodes, whatever its profile; None: what the profile says."""
     whole_steps_seconds: float = 0.0
     """Jobs run in rounds this long, each for as many whole steps as fit into one, and rest until the next; 0: they just run."""
+    ends_every_seconds: float = 0.0
+    """A job that has done its steps is noticed, and gives its GPUs back, only at multiples of this; 0: at once."""
     launch_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
@@ -35,7 +37,14 @@ class Physics:
     """Time a failed node is away; one number, or one for each node."""
 
     def __post_init__(self) -> None:
-        for name in ("whole_steps_seconds", "launch_seconds", "checkpoint_seconds", "restore_seconds", "node_repair_seconds"):
+        for name in (
+            "whole_steps_seconds",
+            "ends_every_seconds",
+            "launch_seconds",
+            "checkpoint_seconds",
+            "restore_seconds",
+            "node_repair_seconds",
+        ):
             given = np.asarray(getattr(self, name))
             if not np.all((given >= 0) & (given < FOREVER)):
                 raise OptionError("must be 0 or more, and finite.", field=name, value=getattr(self, name))

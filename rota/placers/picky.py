@@ -1,0 +1,58 @@
+"""What PM-First and PAL have in common: who picks first, and whether a move pays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.model.floor import Floor, Request
+from rota.model.units import Ints
+from rota.placers.scored import Shelf
+
+PAYS_WITHIN_SECONDS = 3600.0
+"""A job moves only if the time it saves over this long is more than the move costs."""
+
+
+@dataclass(frozen=True)
+class Picky:
+    """Applications that suffer most from slow GPUs pick first (class A before B); among equals, in the order of the policy."""
+
+    sticky: bool = True
+    """A running job keeps its GPUs; false: everything is placed anew at each decision."""
+
+    def pick(self, shelf: Shelf, floor: Floor, request: Request, free: Ints) -> Ints:
+        """GPUs for one request out of the free ones."""
+        raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
+
+    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+        shelves: dict[tuple[int, int], Shelf] = {}
+        placed: dict[int, Ints] = {}
+        for number in sorted(range(len(requests)), key=lambda n: requests[n].application):
+            request = requests[number]
+            key = (request.pool, request.application)
+            shelf = shelves.get(key)
+            if shelf is None:
+                shelf = shelves[key] = Shelf(floor, *key)
+            found = self._wish(shelf, floor, request)
+            if found is None:
+                found = self.pick(shelf, floor, request, shelf.free())
+            floor.available[found] = False
+            placed[number] = found
+        return [placed[number] for number in range(len(requests))]
+
+    def _wish(self, shelf: Shelf, floor: Floor, request: Request) -> Ints | None:
+        """The allocation's hint where it can be had, or where the job is if going elsewhere would not pay."""
+        if len(request.hint) == request.gpus and floor.available[list(request.hint)].all():
+            return np.sort(np.array(request.hint, dtype=np.int64))
+        now = request.current
+        if now is None or request.move_seconds <= 0 or len(now) != request.gpus or not floor.available[now].all():
+            return None
+        if floor.cluster.gpu_pool[now[0]] != request.pool:
+            return None
+        better = self.pick(shelf, floor, request, shelf.free())
+        gain = self._pace(shelf, floor, now) / self._pace(shelf, floor, better) - 1
+        return now if gain * PAYS_WITHIN_SECONDS <= request.move_seconds else better
+
+    def _pace(self, shelf: Shelf, floor: Floor, gpus: Ints) -> float:
+        """How many times longer a step takes there."""
+        nodes = floor.cluster.gpu_node[gpus]
+        return shelf.slowest(gpus) * (floor.spread_penalty if nodes[0] != nodes[-1] else 1.0)

@@ -1,0 +1,16 @@
+"""PM-First (PAL, SC'24): the GPUs that are least slow for the job's application class, wherever they are."""
+
+from dataclasses import dataclass
+
+from rota.model.floor import Floor, Request
+from rota.model.units import Ints
+from rota.placers.picky import Picky
+from rota.placers.scored import Shelf
+
+
+@dataclass(frozen=True)
+class PmFirst(Picky):
+    """Variability first, locality not at all."""
+
+    def pick(self, shelf: Shelf, floor: Floor, request: Request, free: Ints) -> Ints:
+        return shelf.best(free, request.gpus)
