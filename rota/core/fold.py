@@ -76,11 +76,14 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     # Where rounds are of whole steps, a job that has done its own rests: only the time it worked counts as received.
     worked = (event.steps_done[known] - jobs.steps_done[rows]) / jobs.rate[rows] if settings.whole_steps else elapsed
     jobs.received[rows, jobs.slot[rows]] += worked
-    done = event.steps_done[known] - jobs.steps_done[rows]
+    done, before_s = event.steps_done[known] - jobs.steps_done[rows], jobs.as_of_s[rows]
     jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
     if settings.learn:
-        learn(state, rows, done, elapsed)
+        # Since it was last heard of its pace may have changed, and its steps were only believed: that says nothing.
+        clean = jobs.told_s[rows] == before_s
+        learn(state, rows[clean], done[clean], elapsed[clean])
+    jobs.told_s[rows] = at_s
     jobs.steps_saved[rows] = np.maximum(jobs.steps_saved[rows], event.steps_saved[known])
 
 
@@ -167,13 +170,14 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
 
 def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
-        changes = [(change, state.row[change.job]) for change in event.plan.changes if change.job in state.row]
         if state.packing:  # all let go before anybody takes: never are three entered for a GPU
-            for change, row in changes:
-                state.want(change.job, row, -1, None)
-        for change, row in changes:
-            state.want(change.job, row, change.option, change.gpus, change.beside)
-            state.unsettled.add(change.job)
+            for job in [change.job for change in event.plan.changes if change.job in state.row]:
+                state.want(job, state.row[job], -1, None)
+        for change in event.plan.changes:
+            row = state.row.get(change.job)
+            if row is not None:
+                state.want(change.job, row, change.option, change.gpus, change.beside)
+                state.unsettled.add(change.job)
         state.until_s = event.plan.until_s
         state.somebody_waits = event.plan.somebody_waits
         state.fresh = state.replan = False

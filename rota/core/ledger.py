@@ -96,6 +96,7 @@ class JobTable:
         "phase_s": (np.float64, 0.0),
         "first_run_s": (np.float64, np.nan),
         "as_of_s": (np.float64, 0.0),
+        "told_s": (np.float64, 0.0),
         "run_seconds": (np.float64, 0.0),
         "attained": (np.float64, 0.0),
         "steps_total": (np.float64, FOREVER),
@@ -126,6 +127,8 @@ class JobTable:
     phase_s: Floats
     first_run_s: Floats
     as_of_s: Floats
+    told_s: Floats
+    """When its steps were last known for sure: it began, or reported."""
     run_seconds: Floats
     attained: Floats
     steps_total: Floats

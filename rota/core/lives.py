@@ -41,7 +41,7 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     if jobs.phase.item(row) == Phase.STARTING:  # what starting took is the least that moving costs
         jobs.move_seconds[row] = max(jobs.move_seconds.item(row), at_s - jobs.phase_s.item(row))
     state.set_phase(row, Phase.RUNNING, at_s)
-    jobs.as_of_s[row] = at_s
+    jobs.as_of_s[row] = jobs.told_s[row] = at_s
     jobs.rate[row] = state.options.rate[life.option]
     jobs.using[row] = len(life.gpus)
     if state.packing:

@@ -6,7 +6,7 @@ from rota.core.holders import those_on
 from rota.core.ledger import InFlight, Ledger, Life, same_gpus
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
-from rota.model.plan import Plan
+from rota.model.plan import Change, Plan
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
@@ -30,16 +30,16 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         want = state.desired.get(job) if change is None else change.gpus
         life = state.lives.get(job)
         if life is not None:
-            beside = state.jobs.beside.item(state.row[job]) if change is None else change.beside
-            command = _next_command(state, settings, job, life, want, beside, host_gib, taken)
+            command = _next_command(state, settings, job, life, want, change, host_gib, taken)
             if command is not None:
                 commands.append(command)
-        elif want is not None:
+        elif want is None:
+            continue
+        elif change is None:
             row = state.row[job]
-            granted = (
-                (state.jobs.option.item(row), state.jobs.beside.item(row)) if change is None else (change.option, change.beside)
-            )
-            starts.append((job, granted[0], want, granted[1]))
+            starts.append((job, state.jobs.option.item(row), want, state.jobs.beside.item(row)))
+        else:
+            starts.append((job, change.option, want, change.beside))
     if starts:
         commands.extend(_launches(state, settings, starts, taken))
     if settings.retry_seconds < FOREVER and state.in_flight:
@@ -77,7 +77,7 @@ def _next_command(
     job: int,
     life: Life,
     want: Ints | None,
-    beside: int,
+    change: Change | None,
     host_gib: Floats,
     taken: Bools,
 ) -> JobCommand | None:
@@ -91,6 +91,7 @@ def _next_command(
     if flight is not None or state.out_of_reach(job):
         return None
     if life.parked:
+        beside = state.jobs.beside.item(state.row[job]) if change is None else change.beside
         return _for_parked(state, settings, job, life, sequence, want, beside, taken)
     if want is not None and same_gpus(want, life.gpus):
         return None

@@ -44,9 +44,11 @@ class FinishTimeFairness:
         age = view.now_s - jobs.submitted_s[who.first]
         fair = np.maximum(before + steps / private, 1e-9)
 
+        soonest = steps / (10 * program.best_rate)  # what would need more than anybody can have need not be told apart
+
         def need(t: float) -> Floats:
-            left = t * fair - age
-            return np.where(left > 0, steps / np.maximum(left, 1e-300), np.inf)
+            rate: Floats = steps / np.maximum(t * fair - age, np.maximum(soonest, 1e-9))
+            return rate
 
         best_rho = (age + steps / program.best_rate) / fair
         found = lowest_target(program, need, best_rho)

@@ -20,6 +20,8 @@ class MinCost:
 
     slo: bool = False
     """Jobs with a deadline get at least the rate it needs; one that cannot be met is dropped, alone, and its owner told."""
+    idle: bool = False
+    """Let GPUs idle rather than run a job where it is dear: cheaper and slower. Otherwise idle GPUs take whoever is there."""
     aware: bool = True
     packing: bool = False
 
@@ -37,7 +39,7 @@ class MinCost:
             for claimant in late.nonzero()[0].tolist():
                 notes[int(program.who.first[claimant])] = _note(left_s[claimant], need[claimant], program.best_rate[claimant])
         program.maximise(program.members @ program.rate_per_dollar)
-        return program.solve().shares(key="steps per dollar", notes=notes)
+        return program.solve().shares(key="steps per dollar", notes=notes, strict=self.idle)
 
     def objective(self, effect: Effect) -> float:
         """Steps per second over dollars per hour, of all jobs."""

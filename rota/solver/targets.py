@@ -33,13 +33,14 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
     best = program.best_rate
     fixed = np.full(len(best), np.nan)
     first: Raised | None = None
-    found: Raised | None = None
-    start, value = float(floor_t.min()), float(floor_t.max(initial=0.0))
+    last: Raised | None = None
+    start, value = float(floor_t.min()), 0.0
     while np.isnan(fixed).any():
         active = np.isnan(fixed)
         t, found, weight = _lowest(model, need, best, fixed, max(start, float(floor_t[active].min())))
         if found is None:
-            break
+            break  # the numbers give no more: who is left stays where the last answer has it
+        last = found
         if first is None:
             # Whoever cannot come down to t has its best, and no target lower than that.
             first, value = found, max(t or 0.0, float(floor_t[weight >= best * (1 - CLOSE)].max(initial=0.0)))
@@ -48,21 +49,22 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
         at_best = active & (weight >= best * (1 - CLOSE))
         stuck = found.stuck(active, weight) | at_best
         fixed[stuck] = np.minimum(weight[stuck], best[stuck])
-    if found is None or first is None:
+    if last is None or first is None:
         solved(None, "the lowest common target")
-    assert found is not None and first is not None
-    return Solution(program, found.x, value, first.prices, (), first.time_duals, first.duals)
+    assert last is not None and first is not None
+    return Solution(program, last.x, value, first.prices, (), first.time_duals, first.duals)
 
 
 def _lowest(model: Raise, need: Need, best: Floats, fixed: Floats, t: float) -> tuple[float | None, Raised | None, Floats]:
     active = np.isnan(fixed)
     floor = np.where(active, 0.0, np.nan_to_num(fixed) * (1 - GIVE))
-    weight = best
+    weight, found = best, None
     for _ in range(MOST_STEPS):
         weight = np.where(active, np.minimum(need(t), best), 0.0)
-        found = model.solve(weight, floor)
-        if found is None:
-            return None, None, weight
+        tried = model.solve(weight, floor)
+        if tried is None:
+            return t, found, weight
+        found = tried
         if found.t >= 1 - CLOSE:
             return (None if _all_best(weight, best, active) else t), found, weight
         higher = _bound(need, best, found.duals, active, weight, found.t, t)
