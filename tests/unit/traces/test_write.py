@@ -67,7 +67,6 @@ REFUSED = [
     (JobSpec(steps=1.0, name="x" * 10_001), "name", "x" * 60 + "…"),
     (JobSpec(steps=1.0, name=" blank before"), "name", " blank before"),
     (JobSpec(), "duration", "inf"),
-    (JobSpec(steps=1.0, weight=0.0), "weight", "0"),
     (JobSpec(steps=1.0, retries=-1), "retries", "-1"),
     (JobSpec(steps=1.0, accelerators=("V100", "V100")), "accelerators", ("V100", "V100")),
     (JobSpec(steps=1.0, accelerators=("A B",)), "accelerators", "A B"),
