@@ -1,0 +1,253 @@
+"""How slow each GPU is for each application class: scores, bins of scores, and what measured step times say about them.
+
+A score is a factor on the time of a step: 1.0 is the median GPU, 1.2 takes a fifth longer. A gang waits for its slowest GPU, so
+its slowdown is the largest score among its GPUs.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from rota.beliefs.kmeans import best_count, kmeans
+from rota.errors import OptionError
+from rota.model.units import Floats, Ints
+
+MOST_BINS = 10
+"""The silhouette is compared for 2 to this many bins, outliers apart."""
+PAL_BINS = 2
+"""What PAL's published code always takes, outliers apart."""
+OUTLIER_DEVIATIONS = 3.0
+SEED = 1
+
+HALF_LIFE_S = 7 * 86_400.0
+"""A measurement counts half as much after a week: a card is repasted, a fan fails, a driver changes."""
+MOST_HALVINGS = 60.0
+KEPT = 9
+"""Measurements kept for a GPU and class."""
+PRIOR_WEIGHT = 2.5
+"""What was believed at first counts like so many measurements, so one or two odd runs do not make a slow GPU."""
+LEAST_PAST = 1.5
+"""All that was known before counts at least like this many measurements, however old: a single one never overturns it."""
+NOISE = 0.05
+"""How far two runs on the same GPU differ, relatively, where nothing better is known."""
+UNKNOWN_SPREAD = 0.25
+"""How far a GPU that nobody measured may be off, when someone is to blame for a slow gang."""
+EQUALLY_SUSPECT = 1.25
+"""Members of a slow gang whose part in it is no less likely than the likeliest one's, up to this factor, share the blame."""
+SLOWEST = 1e6
+
+Levels = Literal["pal", "silhouette"]
+Measurement = tuple[float, float, float]
+"""When, how slow, and how much it counts when fresh."""
+
+_BATCH = re.compile(r"\s*\(batch size [^)]*\)\s*$|/(?:bs|global)\d+\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Variability:
+    """Scores of all GPUs of a cluster, by class. A value: `learned` returns another one."""
+
+    classes: tuple[str, ...]
+    scores: Floats
+    """(classes, gpus): factor on the time of a step; 1.0 is the median, more is slower."""
+    spread: Floats
+    """(classes, gpus): how far a score may be off, relatively; 0: nobody knows."""
+    class_of: Mapping[str, str] = field(default_factory=dict)
+    """Profile or model -> class; whatever is not listed is in the first class."""
+    recent: Mapping[tuple[int, int], tuple[Measurement, ...]] = field(default_factory=dict)
+    """(class, GPU) -> what was believed at first, then the latest measurements."""
+    first_spread: Floats | None = None
+    """The spread before anything was learned; None: nothing was."""
+
+    def __post_init__(self) -> None:
+        if not self.classes or len(set(self.classes)) != len(self.classes):
+            raise OptionError("must be distinct, one at least.", field="classes", value=self.classes, hint='("A", "B")')
+        for name in ("scores", "spread"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            if array.ndim != 2 or array.shape != (len(self.classes), np.shape(self.scores)[-1]):
+                raise OptionError("must be (classes, gpus).", field=name, value=array.shape, hint="one row per class")
+            if not (np.isfinite(array).all() and (array >= 0).all()):
+                raise OptionError("must be finite, 0 or more.", field=name, value=float(array.min()), hint="1.0 is the median")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if not (self.scores > 0).all():
+            raise OptionError("must be more than 0.", field="scores", value=float(self.scores.min()), hint="1.0 is the median")
+        for profile, name in self.class_of.items():
+            if name not in self.classes:
+                hint = f"one of {', '.join(self.classes)}"
+                raise OptionError(f"no such class, given for {profile}.", field="class_of", value=name, hint=hint)
+
+    @classmethod
+    def alike(cls, gpus: int, classes: tuple[str, ...] = ("A",)) -> "Variability":
+        """All GPUs as good as the median; a place to start learning from."""
+        return cls(classes, np.ones((len(classes), gpus)), np.zeros((len(classes), gpus)))
+
+    @property
+    def gpus(self) -> int:
+        return int(self.scores.shape[1])
+
+    def row(self, profile: str) -> int:
+        """The class of a profile, as a row of `scores`. A name that is not listed as it stands is compared in its plain form
+        (`plain_name`); if that is not listed either, the first class."""
+        name = self.class_of.get(profile) or self._plain.get(plain_name(profile))
+        return self._place[name] if name is not None else 0
+
+    def slowdown(self, profile: str, gpus: Sequence[int] | Ints) -> float:
+        """How many times longer a step takes on these GPUs than on median ones: the largest score; 1.0 for no GPUs."""
+        return float(self.scores[self.row(profile), gpus].max()) if len(gpus) else 1.0
+
+    def bins(self, levels: Levels = "pal") -> Floats:
+        """Scores rounded to few levels, so that GPUs that are about as good are equally good: for every class the centre of the
+        GPU's bin over the median of the centres.
+
+        Outliers are scores beyond the mean by three sample standard deviations. There are as many bins as there are outliers,
+        and two more (`pal`, as its published code does) or as many more as the silhouette of the other scores says
+        (`silhouette`, as it was meant)."""
+        if levels not in ("pal", "silhouette"):
+            raise OptionError("no such way to bin.", field="levels", value=levels, hint="pal or silhouette")
+        return self._bins_pal if levels == "pal" else self._bins_silhouette
+
+    def outliers(self, threshold: float) -> list[tuple[int, str, float]]:
+        """(GPU, class, score) of every score beyond a threshold, the slowest first."""
+        found = [(int(g), self.classes[c], float(self.scores[c, g])) for c, g in np.argwhere(self.scores > threshold)]
+        return sorted(found, key=lambda each: (-each[2], each[0], each[1]))
+
+    def learned(self, profile_or_class: str, gpus: Sequence[int] | Ints, slowdown: float, now_s: float) -> "Variability":
+        """What is believed after a step took `slowdown` times as long on these GPUs as on median ones in the same place, with the
+        same batch and co-runners.
+
+        Of a gang that says only how slow its slowest GPU is:
+
+        - no member is slower than the gang, so each that was believed to be at least so slow is now measured as that slow;
+        - if none was, one of them is to blame: most likely one whose belief is near or uncertain, or one of many slow gangs.
+          It is measured as that slow. If n members are about as likely, each keeps 1/n of the measurement and more spread, but
+          nobody's score moves: a gang that stays together cannot tell who it is, and the next one that differs will;
+        - of the others it says nothing.
+
+        The belief is the weighted median of the first belief and the latest measurements, the older the lighter. It moves
+        towards a measurement or stays where it is, never away, so a slower measurement never makes a GPU look faster."""
+        if not (math.isfinite(slowdown) and 0 < slowdown <= SLOWEST):
+            raise OptionError(
+                f"must be more than 0 and at most {SLOWEST:.0e}.", field="slowdown", value=slowdown, hint="1.0 is the median"
+            )
+        members = np.unique(np.asarray(gpus, dtype=np.int64))
+        if len(members) and not (members[0] >= 0 and members[-1] < self.gpus):
+            raise OptionError(f"there are GPUs 0 to {self.gpus - 1}.", field="gpus", value=members.tolist(), hint="name others")
+        row = self._place.get(profile_or_class, -1)
+        row = row if row >= 0 else self.row(profile_or_class)
+        blamed, share = self._blamed(row, members, slowdown)
+        if not len(blamed):
+            return self
+        first = self.spread if self.first_spread is None else self.first_spread
+        scores, spread, recent = self.scores.copy(), self.spread.copy(), dict(self.recent)
+        for gpu in blamed.tolist():
+            now = float(scores[row, gpu])
+            past = recent.get((row, gpu)) or ((now_s, now, PRIOR_WEIGHT),)
+            prior, *latest = (*past, (now_s, slowdown, share))
+            kept = (prior, *latest[-KEPT:])
+            low, high = min(now, slowdown), max(now, slowdown)
+            recent[row, gpu] = kept
+            if share == 1.0:
+                scores[row, gpu] = min(max(_weighted_median(kept), low), high)
+            spread[row, gpu] = _spread(kept, float(scores[row, gpu]), float(first[row, gpu]))
+        return replace(self, scores=scores, spread=spread, recent=recent, first_spread=first)
+
+    def _blamed(self, row: int, members: Ints, slowdown: float) -> tuple[Ints, float]:
+        """The members that a measurement is about, and how much it counts for each."""
+        if len(members) < 2:
+            return members, 1.0
+        believed = self.scores[row, members]
+        if (believed >= slowdown).any():
+            return members[believed >= slowdown], 1.0
+        spread = self.spread[row, members]
+        deviations = (slowdown - believed) / (believed * np.where(spread > 0, spread, UNKNOWN_SPREAD))
+        # Whoever was in slow gangs before is the likelier for each: gangs change, and the slow GPU is in all of them.
+        blamed = np.array([self._times_blamed(row, gpu, slowdown) for gpu in members.tolist()])
+        deviations /= 1.0 + blamed
+        suspects = members[deviations <= deviations.min() * EQUALLY_SUSPECT]
+        return suspects, 1.0 / len(suspects)
+
+    def _times_blamed(self, row: int, gpu: int, slowdown: float) -> int:
+        """Measurements of a GPU that are nearer to this slowdown than its belief is."""
+        halfway = (float(self.scores[row, gpu]) + slowdown) / 2
+        return sum(value > halfway for _, value, _ in self.recent.get((row, gpu), ())[1:])
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.classes)}
+
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        """Plain name -> class; of two that are listed and plainly the same, the first."""
+        found: dict[str, str] = {}
+        for profile, name in self.class_of.items():
+            found.setdefault(plain_name(profile), name)
+        return found
+
+    @cached_property
+    def _bins_pal(self) -> Floats:
+        return _frozen(_binned(scores, by_silhouette=False) for scores in self.scores)
+
+    @cached_property
+    def _bins_silhouette(self) -> Floats:
+        return _frozen(_binned(scores, by_silhouette=True) for scores in self.scores)
+
+
+@lru_cache(maxsize=10_000)
+def plain_name(profile: str) -> str:
+    """A model's name without what people write differently: the batch at its end (`(batch size 64)`, `/bs64`, `/global256`),
+    whatever stands before its last slash (`pal/`), capitals, and all signs that are neither letters nor digits.
+    `ResNet-50 (batch size 64)` is `resnet50`, and so are `pal/resnet50` and `ResNet50/bs32`."""
+    model = _BATCH.sub("", profile).rsplit("/", 1)[-1]
+    return "".join(sign for sign in model.lower() if sign.isalnum())
+
+
+def _binned(scores: Floats, *, by_silhouette: bool) -> Floats:
+    if not len(scores):
+        return scores
+    limit = scores.mean() + OUTLIER_DEVIATIONS * scores.std(ddof=1) if len(scores) > 1 else math.inf
+    apart = scores > limit
+    draw = np.random.Generator(np.random.Philox(key=SEED))
+    usual = max(best_count(scores[~apart], MOST_BINS, draw)[0], 1) if by_silhouette else PAL_BINS
+    found = kmeans(scores, usual + int(apart.sum()), draw)
+    centres = found.centres[:, 0]
+    return (centres / np.median(centres))[found.labels]
+
+
+def _weighted_median(kept: Sequence[Measurement]) -> float:
+    """The smallest value that half of the weight does not exceed."""
+    newest_s = max(when for when, _, _ in kept)
+    # The limit keeps what is very old from vanishing altogether.
+    weights = [weight * 0.5 ** min((newest_s - when) / HALF_LIFE_S, MOST_HALVINGS) for when, _, weight in kept]
+    past = sum(weights[:-1])
+    weights = [weight * max(1.0, LEAST_PAST / past) for weight in weights[:-1]] + weights[-1:]
+    order = sorted(range(len(kept)), key=lambda each: kept[each][1])
+    half, passed = sum(weights) / 2, 0.0
+    for each in order:
+        passed += weights[each]
+        if passed >= half:
+            return kept[each][1]
+    return kept[order[-1]][1]
+
+
+def _spread(kept: Sequence[Measurement], score: float, first: float) -> float:
+    """How far a score may be off: the measurements' own deviation from it, no less than usual noise, over the root of how many
+    they are; less where what was believed at first agrees with them."""
+    prior, latest = kept[0], kept[1:]
+    deviations = sorted(abs(value - score) / score for _, value, _ in latest)
+    typical = max(1.4826 * deviations[len(deviations) // 2], NOISE)
+    certainty = sum(weight for _, _, weight in latest) / typical**2
+    if first > 0 and abs(prior[1] - score) <= 3 * first * score:
+        certainty += 1 / first**2
+    return 1 / math.sqrt(certainty)
+
+
+def _frozen(rows: Iterable[Floats]) -> Floats:
+    array = np.stack(list(rows))
+    array.setflags(write=False)
+    return array
