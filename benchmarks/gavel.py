@@ -66,6 +66,7 @@ def crowd(jobs: int, kinds: int, *, packing: bool = False, seed: int = 0) -> Vie
         "first_run_s": np.full(jobs, np.nan),
         "deadline_s": np.full(jobs, FOREVER),
         "best_rate": best,
+        "nominal_rate": best,
         "tenant": np.zeros(jobs, dtype=np.int64),
         "option": np.full(jobs, -1),
     }

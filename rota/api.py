@@ -30,6 +30,7 @@ from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
+from rota.profiles.variability import read_variability
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
 from rota.report.result import Result
@@ -60,6 +61,8 @@ def simulate(
     preset: str | None = None,
     profile: str | Path | None = None,
     profiled: float | None = None,
+    variability: str | Path | None = None,
+    variability_medians: bool = False,
     format: str = "auto",
     where: Where = (),
     first: int | None = None,
@@ -87,6 +90,8 @@ def simulate(
         preset=preset,
         profile=profile,
         profiled=profiled,
+        variability=variability,
+        variability_medians=variability_medians,
         format=format,
         where=where,
         first=first,
@@ -102,7 +107,7 @@ def simulate(
     rates = replace(truth.rates, spread_penalty=truth.spread_penalty)
     if profiled is not None:
         rates = told(rates, profiled, seed)
-    scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=rates, costs=costs)
+    scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=rates, costs=costs, variability=truth.variability)
     started = time.perf_counter()
     engine = Engine(
         scheduler,
@@ -152,6 +157,8 @@ def prepare(
     preset: str | None = None,
     profile: str | Path | None = None,
     profiled: float | None = None,
+    variability: str | Path | None = None,
+    variability_medians: bool = False,
     format: str = "auto",
     where: Where = (),
     first: int | None = None,
@@ -169,13 +176,15 @@ def prepare(
     if chosen.dollars_per_hour:
         floor = replace(floor, dollars_per_hour={**chosen.dollars_per_hour, **floor.dollars_per_hour})
     truth = _physics({**site.physics, **chosen.physics}, floor, profile, physics)
+    if variability is not None:
+        truth = replace(truth, variability=read_variability(variability, floor, seed, not variability_medians))
     policy_text, pair = split_pair(policy) if isinstance(policy, str) else (policy, None)
     if pair is not None and placer is not None:
         raise OptionError(
             "a placer is named twice.", field="placer", value=placer, hint=f"--policy {policy_text}, or leave --placer out"
         )
-    rule = make_policy(policy_text)
-    spots = make_placer(placer if placer is not None else pair or "packed")
+    rule = make_policy(policy_text, chosen.options)
+    spots = make_placer(placer if placer is not None else pair or "packed", chosen.options)
     workload = trace if isinstance(trace, Trace) else open_trace(trace, format=format, where=filters(where))
     if drop_oversized:
         workload = _fitting(workload, floor, truth, drop_oversized)
@@ -200,6 +209,8 @@ def prepare(
         "cluster": str(floor),
         "profile": str(profile) if profile is not None else None,
         "profiled": profiled,
+        "variability": str(variability) if variability is not None else None,
+        "variability_medians": variability_medians,
         "preset": preset or "measured",
         "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
         "round_seconds": settings.round_seconds or None,

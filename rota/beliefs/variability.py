@@ -31,7 +31,7 @@ KEPT = 9
 """Measurements kept for a GPU and class."""
 PRIOR_WEIGHT = 2.5
 """What was believed at first counts like so many measurements, so one or two odd runs do not make a slow GPU."""
-LEAST_PAST = 1.5
+LEAST_PAST = 2.0
 """All that was known before counts at least like this many measurements, however old: a single one never overturns it."""
 NOISE = 0.05
 """How far two runs on the same GPU differ, relatively, where nothing better is known."""

@@ -50,7 +50,11 @@ FLAGS: dict[str, Flag] = {
     "spread_penalty": _seconds("--spread-penalty", "How many times longer a step takes across nodes."),
     "node_mtbf_seconds": _seconds("--node-mtbf-seconds", "Mean time between failures of a node."),
     "node_repair_seconds": _seconds("--node-repair-seconds", "How long a failed node is away."),
-    "variability": (Annotated[str | None, typer.Option("--variability", hidden=True)], None),
+    "variability": _text("--variability", "How slow each GPU is: PAL's folder of runs, or a table of scores."),
+    "variability_medians": (
+        Annotated[bool, typer.Option("--variability-medians", help="Of runs take each GPU's median, not one at random.")],
+        False,
+    ),
 }
 
 
@@ -78,11 +82,6 @@ def with_setup(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None
 
 
 def _tidy(given: dict[str, Any]) -> dict[str, Any]:
-    variability = given.pop("variability", None)
-    if variability is not None:
-        raise OptionError(
-            "is planned and not in this version yet.", field="--variability", value=variability, hint="leave --variability out"
-        )
     if "where" in given:
         given["where"] = filters(given["where"])
     if "jobs" in given:

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,13 +38,15 @@ PLACERS = {
     "packed": "rota.placers.packed:Packed",
     "spread": "rota.placers.spread:Spread",
     "random": "rota.placers.random:Random",
+    "pm-first": "rota.placers.pm_first:PmFirst",
+    "pal": "rota.placers.pal:Pal",
 }
 COMING = {
     "policy": (
         "gandiva",
         "ones",
     ),
-    "placer": ("skew", "pm-first", "pal"),
+    "placer": ("skew",),
 }
 """Names of the public contract whose part has not arrived yet: refused by name."""
 
@@ -102,10 +104,10 @@ class Shelf:
             )
         return found
 
-    def make(self, text: str) -> Any:
-        """Construct what a text names, with its options."""
+    def make(self, text: str, usual: Mapping[str, Mapping[str, str]] | None = None) -> Any:
+        """Construct what a text names, with its options; `usual` has those of some names where the text says nothing."""
         spelled = Spelled.parse(text, self.what)
-        return fit(self.find(spelled.name), spelled.options, spelled.name)
+        return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
 
 
 POLICY_SHELF = Shelf("policy", "allocate", POLICIES, {})
@@ -132,15 +134,15 @@ def _declare(shelf: Shelf, name: str) -> Callable[[T], T]:
     return keep
 
 
-def make_policy(given: str | Policy) -> Policy:
+def make_policy(given: str | Policy, usual: Mapping[str, Mapping[str, str]] | None = None) -> Policy:
     if isinstance(given, type):
         raise OptionError("is a class, not a policy.", field="policy", value=given.__name__, hint=f"{given.__name__}()")
-    made: Policy = POLICY_SHELF.make(given) if isinstance(given, str) else given
+    made: Policy = POLICY_SHELF.make(given, usual) if isinstance(given, str) else given
     return made
 
 
-def make_placer(given: str | Placer) -> Placer:
-    made: Placer = PLACER_SHELF.make(given) if isinstance(given, str) else given
+def make_placer(given: str | Placer, usual: Mapping[str, Mapping[str, str]] | None = None) -> Placer:
+    made: Placer = PLACER_SHELF.make(given, usual) if isinstance(given, str) else given
     return made
 
 

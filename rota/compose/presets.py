@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.beliefs.rates import Rates
-from rota.errors import NameUnknown, OptionError
+from rota.errors import NameUnknown
 from rota.model.accelerators import REFERENCE
 from rota.profiles.catalogue import Catalogue
 
@@ -17,6 +17,8 @@ class Preset:
     about: str
     physics: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Options of policies and placers, by name."""
     dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
     """Prices of accelerator types; a cluster's own win."""
 
@@ -55,8 +57,23 @@ PRESETS: Mapping[str, Preset] = {
         },
         dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},
     ),
+    "blox": Preset(
+        "The simulator of PAL: rounds of 360 s at which jobs end, nobody overtakes, free moves, 1.7 across nodes.",
+        physics={
+            "rates": Rates(speeds={}, model=Catalogue(), everywhere=REFERENCE),
+            "spread_penalty": 1.7,
+            "ends_every_seconds": 360.0,
+        },
+        settings={"at_events": False, "round_seconds": 360.0, "backfill": False},
+        options={
+            "pal": {"sticky": "false"},
+            "pm-first": {"sticky": "false"},
+            "packed": {"by_size": "false"},
+            "las": {"service": "seconds"},
+            "srtf": {"remaining": "nominal"},
+        },
+    ),
 }
-COMING = ("blox",)
 
 
 def preset(name: str | None) -> Preset:
@@ -64,8 +81,4 @@ def preset(name: str | None) -> Preset:
         return MEASURED
     if name in PRESETS:
         return PRESETS[name]
-    if name in COMING:
-        raise OptionError(
-            "is planned and not in this version yet.", field="preset", value=name, hint=f"one of {', '.join(PRESETS)}"
-        )
     raise NameUnknown("preset", name, PRESETS, hint="rota sim --help")

@@ -52,7 +52,7 @@ def _pace(state: Ledger, job: int, life: Life, other: int, at_s: float) -> None:
     alone = options.alone.item(life.option)
     option = _beside(options, alone, jobs.kind.item(state.row[other])) if other != NOBODY else alone
     jobs.slot[row] = options.slot[option]
-    jobs.rate[row] = options.rate[option]
+    jobs.rate[row] = options.rate[option] / state.slowdown(job, life.gpus)
     jobs.using[row] = len(life.gpus) / (1 if other == NOBODY else 2)
 
 

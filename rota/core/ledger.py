@@ -14,6 +14,7 @@ from rota.beliefs.costs import MoveCosts
 from rota.beliefs.deadlines import deadline_seconds
 from rota.beliefs.options import make_options
 from rota.beliefs.rates import SPEEDS, Rates
+from rota.beliefs.variability import Variability
 from rota.core.holders import NOBODY, join, leave
 from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.allocation import Allocation
@@ -104,6 +105,7 @@ class JobTable:
         "steps_saved": (np.float64, 0.0),
         "rate": (np.float64, 0.0),
         "best_rate": (np.float64, 1.0),
+        "nominal_rate": (np.float64, 1.0),
         "using": (np.float64, 0.0),
         "option": (np.int32, -1),
         "beside": (np.int64, NOBODY),
@@ -136,6 +138,7 @@ class JobTable:
     steps_saved: Floats
     rate: Floats
     best_rate: Floats
+    nominal_rate: Floats
     using: Floats
     """GPUs it uses while it runs, half of them where it shares them; 0: it does not run."""
     option: Ints
@@ -230,6 +233,8 @@ class Ledger:
 
     packing: bool = False
     """Two jobs may share GPUs, so options for that are made."""
+    variability: Variability | None = None
+    """How slow each GPU is believed to be for each application class; None: all of a type alike."""
     now_s: float = 0.0
     finished: int = 0
     """Jobs that ran to their end so far."""
@@ -287,6 +292,7 @@ class Ledger:
     _rows: Ints | None = None
     _usable: tuple[Bools, Ints] | None = None
     _pool_rank: Ints | None = None
+    _habits: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
     _drawn: tuple[object, object, Any] | None = None
     """What an answer works out once, the answer and the options it was worked out for."""
 
@@ -299,7 +305,14 @@ class Ledger:
         return self._pool_rank
 
     @classmethod
-    def empty(cls, cluster: Cluster, rates: Rates, costs: MoveCosts, packing: bool = False) -> Self:
+    def empty(
+        cls,
+        cluster: Cluster,
+        rates: Rates,
+        costs: MoveCosts,
+        packing: bool = False,
+        variability: Variability | None = None,
+    ) -> Self:
         nodes = len(cluster.nodes)
         return cls(
             cluster=cluster,
@@ -316,6 +329,7 @@ class Ledger:
             host_gib=np.array([node.host_gib for node in cluster.nodes], dtype=np.float64),
             history=np.zeros(HISTORY),
             packing=packing,
+            variability=variability,
         )
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -326,6 +340,21 @@ class Ledger:
         if self._rows is None:
             self._rows = self.jobs.schedulable[: self.jobs.size].nonzero()[0]
         return self._rows
+
+    def slowdown(self, job: int, gpus: Ints) -> float:
+        """How many times longer a step is believed to take on these GPUs than on usual ones of their type."""
+        return 1.0 if self.variability is None else self.variability.slowdown(self.specs[job].profile, gpus)
+
+    def habits(self, job: int, pool: int) -> tuple[int, float]:
+        """A job's application class, and how many times longer its steps are believed to take across nodes."""
+        key = (self.jobs.kind.item(self.row[job]), pool)
+        found = self._habits.get(key)
+        if found is None:
+            spec = self.specs[job]
+            together, apart = (self.rates.rate(spec.profile, self.cluster.pools[pool], spec.gpus, nodes)[0] for nodes in (1, 2))
+            row = self.variability.row(spec.profile) if self.variability is not None else 0
+            found = self._habits[key] = (row, max(together / apart, 1.0) if apart > 0 and spec.gpus > 1 else 1.0)
+        return found
 
     def usable(self) -> tuple[Bools, Ints]:
         """Which GPUs may be granted, and how many of them each pool has."""
@@ -409,6 +438,8 @@ class Ledger:
         best = self.options.by_kind[kind, 0]
         if best >= 0:
             jobs.best_rate[row] = self.options.rate[best]
+            accelerator = self.cluster.pools[self.options.pool[best]]
+            jobs.nominal_rate[row] = self.rates.rate(spec.profile, accelerator, spec.gpus)[0]
             jobs.schedulable[row] = True
             self._new_rows()
         self.row[job] = row

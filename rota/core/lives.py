@@ -42,7 +42,7 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
         jobs.move_seconds[row] = max(jobs.move_seconds.item(row), at_s - jobs.phase_s.item(row))
     state.set_phase(row, Phase.RUNNING, at_s)
     jobs.as_of_s[row] = jobs.told_s[row] = at_s
-    jobs.rate[row] = state.options.rate[life.option]
+    jobs.rate[row] = state.options.rate[life.option] / state.slowdown(job, life.gpus)
     jobs.using[row] = len(life.gpus)
     if state.packing:
         company.began(state, job, at_s)

@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
+from rota.beliefs.variability import Variability
 from rota.core.ledger import Answer, InFlight, JobTable, Ledger, Life, Verdict
 from rota.core.settings import Settings
 from rota.errors import InputError
@@ -50,8 +51,8 @@ EVENT_TYPES: tuple[type, ...] = (
 )
 """Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
 
-_STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, MoveCosts, Settings)
-_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "kind_of"}
+_STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, Variability, MoveCosts, Settings)
+_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "_habits", "kind_of"}
 
 
 def codec(*memory_types: type) -> Codec:

@@ -9,7 +9,7 @@ from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.options import Options
 from rota.model.plan import Change
-from rota.model.units import MILLI, Bools, Ints
+from rota.model.units import MILLI, Bools, Floats, Ints
 
 Unit = tuple[tuple[int, int], ...]
 """(job, option) of each member."""
@@ -141,9 +141,15 @@ def _request(state: Ledger, unit: Unit, hint: tuple[int, ...]) -> Request:
 def ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple[int, ...]) -> Request:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
     life = state.lives.get(job)
+    application, penalty = state.habits(job, pool)
     if life is not None and life.parked:
-        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint)
-    return Request(job, pool, gpus, price, state.desired.get(job), hint)
+        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint, application, penalty)
+    return Request(job, pool, gpus, price, state.desired.get(job), hint, application, penalty)
+
+
+def scores(state: Ledger) -> Floats | None:
+    """How slow GPUs are believed to be, in levels."""
+    return None if state.variability is None else state.variability.bins()
 
 
 def with_alone(candidates: Candidates, options: Options) -> Candidates:

@@ -26,6 +26,8 @@ class Request:
     """GPUs the allocation would like it to get."""
     application: int = 0
     """Its application class: row of `Floor.scores`, those that suffer most from slow GPUs first."""
+    spread_penalty: float = 1.0
+    """How many times longer a step is believed to take across nodes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +43,6 @@ class Floor:
     decision: int
     scores: Floats | None = None
     """How many times longer a step takes on each GPU, in levels, by application class: shape (classes, GPUs). None: all alike."""
-    spread_penalty: float = 1.0
-    """How many times longer a step is believed to take across nodes."""
 
     def rng(self) -> np.random.Generator:
         return keyed_rng(self.seed, self.decision, 2)

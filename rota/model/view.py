@@ -29,6 +29,7 @@ class JobColumns(Protocol):
     using: Floats
     option: Ints
     best_rate: Floats
+    nominal_rate: Floats
     move_seconds: Floats
     tenant: Ints
     deadline_s: Floats
@@ -132,6 +133,11 @@ class Jobs:
     def seconds_total(self) -> Floats:
         """Believed run time from start to end by its best option."""
         return self.steps_total / self._table.best_rate[self._rows]
+
+    @lazy
+    def seconds_nominal(self) -> Floats:
+        """The same in one node, whether any has room for it or not."""
+        return self.steps_total / self._table.nominal_rate[self._rows]
 
     @lazy
     def move_seconds(self) -> Floats:

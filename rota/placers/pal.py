@@ -26,7 +26,7 @@ class Pal(Picky):
         if count > widest:
             return shelf.few_nodes(free, count) if self.wide else shelf.best(free, count)
         levels = np.arange(len(shelf.levels))
-        cost = np.concatenate((shelf.levels, shelf.levels * floor.spread_penalty))
+        cost = np.concatenate((shelf.levels, shelf.levels * request.spread_penalty))
         across = np.concatenate((levels < 0, levels >= 0))
         for entry in np.lexsort((across, cost)).tolist():
             most = int(levels[entry % len(levels)])

@@ -49,10 +49,11 @@ class Picky:
         if floor.cluster.gpu_pool[now[0]] != request.pool:
             return None
         better = self.pick(shelf, floor, request, shelf.free())
-        gain = self._pace(shelf, floor, now) / self._pace(shelf, floor, better) - 1
+        gain = _pace(shelf, floor, request, now) / _pace(shelf, floor, request, better) - 1
         return now if gain * PAYS_WITHIN_SECONDS <= request.move_seconds else better
 
-    def _pace(self, shelf: Shelf, floor: Floor, gpus: Ints) -> float:
-        """How many times longer a step takes there."""
-        nodes = floor.cluster.gpu_node[gpus]
-        return shelf.slowest(gpus) * (floor.spread_penalty if nodes[0] != nodes[-1] else 1.0)
+
+def _pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:
+    """How many times longer a step takes there."""
+    nodes = floor.cluster.gpu_node[gpus]
+    return shelf.slowest(gpus) * (request.spread_penalty if nodes[0] != nodes[-1] else 1.0)

@@ -262,20 +262,26 @@ def _medians(files: Sequence[Runs], count: int, draw: random.Random) -> tuple[Fl
     drawn: list[str] = []
     while len(drawn) < count:
         drawn += draw.sample(names, len(names))
-    noise = {id(file): file.noise for file in files}
+    # A class on the file of another takes its medians too.
+    once = {id(file): _gpu_medians(file) for file in files}
+    known = [once[id(file)] for file in files]
+    listed = [list(each) for each in known]
     scores, spread = np.empty((len(files), count)), np.empty((len(files), count))
     for gpu in range(count):
         held = [drawn[gpu]]
-        for row, file in enumerate(files):
-            real = next((each for each in held if each in file.by_gpu), None)
+        for row, by_gpu in enumerate(known):
+            real = next((each for each in held if each in by_gpu), None)
             if real is None:
                 # This file never saw that GPU: another stands in for it, the same one for all files that know that one.
-                real = draw.choice(list(file.by_gpu))
+                real = draw.choice(listed[row])
                 held.append(real)
-            times = file.by_gpu[real]
-            scores[row, gpu] = np.median(times)
-            spread[row, gpu] = _median_spread(times, noise[id(file)])
+            scores[row, gpu], spread[row, gpu] = by_gpu[real]
     return scores, spread
+
+
+def _gpu_medians(file: Runs) -> dict[str, tuple[float, float]]:
+    noise = file.noise
+    return {gpu: (float(np.median(times)), _median_spread(times, noise)) for gpu, times in file.by_gpu.items()}
 
 
 def _deviation(times: Sequence[float]) -> float:

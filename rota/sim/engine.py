@@ -273,7 +273,7 @@ class Engine:
 
     def _alone_rate(self, spec: JobSpec, gpus: Any, nodes: int) -> float:
         """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
-        if self.physics.gpu_speed is not None:
+        if self.physics.gpu_speed is not None or self.physics.variability is not None:
             return self.physics.rate(spec, self.cluster, gpus, nodes)
         key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), nodes)
         rate = self._rates.get(key)

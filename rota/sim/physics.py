@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.beliefs.rates import SAME_SPEED, Rates
+from rota.beliefs.variability import Variability
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
@@ -18,6 +19,8 @@ class Physics:
 
     rates: Rates = field(default_factory=lambda: SAME_SPEED)
     """True steps per second of a gang on healthy GPUs."""
+    variability: Variability | None = None
+    """How slow each GPU really is for each application class; the slowest of a gang decides."""
     gpu_speed: Floats | None = None
     """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
     spread_penalty: float | None = None
@@ -61,6 +64,8 @@ class Physics:
     def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
         """True steps per second of a job on these GPUs, which lie on so many nodes."""
         rate = self._over(spec.profile, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), nodes)
+        if self.variability is not None:
+            rate /= self.variability.slowdown(spec.profile, gpus)
         return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
 
     def together(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
@@ -83,6 +88,9 @@ class Physics:
             fewest = cluster.fewest_nodes(pool, spec.gpus)
             layouts = {fewest, 2} if spec.gpus > 1 and len(cluster.pool_nodes[pool]) > 1 else {1}
             rate = max(self._over(spec.profile, accelerator, spec.gpus, nodes) for nodes in layouts)
+            if self.variability is not None:
+                scores = np.sort(self.variability.scores[self.variability.row(spec.profile)][cluster.gpu_pool == pool])
+                rate /= float(scores[spec.gpus - 1])
             if self.gpu_speed is not None:
                 # The best gang there is: its slowest member is the n-th fastest GPU of the pool.
                 speeds = np.sort(self.gpu_speed[cluster.gpu_pool == pool])[::-1]
