@@ -142,8 +142,12 @@ class Rates:
         if beside:
             turned = (beside, profile, kind, gpus) in self.pairs
             key = (beside, profile, kind, gpus) if turned else (profile, beside, kind, gpus)
-            a, b = self.pairs.get(key, (rate, rate))
-            return replace(self, pairs={**self.pairs, key: (a, rate) if turned else (rate, b)})
+            if profile == beside:
+                return replace(self, pairs={**self.pairs, key: (rate, rate)})
+            known = self.pairs.get(key)
+            if known is None:
+                return self  # of a pair that nobody measured one side says nothing about the other
+            return replace(self, pairs={**self.pairs, key: (known[0], rate) if turned else (rate, known[1])})
         key_alone = (profile, kind, gpus)
         if nodes > 1:
             return replace(self, apart={**self.apart, key_alone: rate})

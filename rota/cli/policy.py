@@ -111,6 +111,8 @@ def solve(
     Console().print(f"objective {value}, solved in {1000 * solved.solve_seconds:.1f} ms", highlight=False)
     if solved.prices is not None:
         Console().print("prices " + ", ".join(f"{name} {price:.4g}" for name, price in solved.prices.items()), highlight=False)
+    for job, note in solved.notes.items():
+        Console().print(f"job {job}: {note}", highlight=False)
     rows = [row for row in rows if row["share"] >= 5e-5]
     typer.echo(plain_table(("JOBS", "ACCELERATOR", "SHARE"), [(r["jobs"], r["accelerator"], f"{r['share']:.4f}") for r in rows]))
 

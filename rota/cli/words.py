@@ -30,7 +30,7 @@ REASONS = {
     "WAITING_FOR_SUSPEND": "its GPUs are being given up",
     "STARTING": "is starting",
     "AWAITING_DECISION": "waits for the next decision",
-    "DEADLINE_DROPPED": "its deadline cannot be met",
+    "POLICY_NOTE": "the policy says why",
 }
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))

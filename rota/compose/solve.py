@@ -55,6 +55,8 @@ class Solved:
     solve_seconds: float
     shares: list[dict[str, Any]]
     prices: dict[str, float] | None
+    notes: dict[int, str]
+    """What the policy says of some jobs."""
 
 
 def read_instance(path: Path | str, profile: Path | str | None = None) -> Instance:
@@ -73,8 +75,12 @@ def read_instance(path: Path | str, profile: Path | str | None = None) -> Instan
 
 
 def _instance(plain: Mapping[str, Any], profile: Rates | None) -> Instance:
+    if not isinstance(plain, dict):
+        raise ValueError("it is not an object")
     counts = {canonical(str(name)): int(gpus) for name, gpus in plain["cluster_spec"].items() if int(gpus) > 0}
     types = [canonical(str(name)) for name in plain["worker_types"]]
+    if strangers := sorted(counts.keys() - set(types)):
+        raise ValueError(f"{', '.join(strangers)} of cluster_spec is not in worker_types")
     nodes = [Node(name.lower(), name, counts[name]) for name in types if name in counts]
     table: dict[tuple[str, str, int], float] = {}
     keys: dict[tuple[str, int, tuple[float, ...]], str] = {}
@@ -140,11 +146,13 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     objective = getattr(policy, "objective", None)
     value = float(objective(Effect(view, share))) if objective is not None and len(view.jobs) else math.nan
     prices = getattr(answer, "prices", None)
+    names = [order[job] for job in view.jobs.ids.tolist()]
     return Solved(
         value if math.isfinite(value) else None,
         seconds,
-        _units(share, table, [order[job] for job in view.jobs.ids.tolist()], instance.cluster, len(order) // copies),
+        _units(share, table, names, instance.cluster, len(order) // copies),
         None if prices is None else dict(zip(instance.cluster.pools, np.asarray(prices).tolist(), strict=True)),
+        {names[at]: text for at, text in getattr(answer, "notes", {}).items()},
     )
 
 

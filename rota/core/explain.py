@@ -92,7 +92,7 @@ def explain(state: Ledger, job: int) -> list[Explanation]:
         return []
     codes: set[Reason] = {headline}
     if _note(state, job):
-        codes.add(Reason.DEADLINE_DROPPED)
+        codes.add(Reason.POLICY_NOTE)
     if (
         headline in (Reason.HELD, Reason.NO_FREE_GPUS, Reason.OUTRANKED, Reason.SHARE_USED)
         and state.options.best[state.jobs.kind[row]] >= 0
@@ -131,7 +131,7 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.NO_FREE_GPUS:
         free = _free(state, row)
         return Explanation(code, f"It needs {gpus} GPUs of {types}; {free} are free.", {"gpus": gpus, "free": free})
-    if code is Reason.DEADLINE_DROPPED:
+    if code is Reason.POLICY_NOTE:
         return Explanation(code, _note(state, job), {"deadline_s": float(jobs.deadline_s[row])})
     if code is Reason.SHARE_USED:
         target, had = _time_of(state, np.array([row]))
@@ -151,7 +151,10 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
         flight = state.in_flight.get(job)
         since = flight.sent_s if flight is not None and isinstance(flight.command, Launch | Resume) else None
         return Explanation(code, "It is starting.", {"since_s": since})
-    return Explanation(code, "GPUs are free; the next decision is due.", {"submitted_s": float(jobs.submitted_s[row])})
+    sentence = "GPUs are free; the next decision is due."
+    if state.policy_fault:
+        sentence = f"The policy gave no answer that could be used: {state.policy_fault}. It is asked again."
+    return Explanation(code, sentence, {"submitted_s": float(jobs.submitted_s[row])})
 
 
 def _outranked(state: Ledger, row: int, ahead: list[int]) -> Explanation:

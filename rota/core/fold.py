@@ -9,9 +9,10 @@ import numpy as np
 from rota.core.learning import learn
 from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
-from rota.core.mechanism import Table
+from rota.core.mechanism import MOST_OWED, Table
 from rota.core.nodes import lose_sight, node_lost, node_reported
 from rota.core.settings import Settings
+from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -113,7 +114,7 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
-    state.policy_fault = event.allocation.fault(_asked_about(state, settings))
+    state.policy_fault = _fault(event.allocation, _asked_about(state, settings))
     if not state.policy_fault and not event.allocation.until_s > state.asked_s:
         state.policy_fault = f"it holds until {event.allocation.until_s:g} s, but was asked at {state.asked_s:g} s"
     if state.policy_fault:
@@ -124,6 +125,14 @@ def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     state.memory = event.allocation.memory
     state.asked = None
     state.fresh = True
+
+
+def _fault(allocation: Allocation, table: Table) -> str:
+    """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
+    try:
+        return allocation.fault(table)
+    except Exception as problem:
+        return f"its answer cannot be read ({type(problem).__name__}: {problem})"
 
 
 def _asked_about(state: Ledger, settings: Settings) -> Table:
@@ -139,6 +148,7 @@ def _asked_about(state: Ledger, settings: Settings) -> Table:
 def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | TimedOut) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
+    state.policy_fault = getattr(event, "message", "") or state.policy_fault or "no answer in time"
     state.asked = None
     state.touch()
     state.not_before_s = state.now_s + settings.policy_retry_seconds
@@ -162,6 +172,9 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
     jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
     every = Table(state, np.arange(jobs.size), settings)
     jobs.deficit[: jobs.size] -= every.received_seconds
+    if not settings.deficits_break_ties:
+        most = MOST_OWED * every.slice_seconds
+        np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
     # What a running job has had so far was settled just now, though it is booked only with its next report.

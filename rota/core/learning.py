@@ -26,6 +26,8 @@ def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
         option = int(options.by_slot[jobs.kind[row], jobs.slot[row]])
         kind, beside = kinds[jobs.kind[row]], int(options.beside[option])
         nodes = len(state.nodes_of(state.lives[int(jobs.id[row])].gpus))
+        if beside >= 0 and nodes > 1:
+            continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
         if not kind.profile or nodes != state.cluster.fewest_nodes(int(options.pool[option]), kind.gpus):
             continue  # nobody's profile, or slowed by how it lies
         accelerator = state.cluster.pools[options.pool[option]]

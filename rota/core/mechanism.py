@@ -11,7 +11,7 @@ from rota.core.settings import Settings
 from rota.model.allocation import Candidates
 from rota.model.lazy import lazy
 from rota.model.options import Options
-from rota.model.units import MILLI, Bools, Floats, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 from rota.model.view import keyed_rng
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ FEW = 512
 """So few candidates are walked one by one: that is faster than many small arrays."""
 
 MOST_OWED = 10.0
-"""Slices that earlier shares can owe a job, or it them."""
+"""Slices that earlier shares can owe a job, or it them: nobody may run for hours because of what was owed long ago."""
 
 
 class Table:
@@ -83,9 +83,15 @@ class Table:
         received = self.received_seconds
         if self._settings.deficits_break_ties:
             return received
-        # Old debts are bounded: nobody may run for hours because of what was owed long ago.
-        most = MOST_OWED * self.slice_seconds
-        return received - np.clip(self.deficit_seconds, -most, most)
+        return received - self.deficit_seconds
+
+    @lazy
+    def slice_left_seconds(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        if not self._settings.at_events:
+            return np.zeros(len(rows))  # rounds are slices
+        since = np.where(jobs.option[rows] >= 0, self._state.now_s - jobs.phase_s[rows], FOREVER)
+        return self.slice_seconds - since
 
     def kept(self, owner: object, make: Callable[["Table"], T]) -> T:
         state = self._state

@@ -80,7 +80,7 @@ def _all_done_s(settings: Settings, state: Ledger, table: Table, grants: Grants)
     if not len(position):
         return max(state.asked_s + settings.solve_every_seconds, state.now_s + SHORTEST_HOLD_SECONDS)
     rate = state.options.rate[grants.option[position]]
-    steps = np.minimum(np.floor(rate * settings.round_seconds), table.steps_left[position])
+    steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
     return state.now_s + max(float((steps / rate).max()), SHORTEST_HOLD_SECONDS)
 
 

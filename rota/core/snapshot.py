@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.costs import MoveCosts
+from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
 from rota.beliefs.variability import Variability
 from rota.core.ledger import Answer, InFlight, JobTable, Ledger, Life, Verdict
@@ -51,7 +52,7 @@ EVENT_TYPES: tuple[type, ...] = (
 )
 """Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
 
-_STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, Variability, MoveCosts, Settings)
+_STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, Estimator, Variability, MoveCosts, Settings)
 _DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "_habits", "kind_of"}
 
 

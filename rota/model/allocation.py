@@ -63,6 +63,11 @@ class Candidacy(Protocol):
         """What `make` answers for this table, made once as long as the answer and the options are the same."""
         ...
 
+    @property
+    def slice_left_seconds(self) -> Floats:
+        """How long each job that was drawn may still run undisturbed."""
+        ...
+
     def pool_order(self, blind: bool) -> Ints:
         """Rank of each pool in the order they are filled: fastest type first, or in a random order, new each time."""
         ...
@@ -306,9 +311,14 @@ class Shares:
     key: str = "share"
 
     def fault(self, table: Candidacy) -> str:
+        for name, column, kinds in (("option", self.option, "iu"), ("share", self.share, "f"), ("position", self.position, "iu")):
+            if column is None and name == "position":
+                continue
+            if not isinstance(column, np.ndarray) or column.dtype.kind not in kinds or column.ndim != 1:
+                return f"{name} is not an array of {'numbers' if kinds == 'f' else 'whole numbers'}"
         if len(self.option) != len(self.share):
             return "option and share differ in length"
-        share = np.asarray(self.share)
+        share = self.share
         if not ((share >= 0) & (share <= 1 + 1e-6)).all():
             return "a share is not between 0 and 1"
         if self.position is None:
@@ -328,7 +338,9 @@ class Shares:
         half = table.slice_seconds / 2
         priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)
         deficit = table.deficit_seconds[position, slot]
-        order = np.lexsort((-share, -deficit, -priority, table.pool_order(self.blind)[pool]))
+        # Whoever was drawn runs its slice to the end, however soon new shares come.
+        done = (table.granted_option[position] != option) | (table.slice_left_seconds[position] <= 0)
+        order = np.lexsort((-share, -deficit, -priority, table.pool_order(self.blind)[pool], done))
         return Candidates(position[order], option[order])
 
     def _ways(self, table: Candidacy) -> tuple[Ints, Ints, Ints, Floats, Ints]:

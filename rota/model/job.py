@@ -79,6 +79,8 @@ class JobSpec:
             raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
         if not self.slo > 0:
             raise OptionError("must be more than 0.", field="slo", value=self.slo, hint="leave it out")
+        if self.tenant.strip("/") != self.tenant or "//" in self.tenant:
+            object.__setattr__(self, "tenant", "/".join(part for part in self.tenant.split("/") if part))
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 

@@ -32,8 +32,8 @@ class Reason(IntEnum):
     STARTING = 13
     AWAITING_DECISION = 14
     """GPUs it could use are free, and the next decision has not been made yet."""
-    DEADLINE_DROPPED = 15
-    """Its deadline cannot be met, so the policy no longer tries."""
+    POLICY_NOTE = 15
+    """What the policy's last answer says of it, such as a deadline that cannot be met."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from rota.errors import OptionError
 from rota.model.allocation import Shares
 from rota.model.units import Floats, Ints
 from rota.model.view import View
@@ -27,7 +26,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Allox:
-    """For jobs of one GPU. Whoever was matched keeps its GPU to the end; the rest are matched anew."""
+    """For jobs of one GPU; wider ones get what is left over. Whoever was matched keeps its GPU; the rest are matched anew."""
 
     alpha: float = 1.0
     """Part of the waiting jobs, oldest first, that is matched."""
@@ -35,21 +34,20 @@ class Allox:
 
     def allocate(self, view: View) -> Shares:
         jobs, options = view.jobs, view.options
-        if len(jobs) and jobs.gpus.max() > 1:
-            wide = int(jobs.ids[int(jobs.gpus.argmax())])
-            raise OptionError(
-                "allox matches jobs of one GPU.", field=f"gpus of job {wide}", value=int(jobs.gpus.max()), hint="max-min-fairness"
-            )
+        wide = jobs.gpus > 1
+        notes = {int(job): "allox matches jobs of one GPU; this one gets what is left over." for job in wide.nonzero()[0]}
         held = _held(view.memory, jobs.ids)
         free = view.capacity - np.bincount(options.pool[held[held >= 0]], minlength=len(view.capacity))
-        waiting = (held < 0).nonzero()[0]
+        waiting = ((held < 0) & ~wide).nonzero()[0]
         count = max(int(self.alpha * len(waiting)), int(free.sum()))
         chosen = _match(view, waiting[:count], np.maximum(free, 0))
         held = held.copy()
         held[waiting[:count]] = chosen
         matched = (held >= 0).nonzero()[0]
         memory = Memory(jobs.ids[matched], held[matched])
-        return Shares(position=matched, option=held[matched], share=np.ones(len(matched)), memory=memory, key="matching")
+        return Shares(
+            position=matched, option=held[matched], share=np.ones(len(matched)), memory=memory, notes=notes, key="matching"
+        )
 
 
 def _held(memory: Memory | None, ids: Ints) -> Ints:

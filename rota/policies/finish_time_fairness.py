@@ -39,8 +39,9 @@ class FinishTimeFairness:
         steps = jobs.steps_left[who.first]
         # Nobody knows when an endless job ends: it counts as one with a year to go.
         steps = np.where(np.isfinite(steps), steps, YEAR_SECONDS * program.best_rate)
+        steps = np.maximum(steps, program.best_rate)  # one believed to be done may still run: it has a second to go
         private = program.equal_rate
-        before = _private_seconds(view.memory, jobs.ids[who.first], steps)
+        before = _private_seconds(view.memory, jobs.ids[who.first], steps, jobs.steps_done[who.first] / private)
         age = view.now_s - jobs.submitted_s[who.first]
         fair = np.maximum(before + steps / private, 1e-9)
 
@@ -58,17 +59,17 @@ class FinishTimeFairness:
     def objective(self, effect: Effect) -> float:
         """The largest rho."""
         jobs = effect.view.jobs
-        before = _private_seconds(effect.view.memory, jobs.ids, jobs.steps_left)
+        before = _private_seconds(effect.view.memory, jobs.ids, jobs.steps_left, jobs.steps_done / effect.private_rate)
         age = effect.view.now_s - jobs.submitted_s
         rho = (age + jobs.steps_left / effect.rate) / (before + jobs.steps_left / effect.private_rate)
         return float(rho.max(initial=0.0))
 
 
-def _private_seconds(memory: Memory | None, ids: Ints, steps: Floats) -> Floats:
-    """Time the private part would have needed for the work done so far."""
+def _private_seconds(memory: Memory | None, ids: Ints, steps: Floats, otherwise: Floats) -> Floats:
+    """Time the private part would have needed for the work done so far; for jobs not remembered, at the rate it has now."""
     if memory is None or not len(memory.ids):
-        return np.zeros(len(ids))
+        return otherwise
     found = np.minimum(memory.ids.searchsorted(ids), len(memory.ids) - 1)
     known = memory.ids[found] == ids
     done = np.maximum(memory.steps_left[found] - steps, 0.0)
-    return np.where(known, memory.private_seconds[found] + done / memory.private_rate[found], 0.0)
+    return np.where(known, memory.private_seconds[found] + done / memory.private_rate[found], otherwise)

@@ -20,7 +20,9 @@ class Hierarchical:
     tenants: Tenants = field(default_factory=Tenants)
     """Weights and inner policies: a YAML file of the operator's."""
     aware: bool = True
+    """Look at how fast each job is on each type; if not, all types count the same."""
     packing: bool = False
+    """Let two jobs share GPUs where that gives more."""
 
     def allocate(self, view: View) -> Shares:
         queues = np.array([self.tenants.policy(path) == FIFO for path in view.tenants] or [False])

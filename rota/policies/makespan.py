@@ -23,10 +23,10 @@ class Makespan:
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)
         left = program.of(view.jobs.steps_left)
-        known = np.isfinite(left) & (left > 0)
+        known = np.isfinite(left)
         seconds = np.where(known, left / program.best_rate, 0.0)
         # One that is almost done cannot be the last: counted as a little longer, it keeps the numbers apart by no more than that.
-        seconds = np.maximum(seconds, NEARLY_DONE * seconds.max(initial=0.0))
+        seconds = np.maximum(seconds, max(NEARLY_DONE * float(seconds.max(initial=0.0)), 1.0))
         typical = float(np.median(seconds[known])) if known.any() else 1.0
         speed = program.rate * np.where(known, typical / np.maximum(seconds * program.best_rate, 1e-300), 0.0)
         if known.any():

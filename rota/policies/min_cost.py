@@ -47,18 +47,21 @@ class MinCost:
 
 
 def _cannot_meet(view: View, program: Program, need: Floats) -> Bools:
-    """Whose deadlines to give up so that the others can be met: as little of all rates needed as possible."""
-    needed = (need > 0).nonzero()[0]
-    if not len(needed):
-        return np.zeros(len(need), dtype=bool)
-    trial = Program(view, by_job=True, by_weight=False, aware=program.aware, packing=program.packs)
-    part = trial.rate[needed] / need[needed]
-    trial.subject_to(part <= 1.0)  # more than needed makes up for nobody
-    trial.maximise(part.sum())
-    met = part.at(trial.solve("vertex").x)
-    short = np.zeros(len(need), dtype=bool)
-    short[needed] = met < 1 - SHORT
-    return short
+    """Whose deadlines to give up so that the others can be met: those that nothing could meet; then, while not all can be met
+    together, the one that would be missed by most."""
+    short = need > program.best_rate * (1 + SHORT)
+    while True:
+        needed = ((need > 0) & ~short).nonzero()[0]
+        if not len(needed):
+            return short
+        trial = Program(view, by_job=True, by_weight=False, aware=program.aware, packing=program.packs)
+        part = trial.rate[needed] / need[needed]
+        trial.subject_to(part <= 1.0)  # more than needed makes up for nobody
+        trial.maximise(part.sum())
+        met = part.at(trial.solve("vertex").x)
+        if met.min() >= 1 - SHORT:
+            return short
+        short[needed[np.argmin(met)]] = True
 
 
 def _note(left_s: float, need: float, best: float) -> str:

@@ -60,7 +60,7 @@ class Plan:
 def serve(plan: Plan, say: Callable[[str], None]) -> None:
     """Until it is told to stop. The jobs outlive it."""
     policy, pair = split_pair(plan.policy)
-    make_policy(policy)  # a mistake is said now, not by the first question
+    rule = make_policy(policy)  # a mistake is said now, not by the first question
     if pair is not None and plan.placer is not None:
         raise OptionError("a placer is named twice.", field="placer", value=plan.placer, hint=f"--policy {policy}")
     placer = plan.placer or pair or "packed"
@@ -70,6 +70,7 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
         lease_margin_seconds=plan.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         round_seconds=plan.round_seconds or 0.0,
+        packing=bool(getattr(rule, "packing", False)),
     )
     configuration = {
         "policy": policy,

@@ -314,7 +314,7 @@ class Engine:
             spec, beside = self.arrivals[job].spec, self.arrivals[other].spec
             run.rate = self.physics.together(spec, beside, self.cluster, run.gpus, len(run.nodes))
         if self.physics.whole_steps_seconds and new_round:
-            run.limit = run.from_step + math.floor(run.rate * self.physics.whole_steps_seconds)
+            run.limit = run.from_step + max(math.floor(run.rate * self.physics.whole_steps_seconds), 1)
         if run.total < FOREVER and run.limit >= run.total and run.rate > 0:
             at_s = now + max(run.total - run.from_step, 0.0) / run.rate
             if self.physics.ends_every_seconds:

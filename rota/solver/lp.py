@@ -73,8 +73,17 @@ class Centre:
         if str(found.status) not in _GOOD:
             return None
         x, duals = _above(np.array(found.x), self.lp.free), np.array(found.z)
+        if not self._holds(x):
+            return None
         equal, rows = self.lp.equal, len(self.lp.right)
         return Optimum(x, float(self.lp.cost @ x), duals[:equal], np.maximum(duals[equal:rows], 0.0))
+
+    def _holds(self, x: Floats) -> bool:
+        """Whether the rows are kept: a solver that gave up near the end says that it almost solved it."""
+        equal, rows = self.lp.equal, len(self.lp.right)
+        over = (self.matrix @ x)[:rows] - self.right[:rows]
+        over[:equal] = np.abs(over[:equal])
+        return bool((over <= FEASIBLE * np.maximum(np.abs(self.right[:rows]), 1.0)).all())
 
     def again(self, last_column: Floats, right: Floats) -> Optimum | None:
         """Solve with another last column, in the rows where it had entries, and another right side."""

@@ -52,11 +52,12 @@ class Linear:
     def __add__(self, other: "Linear | float | Floats") -> "Linear":
         if not isinstance(other, Linear):
             return Linear(self.row, self.column, self.value, self.offset + np.asarray(other, dtype=float))
+        one, two = _as_long(self, other), _as_long(other, self)
         return Linear(
-            np.concatenate((self.row, other.row)),
-            np.concatenate((self.column, other.column)),
-            np.concatenate((self.value, other.value)),
-            self.offset + other.offset,
+            np.concatenate((one.row, two.row)),
+            np.concatenate((one.column, two.column)),
+            np.concatenate((one.value, two.value)),
+            one.offset + two.offset,
         )
 
     __radd__ = __add__
@@ -68,7 +69,10 @@ class Linear:
         return self * -1.0 + other
 
     def __getitem__(self, rows: Ints) -> "Linear":
-        """Some of its entries, by number."""
+        """Some of its entries, by number or by a mask."""
+        rows = np.asarray(rows)
+        if rows.dtype == bool:
+            rows = rows.nonzero()[0]
         number = np.full(len(self), -1, dtype=np.int64)
         number[rows] = np.arange(len(rows))
         kept = number[self.row] >= 0
@@ -91,6 +95,19 @@ class Linear:
         """Its value for given shares."""
         value: Floats = np.bincount(self.row, weights=self.value * x[self.column], minlength=len(self)) + self.offset
         return value
+
+
+def _as_long(vector: Linear, other: Linear) -> Linear:
+    """A vector of one entry goes with one of any length, in each of its entries."""
+    count = len(other)
+    if len(vector) == count or count == 1:
+        return vector
+    if len(vector) != 1:
+        raise OptionError(
+            "vectors of different lengths.", field="program", value=f"{len(vector)} and {count}", hint=".sum() makes one number"
+        )
+    row = np.repeat(np.arange(count), len(vector.row))
+    return Linear(row, np.tile(vector.column, count), np.tile(vector.value, count), np.repeat(vector.offset, count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

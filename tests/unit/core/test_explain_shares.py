@@ -26,7 +26,7 @@ def test_a_deadline_that_cannot_be_met_is_said() -> None:
     bench = Bench("1xV100", MinCost(slo=True))
     bench.obey(bench.submit(steps=1000.0, deadline_seconds=1100.0))
     bench.obey(bench.submit(steps=1000.0, deadline_seconds=500.0))
-    notes = {job: [each.sentence for each in explain(bench.state, job) if each.code is Reason.DEADLINE_DROPPED] for job in (0, 1)}
+    notes = {job: [each.sentence for each in explain(bench.state, job) if each.code is Reason.POLICY_NOTE] for job in (0, 1)}
     waiting = next(job for job in (0, 1) if not bench.state.jobs.using[bench.state.row[job]])
     assert bench.state.answer.allocation.notes == {
         1: "Its deadline cannot be met: it needs 2 steps/s, and its fastest option gives 1."

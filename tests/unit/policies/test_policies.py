@@ -166,7 +166,7 @@ def test_shares_give_time_in_proportion() -> None:
             share = np.where(view.options.gpus == 1, 2 / 3, 1 / 3)
             return Shares(option=np.arange(len(view.options)), share=share, until_s=view.now_s + 10)
 
-    bench = Bench(Cluster.parse("2xV100"), Thirds())
+    bench = Bench(Cluster.parse("2xV100"), Thirds(), slice_seconds=20.0)
     bench.obey(bench.submit(gpus=1, steps=1e6))
     bench.obey(bench.submit(gpus=2, steps=1e6))
     for at_s in range(10, 6000, 10):
