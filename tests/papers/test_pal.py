@@ -1,0 +1,50 @@
+"""The simulator that PAL was published with, row by row: the same jobs, scores and rounds."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rota.api import simulate
+from tests.shared import SHARED, needs_shared
+
+PLACERS = {
+    "PAL": "pal:wide=false",
+    "PMFirst": "pm-first",
+    "Default-Packed-NS": "packed:sticky=false",
+    "Default-Packed-S": "packed",
+    "Default-Random-NS": "random:sticky=false",
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    path = SHARED / "expected/pal/results.json"
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+def asked_for(row: dict[str, Any]) -> bool:
+    sticky = row["placement"] == "Default-Packed-S"
+    heavy = row["trace"] == "workload-2.csv" and row["scheduler"] != "Fifo"
+    return (
+        not row["replay_after_trace"] and row["placement"] in PLACERS and (not sticky or row["scheduler"] == "Fifo") and not heavy
+    )
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    "row", [row for row in rows() if asked_for(row)], ids=lambda r: f"{r['trace']}-{r['scheduler']}-{r['placement']}"
+)
+def test_rows(row: dict[str, Any]) -> None:
+    done = simulate(
+        SHARED / "data/pal_variability/traces" / row["trace"],
+        policy=row["scheduler"].lower(),
+        placer=PLACERS[row["placement"]],
+        cluster="16x(4xV100)",
+        preset="blox",
+        variability=SHARED / "expected/pal/pm_scores_64gpu_seed42.csv",
+        seed=42,
+        format="pal",
+    ).summary
+    within = 0.05 if "Random" in row["placement"] else 0.01
+    assert done.mean_jct_seconds == pytest.approx(row["avg_jct"], rel=within)
+    assert done.makespan_seconds == pytest.approx(row["makespan"], rel=within)

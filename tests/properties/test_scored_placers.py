@@ -1,0 +1,94 @@
+"""Placers that look at slow GPUs: they choose among GPUs, never among jobs."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.api import simulate
+from rota.model.cluster import Cluster
+from rota.model.floor import Floor, Request
+from rota.placers.packed import Packed
+from rota.placers.pal import Pal
+from rota.placers.pm_first import PmFirst
+from rota.traces.synthetic import synthetic
+
+CLUSTER = Cluster.parse("6x(4xV100)")
+LEVELS = (0.9, 1.0, 1.1, 2.5)
+
+
+def floor(scores: Any, free: Any) -> Floor:
+    return Floor(CLUSTER, np.array(free), np.array(free), 0, 1, np.array([scores]))
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[list[float], list[bool], list[int], float]:
+    scores = draw(st.lists(st.sampled_from(LEVELS), min_size=24, max_size=24))
+    free = draw(st.lists(st.booleans(), min_size=24, max_size=24))
+    sizes, left = [], sum(free)
+    while left and draw(st.booleans()):
+        sizes.append(draw(st.integers(1, min(left, 10))))
+        left -= sizes[-1]
+    return scores, free, sizes, draw(st.sampled_from([1.0, 1.2, 1.7, 3.0]))
+
+
+def place(placer: Any, scores: Any, free: Any, sizes: list[int], penalty: float) -> list[Any]:
+    made = floor(scores, free)
+    placed: list[Any] = placer.place(made, [Request(n, 0, size, 0.0, spread_penalty=penalty) for n, size in enumerate(sizes)])
+    return placed
+
+
+@given(asked(), st.sampled_from([Pal(), Pal(wide=False), PmFirst(), Packed(by_size=False)]))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_everybody_gets_as_many_free_gpus_as_it_asked_for_and_nobody_the_same(question: Any, placer: Any) -> None:
+    scores, free, sizes, penalty = question
+    placed = place(placer, scores, free, sizes, penalty)
+    taken = [gpu for gpus in placed for gpu in gpus.tolist()]
+    assert [len(gpus) for gpus in placed] == sizes and len(set(taken)) == len(taken)
+    assert all(free[gpu] for gpu in taken) and all((np.diff(gpus) > 0).all() for gpus in placed)
+
+
+@given(asked())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_the_least_slow_are_taken_first(question: Any) -> None:
+    scores, free, sizes, penalty = question
+    if not sizes:
+        return
+    first = place(PmFirst(), scores, free, sizes[:1], penalty)[0]
+    best = sorted(score for score, is_free in zip(scores, free, strict=True) if is_free)[: sizes[0]]
+    assert sorted(scores[gpu] for gpu in first.tolist()) == best
+
+
+@given(asked())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_with_equal_scores_pal_spans_as_few_nodes_as_packed(question: Any) -> None:
+    _, free, sizes, penalty = question
+    if not sizes:
+        return
+    node = CLUSTER.gpu_node
+    spans = [len(set(node[place(placer, [1.0] * 24, free, sizes[:1], penalty)[0]].tolist())) for placer in (Pal(), Packed())]
+    assert spans[0] == spans[1]
+
+
+@given(asked(), st.integers(0, 23))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_a_gpu_that_gets_slower_is_not_chosen_more(question: Any, gpu: int) -> None:
+    scores, free, sizes, penalty = question
+    if not sizes:
+        return
+    before = place(Pal(), scores, free, sizes[:1], penalty)[0]
+    slower = [*scores]
+    slower[gpu] = 9.0
+    after = place(Pal(), slower, free, sizes[:1], penalty)[0]
+    assert gpu in before.tolist() or gpu not in after.tolist() or len(after) == sum(free)
+
+
+def test_who_runs_does_not_depend_on_the_placer() -> None:
+    """Equal GPUs and no penalty: every placer gives the same run."""
+    trace = synthetic(jobs=60, seed=3)
+    ends = {
+        placer: simulate(trace, policy="las", placer=placer, cluster="6x(4xV100)", preset="ideal").record.finished_s.tolist()
+        for placer in ("packed", "pal", "pm-first", "random")
+    }
+    assert len({tuple(end) for end in ends.values()}) == 1
