@@ -24,7 +24,9 @@ FACTS = {
 LAS, LAS_BLIND, LAS_PACKED = "max-min-fairness", "max-min-fairness:aware=false", "max-min-fairness:packing=true"
 FTF, FTF_BLIND = "finish-time-fairness", "finish-time-fairness:aware=false"
 MAKESPAN, MAKESPAN_BLIND, FIFO, FIFO_BLIND = "makespan", "makespan:aware=false", "fifo", "fifo:aware=false"
-COST, COST_SLO, THROUGHPUT = "min-cost", "min-cost:slo=true", "max-throughput"
+COST, COST_SLO, THROUGHPUT = "min-cost:idle=true", "min-cost:idle=true,slo=true", "max-throughput"
+COST_FILLED = "min-cost"
+"""The same where idle GPUs take whoever is there, as in the simulator published with the paper."""
 TENANTS = "hierarchical"
 
 WEIGHTS = {"tenant-1": 1.0, "tenant-2": 2.0, "tenant-3": 3.0}
@@ -104,7 +106,7 @@ def grid(scale: Scale, profile: str | None) -> list[Cell]:
                 found += [_continuous(scale, study, policy, rate, multi, shared) for rate in rates]
         for policy in (FIFO_BLIND, FIFO, MAKESPAN_BLIND, MAKESPAN):
             found += [_static(policy, jobs, shared) for jobs in scale.static]
-        for policy in (THROUGHPUT, COST, COST_SLO):
+        for policy in (THROUGHPUT, COST_FILLED, COST, COST_SLO):
             found += [_priced(policy, rate, scale.priced_jobs, shared) for rate in scale.priced]
     found.append(_tenants(profile))
     for policy in (LAS, LAS_PACKED, FTF, MAKESPAN):

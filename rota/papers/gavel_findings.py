@@ -179,7 +179,7 @@ def _makespan(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
 def _cost(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
     dollars = _curves(outcomes, "cost", "cost_dollars")
     late = _curves(outcomes, "cost", "late_share", 0.01)
-    told = "at {:g} jobs per hour. GPUs that would idle take any job, V100s first, whatever the shares say"
+    told = "at {:g} jobs per hour. GPUs idle where a job would be dear; with idle GPUs filled (min-cost) little is saved"
     claims = [
         _gain("Cost", 1.4, dollars, THROUGHPUT, COST, told),
         _gain("Cost, deadlines kept", 1.2, dollars, THROUGHPUT, COST_SLO, told),
