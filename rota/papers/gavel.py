@@ -70,7 +70,7 @@ FULL = Scale(
     solved=(64, 128, 256, 512, 1024, 2048),
 )
 QUICK = Scale(
-    hours=320,
+    hours=240,
     seeds=1,
     single=(2, 6),
     packed=(6,),
@@ -82,7 +82,8 @@ QUICK = Scale(
 )
 WINDOW = (0.58, 0.75)
 """Jobs count that arrive between these parts of a continuous trace: when the cluster has filled up, and while others still come
-for long enough that few of them see the end. At 5.7 jobs per hour these are jobs 2,600 to 3,400; the paper takes 4,000 to 5,000."""
+for long enough that few of them see the end. At 5.7 jobs per hour these are jobs 2,600 to 3,400; the paper's are 4,000 to
+5,000."""
 
 MOST_BY_JOB = 512
 """Jobs up to which a policy is timed that looks at every job instead of every kind."""
