@@ -1,7 +1,7 @@
 """Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
 
     make bench                          everything but the million-job trace
-    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, million
+    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -22,6 +22,7 @@ from typing import Any
 
 import gavel
 import numpy as np
+import placement
 
 import rota
 from rota.beliefs.rates import Rates
@@ -248,6 +249,7 @@ PARTS = {
     "idle": idle,
     "solve": gavel.solves,
     "gavel": gavel.simulations,
+    "placement": placement.placement,
     "million": million,
 }
 

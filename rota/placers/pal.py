@@ -7,7 +7,7 @@ import numpy as np
 
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
-from rota.placers.picky import Picky
+from rota.placers.picky import Picky, enough
 from rota.placers.scored import Shelf
 
 
@@ -18,24 +18,15 @@ class Pal(Picky):
     wide: bool = True
     """Jobs wider than a node span few nodes and few racks; if not, they take the least slow GPUs wherever they are."""
 
-    def pick(self, shelf: Shelf, floor: Floor, request: Request, free: Ints) -> Ints:
-        count = request.gpus
-        widest = int(floor.cluster.node_gpus[floor.cluster.node_pool == request.pool].max())
-        if count == 1:
-            return shelf.best(free, count)
-        if count > widest:
-            return shelf.few_nodes(free, count) if self.wide else shelf.best(free, count)
-        levels = np.arange(len(shelf.levels))
+    def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
+        count, levels = request.gpus, len(shelf.levels)
+        if count == 1 or (count > shelf.widest and not self.wide):
+            return enough(shelf.best(count))
+        if count > shelf.widest:
+            return shelf.few_nodes(count)
         cost = np.concatenate((shelf.levels, shelf.levels * request.spread_penalty))
-        across = np.concatenate((levels < 0, levels >= 0))
-        for entry in np.lexsort((across, cost)).tolist():
-            most = int(levels[entry % len(levels)])
-            if not across[entry]:
-                found = shelf.within(free, count, most)
-                if found is not None:
-                    return found
-            else:
-                candidates = free[shelf.level(free) <= most]
-                if len(candidates) >= count:
-                    return shelf.best(candidates, count)
-        return shelf.best(free, count)
+        for entry in np.argsort(cost, kind="stable").tolist():  # of equal costs, one node comes before several
+            found = shelf.within(count, entry) if entry < levels else shelf.best(count, entry - levels)
+            if found is not None:
+                return found
+        return enough(shelf.best(count))

@@ -19,8 +19,8 @@ class Picky:
     sticky: bool = True
     """A running job keeps its GPUs; false: everything is placed anew at each decision."""
 
-    def pick(self, shelf: Shelf, floor: Floor, request: Request, free: Ints) -> Ints:
-        """GPUs for one request out of the free ones."""
+    def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
+        """GPUs for one request."""
         raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
@@ -34,8 +34,11 @@ class Picky:
                 shelf = shelves[key] = Shelf(floor, *key)
             found = self._wish(shelf, floor, request)
             if found is None:
-                found = self.pick(shelf, floor, request, shelf.free())
+                found = self.pick(shelf, floor, request)
             floor.available[found] = False
+            for (pool, _), other in shelves.items():
+                if pool == request.pool:
+                    other.take(found)
             placed[number] = found
         return [placed[number] for number in range(len(requests))]
 
@@ -48,7 +51,7 @@ class Picky:
             return None
         if floor.cluster.gpu_pool[now[0]] != request.pool:
             return None
-        better = self.pick(shelf, floor, request, shelf.free())
+        better = self.pick(shelf, floor, request)
         gain = _pace(shelf, floor, request, now) / _pace(shelf, floor, request, better) - 1
         return now if gain * PAYS_WITHIN_SECONDS <= request.move_seconds else better
 
@@ -57,3 +60,9 @@ def _pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:
     """How many times longer a step takes there."""
     nodes = floor.cluster.gpu_node[gpus]
     return shelf.slowest(gpus) * (request.spread_penalty if nodes[0] != nodes[-1] else 1.0)
+
+
+def enough(found: Ints | None) -> Ints:
+    """A granted job finds its GPUs: the mechanism counted them."""
+    assert found is not None
+    return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
-from rota.placers.picky import Picky
+from rota.placers.picky import Picky, enough
 from rota.placers.scored import Shelf
 
 
@@ -12,5 +12,5 @@ from rota.placers.scored import Shelf
 class PmFirst(Picky):
     """Variability first, locality not at all."""
 
-    def pick(self, shelf: Shelf, floor: Floor, request: Request, free: Ints) -> Ints:
-        return shelf.best(free, request.gpus)
+    def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
+        return enough(shelf.best(request.gpus))

@@ -1,6 +1,7 @@
 """Free GPUs by how slow each is for a kind of application: what placers that look at variability pick from.
 
-Slowness comes in a few levels (bins), so what is free is counted by level and node; no subset of GPUs is ever enumerated."""
+Slowness comes in a few levels (bins), so what is free is kept as counts by level and node; no subset of GPUs is ever enumerated,
+and GPUs are only looked at on nodes that were chosen."""
 
 import numpy as np
 
@@ -12,72 +13,104 @@ class Shelf:
     """The free GPUs of one pool as one application class sees them."""
 
     def __init__(self, floor: Floor, pool: int, row: int) -> None:
-        self.floor = floor
-        self._nodes = np.array(floor.cluster.pool_nodes[pool])
-        self._scores = floor.scores[row] if floor.scores is not None else np.ones(floor.cluster.gpus)
-        mine = floor.cluster.gpu_pool == pool
+        cluster = floor.cluster
+        self._floor, self._pool = floor, pool
+        self._scores = floor.scores[row] if floor.scores is not None else np.ones(cluster.gpus)
+        mine = cluster.gpu_pool == pool
         self.levels: Floats = np.unique(self._scores[mine])
         """Slowness of each level, best first."""
         self._level = np.searchsorted(self.levels, self._scores)
-        self._pool = mine
+        self._first = cluster.node_first.tolist()
+        self.widest = int(cluster.node_gpus[cluster.node_pool == pool].max())
+        """GPUs of the largest node."""
+        free = (floor.available & mine).nonzero()[0]
+        cell = self._level[free] * len(cluster.nodes) + cluster.gpu_node[free]
+        shape = (len(self.levels), len(cluster.nodes))
+        self._counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
 
-    def free(self) -> Ints:
-        """Free GPUs of the pool, by number."""
-        free: Ints = (self.floor.available & self._pool).nonzero()[0]
-        return free
-
-    def counts(self, gpus: Ints) -> Ints:
-        """How many of these GPUs each node has at each level: shape (levels, nodes)."""
-        nodes = len(self.floor.cluster.nodes)
-        cell = self._level[gpus] * nodes + self.floor.cluster.gpu_node[gpus]
-        return np.bincount(cell, minlength=len(self.levels) * nodes).reshape(len(self.levels), nodes)
-
-    def level(self, gpus: Ints) -> Ints:
-        return self._level[gpus]
+    def take(self, gpus: Ints) -> None:
+        """These are no longer free."""
+        np.subtract.at(self._counts, (self._level[gpus], self._floor.cluster.gpu_node[gpus]), 1)
 
     def slowest(self, gpus: Ints) -> float:
         return float(self._scores[gpus].max())
 
-    def best(self, gpus: Ints, count: int) -> Ints:
-        """PM-First: the least slow of these; among equals, those on nodes whose number of them is nearest to what is wanted."""
-        level, node = self._level[gpus], self.floor.cluster.gpu_node[gpus]
-        same = self.counts(gpus)[level, node]
-        order = np.lexsort((gpus, np.abs(same - count), level))
-        return np.sort(gpus[order[:count]])
-
-    def within(self, gpus: Ints, count: int, most: int) -> Ints | None:
-        """On one node, none slower than level `most`: the node whose slowest is least slow, then the one with most of them."""
-        gpus = gpus[self._level[gpus] <= most]
-        have = np.cumsum(self.counts(gpus), axis=0)
-        fits = have[-1] >= count
-        if not fits.any():
+    def best(self, count: int, most: int | None = None) -> Ints | None:
+        """PM-First: the least slow, none beyond level `most`; among equals, those on nodes whose number of them is nearest to
+        what is wanted. None: there are not so many."""
+        counts = self._counts if most is None else self._counts[: most + 1]
+        if int(counts.sum()) < count:
             return None
-        needs = np.where(fits, (have < count).sum(axis=0), len(self.levels))  # level of the slowest it must take
-        node = int(np.lexsort((-have[-1], needs))[0])
-        here = gpus[(self.floor.cluster.gpu_node[gpus] == node) & (self._level[gpus] <= needs[node])]
-        found: Ints = here[:count]
-        return found
+        found: list[Ints] = []
+        left = count
+        for level, row in enumerate(counts):
+            # No node has more than the widest has, so nothing is nearer than that.
+            for far in range(max(count - self.widest, 0), max(count, self.widest)):
+                if not left:
+                    break
+                near = row == count + far
+                if 0 < count - far <= self.widest:
+                    near |= row == count - far
+                nodes = near.nonzero()[0]
+                for node in nodes[: 1 + int(row[nodes].cumsum().searchsorted(left))].tolist():
+                    here = self._on(node, level, level)[:left]
+                    found.append(here)
+                    left -= len(here)
+        return np.sort(np.concatenate(found))
 
-    def few_nodes(self, gpus: Ints, count: int) -> Ints:
-        """The least slow level that has enough; there as few nodes as possible, and as few racks: most free first, and the rest
-        where it fits best."""
-        have = np.cumsum(self.counts(gpus), axis=0)
-        most = int((have.sum(axis=1) < count).sum())
-        gpus = gpus[self._level[gpus] <= most]
-        free = have[most]
-        racks = self.floor.cluster.node_rack
-        room = np.bincount(racks, weights=free, minlength=int(racks.max()) + 1)
-        one = (room >= count).nonzero()[0]
-        near = racks == one[np.argmin(room[one])] if len(one) else np.ones(len(free), dtype=bool)
-        order = np.lexsort((-free, -room[racks], ~near))
-        taken, left = [], count
-        while left > 0:
-            open_to = order[free[order] > 0]
-            enough = open_to[(free[open_to] >= left) & near[open_to]]
-            node = int(enough[np.argmin(free[enough])]) if len(enough) else int(open_to[0])
-            here = gpus[self.floor.cluster.gpu_node[gpus] == node][:left]
-            taken.append(here)
-            left -= len(here)
-            free = free.copy()
-            free[node] = 0
-        return np.sort(np.concatenate(taken))
+    def within(self, count: int, most: int) -> Ints | None:
+        """On one node, none slower than level `most`: the node whose slowest is least slow, then the one with most of them."""
+        total = self._counts[: most + 1].sum(axis=0)
+        have = np.zeros_like(total)
+        for level in range(most + 1):
+            have = have + self._counts[level]
+            fits = (have >= count).nonzero()[0]
+            if len(fits):
+                node = int(fits[np.argmax(total[fits])])
+                return self._on(node, 0, level)[:count]
+        return None
+
+    def few_nodes(self, count: int) -> Ints:
+        """The least slow level that has enough; there few racks and few nodes: the rack where it fits best, most free first, and
+        the rest on the node where it fits best."""
+        enough = np.cumsum(self._counts.sum(axis=1)) < count
+        most = min(int(enough.sum()), len(self.levels) - 1)
+        free = self._counts[: most + 1].sum(axis=0)
+        racks = self._floor.cluster.node_rack
+        room = np.bincount(racks, weights=free).astype(np.int64)
+        holds = (room >= count).nonzero()[0]
+        order = [int(holds[np.argmin(room[holds])])] if len(holds) else np.argsort(-room, kind="stable").tolist()
+        found: list[Ints] = []
+        for rack in order:
+            left = count - sum(len(here) for here in found)
+            if left <= 0:
+                break
+            inside = np.where(racks == rack, free, 0) if len(room) > 1 else free
+            found += [self._on(node, 0, most)[:take] for node, take in _fullest(inside, min(left, int(room[rack])))]
+        return np.sort(np.concatenate(found))
+
+    def _on(self, node: int, lowest: int, highest: int) -> Ints:
+        """Free GPUs of a node at these levels, by number."""
+        first, end = self._first[node], self._first[node + 1]
+        level = self._level[first:end]
+        free: Ints = (self._floor.available[first:end] & (level >= lowest) & (level <= highest)).nonzero()[0] + first
+        return free
+
+
+def _fullest(free: Ints, count: int) -> list[tuple[int, int]]:
+    """Nodes with most free GPUs, all of them, and for the rest the one that has just enough."""
+    found: list[tuple[int, int]] = []
+    for size in range(int(free.max()), 0, -1):
+        nodes = (free == size).nonzero()[0]
+        whole = nodes[: count // size].tolist()
+        found += [(node, size) for node in whole]
+        count -= size * len(whole)
+        if count and len(nodes) > len(whole):  # less than `size` is left
+            rest = free.copy()
+            rest[[node for node, _ in found]] = 0
+            fits = (rest >= count).nonzero()[0]
+            found.append((int(fits[np.argmin(rest[fits])]), count))
+            count = 0
+        if not count:
+            break
+    return found
