@@ -30,7 +30,6 @@ class Allox:
 
     alpha: float = 1.0
     """Part of the waiting jobs, oldest first, that is matched."""
-    memory_types = (Memory,)
 
     def allocate(self, view: View) -> Shares:
         jobs, options = view.jobs, view.options

@@ -31,7 +31,6 @@ class FinishTimeFairness:
 
     aware: bool = True
     packing: bool = False
-    memory_types = (Memory,)
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, by_job=True, aware=self.aware, packing=self.packing)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.units import Bools, Floats
-from rota.solver.lp import Centre, Lp, patiently, solved
-from rota.solver.program import Linear, Program, Solution
+from rota.solver.lp import Centre, Lp, patiently
+from rota.solver.program import Linear, Program
 
 LEAST_DUAL = 1e-4
 """Rows whose dual is below this part of the average are not tight: an interior point leaves a little everywhere."""
@@ -75,20 +75,3 @@ class Raise:
             found.below_duals[claimants : claimants + pools],
             found.below_duals[:claimants],
         )
-
-    def solution(self, raised: Raised, value: float | None = None) -> Solution:
-        return Solution(
-            self.program, raised.x, raised.t if value is None else value, raised.prices, (), raised.time_duals, raised.duals
-        )
-
-
-def raise_all(program: Program, vector: Linear) -> Solution:
-    """Maximise the smallest entry."""
-    if not program.columns:
-        return program.solve()
-    model = Raise(program, vector)
-    found = model.solve(np.ones(len(vector)), np.zeros(len(vector)))
-    if found is None:
-        solved(None, "max-min")
-    assert found is not None
-    return model.solution(found)
