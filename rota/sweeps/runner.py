@@ -69,7 +69,8 @@ def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Wa
         work = [{"key": cell.key, "keywords": dict(cell.keywords)} for cell in missing]
         crew = min(workers or available_cores(), max(len(missing), 1))
         Crew(("rota.sweeps.worker", str(store.folder)), work, crew, heard).run()
-        failed = [failures[number] for number in sorted(failures)]
+        # A worker may die between writing its cell and saying so: what is there is not missing.
+        failed = [failures[number] for number in sorted(failures) if not store.has(missing[number])]
         rows = store.finish(cells)
         return Swept(store.folder, rows, failed, reused, len(cells) - len(rows) - len(failed))
 

@@ -201,9 +201,10 @@ def test_a_killed_worker_costs_one_cell_and_the_next_run_makes_it_up(tmp_path: P
         time.sleep(0.01)
     os.kill(children(process.pid)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=300)
-    assert process.returncode == 1 and "its worker died" in err.decode() and "Try:" in err.decode()
-    failed = len(json.loads(out)["failed"])
-    assert failed == 1 and len(json.loads(out)["cells"]) == 23
+    failed, made = len(json.loads(out)["failed"]), len(json.loads(out)["cells"])
+    assert failed + made == 24 and failed <= 1, "it may have been killed right after it wrote its cell"
+    if failed:
+        assert process.returncode == 1 and "its worker died" in err.decode() and "Try:" in err.decode()
     again = start(tmp_path / "out")
     out, err = again.communicate(timeout=300)
     assert again.returncode == 0, err.decode()
