@@ -132,7 +132,7 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
         free = _free(state, row)
         return Explanation(code, f"It needs {gpus} GPUs of {types}; {free} are free.", {"gpus": gpus, "free": free})
     if code is Reason.POLICY_NOTE:
-        return Explanation(code, _note(state, job), {"deadline_s": float(jobs.deadline_s[row])})
+        return Explanation(code, _note(state, job))
     if code is Reason.SHARE_USED:
         target, had = _time_of(state, np.array([row]))
         part = float(target[0]) if target is not None else 0.0

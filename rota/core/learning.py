@@ -32,6 +32,7 @@ def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
             continue  # nobody's profile, or slowed by how it lies
         accelerator = state.cluster.pools[options.pool[option]]
         partner = kinds[beside].profile if beside >= 0 else ""
+        measured *= state.slowdown(int(jobs.id[row]), state.lives[int(jobs.id[row])].gpus)  # a slow GPU says nothing of the kind
         state.rates = state.rates.learned(kind.profile, accelerator, kind.gpus, measured, partner, nodes)
         touched |= {kind.profile, partner} - {""}
     if touched:
@@ -48,4 +49,7 @@ def _believe(state: Ledger, numbers: list[int]) -> None:
     jobs.best_rate[mine[best >= 0]] = state.options.rate[best[best >= 0]]
     runs = ((jobs.using[:size] > 0) & (jobs.rate[:size] > 0)).nonzero()[0]
     jobs.rate[runs] = state.options.rate[state.options.by_slot[jobs.kind[runs], jobs.slot[runs]]]
+    if state.variability is not None:
+        jobs.rate[runs] /= [state.slowdown(job, state.lives[job].gpus) for job in jobs.id[runs].tolist()]
+    state._habits.clear()
     state.touch()

@@ -568,7 +568,7 @@ class Ledger:
         shared = ("gpu_beside", "gpu_wanted_beside") if self.packing else ()  # else nobody writes to them
         for name in (*shared, "gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
             setattr(twin, name, getattr(self, name).copy())
-        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of"):
+        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of", "_habits"):
             setattr(twin, name, getattr(self, name).copy())
         for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred"):
             setattr(twin, name, getattr(self, name).copy())

@@ -8,6 +8,7 @@ import pytest
 from rota.api import simulate
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
+from rota.beliefs.variability import Variability
 from rota.compose.profiled import told
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -28,8 +29,10 @@ TRUE = Rates(
 )
 
 
-def running(rates: Rates) -> Scheduler:
-    core = Scheduler(Cluster.parse("1xV100 + 1xK80"), Packed(), Settings(learn=True, packing=True), rates=rates)
+def running(rates: Rates, variability: Variability | None = None) -> Scheduler:
+    core = Scheduler(
+        Cluster.parse("1xV100 + 1xK80"), Packed(), Settings(learn=True, packing=True), rates=rates, variability=variability
+    )
     policy, commands = Fifo(), core.step(0.0, [Submitted(0, JobSpec(profile="c", steps=1e6), 0.0)])
     answer = policy.allocate(core.view())
     for command in core.step(0.0, [Allocated(core.state.decision, answer, 0.0)]):
@@ -104,3 +107,22 @@ def test_a_scheduler_that_was_told_little_still_finishes_and_the_result_says_so(
     trace.write_text("\n".join(["submit_time,gpus,steps,profile", *jobs]))
     done = simulate(trace, policy="max-min-fairness", cluster="2xV100 + 2xK80", profile=rates, profiled=0.4)
     assert done.summary.finished == 12 and done.params["profiled"] == 0.4
+
+
+def test_a_slow_gpu_is_not_taken_for_a_slow_kind() -> None:
+    slow = Variability(("A",), np.array([[2.0, 1.0]]), np.zeros((1, 2)))
+    core = running(TRUE, slow)
+    believed = core.state.options.rate[core.state.options.by_slot[0, core.state.jobs.slot[0]]]
+    assert core.state.jobs.rate[0] == pytest.approx(believed / 2), "it runs on the slow one"
+    tell(core, 60 * believed, 60.0)  # twice what was believed of it there, so twice what was believed of its kind
+    after = core.state.options
+    assert after.rate[after.by_slot[0, core.state.jobs.slot[0]]] == pytest.approx(2 * believed)
+    assert core.state.jobs.rate[0] == pytest.approx(believed)
+
+
+def test_a_copy_learns_for_itself() -> None:
+    core = running(TRUE)
+    core.state.habits(0, 0)
+    twin = core.fork()
+    twin.state._habits.clear()
+    assert core.state._habits, "a fork may number new kinds otherwise"
