@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rota.model.view import View
     from rota.report.comparison import Comparison
     from rota.report.result import Result
-    from rota.solver.program import Program, greatest, least
+    from rota.solver.linear import greatest, least
+    from rota.solver.program import Program
     from rota.sweeps.runner import sweep
     from rota.traces.trace import Trace
     from rota.wire.client import connect
@@ -43,8 +44,8 @@ _WHERE = {
     "compare": "rota.api",
     "connect": "rota.wire.client",
     "errors": "rota.errors",
-    "greatest": "rota.solver.program",
-    "least": "rota.solver.program",
+    "greatest": "rota.solver.linear",
+    "least": "rota.solver.linear",
     "placer": "rota.compose.catalogue",
     "policy": "rota.compose.catalogue",
     "simulate": "rota.api",

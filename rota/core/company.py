@@ -7,7 +7,8 @@ service counts a GPU once.
 """
 
 from rota.core.holders import NOBODY, those_on
-from rota.core.ledger import JobTable, Ledger, Life, same_gpus
+from rota.core.job_table import JobTable
+from rota.core.ledger import Ledger, Life, same_gpus
 from rota.model.options import Options
 
 

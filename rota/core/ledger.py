@@ -5,10 +5,9 @@ Dict values are never changed in place, so a copy of the ledger is a copy of its
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.deadlines import deadline_seconds
@@ -16,6 +15,7 @@ from rota.beliefs.options import make_options
 from rota.beliefs.rates import SPEEDS, Rates
 from rota.beliefs.variability import Variability
 from rota.core.holders import NOBODY, join, leave
+from rota.core.job_table import JobTable
 from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.allocation import Allocation
 from rota.model.cluster import Cluster
@@ -82,129 +82,6 @@ class Answer:
     ids: Ints
     version: int
     """The ledger's version when the question was asked: while it stands, positions are rows."""
-
-
-class JobTable:
-    """Columns of the jobs that have not ended (and, until the next compaction, of some that have)."""
-
-    COLUMNS: ClassVar[dict[str, tuple[npt.DTypeLike, Any]]] = {
-        "id": (np.int64, NOBODY),
-        "phase": (np.int8, Phase.QUEUED),
-        "kind": (np.int32, 0),
-        "gpus": (np.int32, 0),
-        "weight": (np.float64, 1.0),
-        "submitted_s": (np.float64, 0.0),
-        "phase_s": (np.float64, 0.0),
-        "first_run_s": (np.float64, np.nan),
-        "as_of_s": (np.float64, 0.0),
-        "told_s": (np.float64, 0.0),
-        "run_seconds": (np.float64, 0.0),
-        "attained": (np.float64, 0.0),
-        "steps_total": (np.float64, FOREVER),
-        "steps_done": (np.float64, 0.0),
-        "steps_saved": (np.float64, 0.0),
-        "rate": (np.float64, 0.0),
-        "best_rate": (np.float64, 1.0),
-        "nominal_rate": (np.float64, 1.0),
-        "using": (np.float64, 0.0),
-        "option": (np.int32, -1),
-        "beside": (np.int64, NOBODY),
-        "slot": (np.int16, 0),
-        "tenant": (np.int32, 0),
-        "deadline_s": (np.float64, FOREVER),
-        "move_seconds": (np.float64, 0.0),
-        "incarnation": (np.int32, 0),
-        "sequence": (np.int32, 0),
-        "lease_s": (np.float64, FOREVER),
-        "suspensions": (np.int32, 0),
-        "failures": (np.int32, 0),
-        "schedulable": (np.bool_, False),
-    }
-    id: Ints
-    phase: npt.NDArray[np.int8]
-    kind: Ints
-    gpus: Ints
-    weight: Floats
-    submitted_s: Floats
-    phase_s: Floats
-    first_run_s: Floats
-    as_of_s: Floats
-    told_s: Floats
-    """When its steps were last known for sure: it began, or reported."""
-    run_seconds: Floats
-    attained: Floats
-    steps_total: Floats
-    steps_done: Floats
-    steps_saved: Floats
-    rate: Floats
-    best_rate: Floats
-    nominal_rate: Floats
-    using: Floats
-    """GPUs it uses while it runs, half of them where it shares them; 0: it does not run."""
-    option: Ints
-    beside: Ints
-    """The job it should share its GPUs with."""
-    slot: Ints
-    tenant: Ints
-    deadline_s: Floats
-    move_seconds: Floats
-    incarnation: Ints
-    sequence: Ints
-    lease_s: Floats
-    suspensions: Ints
-    failures: Ints
-    schedulable: Bools
-    deficit: Floats
-    """Seconds that shares no longer in force still owe a job by each option of its kind: shape (rows, slots)."""
-    received: Floats
-    """Seconds it got by each option since the shares in force were answered."""
-    ACCOUNTS: ClassVar = ("deficit", "received")
-
-    def __init__(self, slots: int = 1, capacity: int = 256) -> None:
-        self.size = 0
-        self.dead = 0
-        self.slots = slots
-        self._allot(capacity)
-
-    def _allot(self, capacity: int) -> None:
-        for name, (dtype, default) in self.COLUMNS.items():
-            setattr(self, name, np.full(capacity, default, dtype=dtype))
-        for name in self.ACCOUNTS:
-            setattr(self, name, np.zeros((capacity, self.slots)))
-
-    def widen(self, slots: int) -> None:
-        """Make room for more options of a kind; slots in use keep their numbers."""
-        if slots > self.slots:
-            for name in self.ACCOUNTS:
-                wider = np.zeros((len(self.id), slots))
-                wider[:, : self.slots] = getattr(self, name)
-                setattr(self, name, wider)
-            self.slots = slots
-
-    def add(self) -> int:
-        if self.size == len(self.id):
-            dead = self.dead
-            self.keep(np.arange(self.size), 2 * self.size)
-            self.dead = dead
-        self.size += 1
-        return self.size - 1
-
-    def keep(self, rows: Ints, capacity: int) -> None:
-        """Keep these rows, in this order, with room for `capacity`."""
-        before = {name: getattr(self, name) for name in (*self.COLUMNS, *self.ACCOUNTS)}
-        self._allot(capacity)
-        for name, column in before.items():
-            getattr(self, name)[: len(rows)] = column[rows]
-        self.size, self.dead = len(rows), 0
-
-    def copy(self) -> "JobTable":
-        """The rows in use; a little room to grow."""
-        twin = JobTable.__new__(JobTable)
-        twin.size, twin.dead, twin.slots = self.size, self.dead, self.slots
-        room = min(len(self.id), self.size + 64)
-        for name in (*self.COLUMNS, *self.ACCOUNTS):
-            setattr(twin, name, getattr(self, name)[:room].copy())
-        return twin
 
 
 @dataclass(eq=False)

@@ -9,7 +9,8 @@ from rota.beliefs.costs import MoveCosts
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
 from rota.beliefs.variability import Variability
-from rota.core.ledger import Answer, InFlight, JobTable, Ledger, Life, Verdict
+from rota.core.job_table import JobTable
+from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
 from rota.core.settings import Settings
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan

@@ -7,7 +7,8 @@ import numpy as np
 from rota.model.allocation import Shares
 from rota.model.view import View
 from rota.solver.effect import Effect
-from rota.solver.program import Program, least
+from rota.solver.linear import least
+from rota.solver.program import Program
 
 NEARLY_DONE = 1e-4
 """Jobs with less than this part of the longest one's time to go are counted as if they had it."""

@@ -9,7 +9,8 @@ from rota.model.allocation import Shares
 from rota.model.view import View
 from rota.solver.effect import Effect
 from rota.solver.filling import water_fill
-from rota.solver.program import Program, least
+from rota.solver.linear import least
+from rota.solver.program import Program
 
 
 @dataclass(frozen=True)

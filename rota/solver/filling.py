@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 from rota.model.units import Bools, Floats
+from rota.solver.linear import Linear
 from rota.solver.lp import solved
-from rota.solver.program import Linear, Program, Solution
+from rota.solver.program import Program, Solution
 from rota.solver.raising import GIVE, Raise, Raised
 
 NOTHING = 1e-9

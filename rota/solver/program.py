@@ -8,7 +8,6 @@ Vectors such as `program.rate` have one entry per claimant and are linear in the
 `.sum()`, `@`, `<=` and `>=` work on them.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,165 +18,12 @@ from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import MILLI, Floats, Ints
 from rota.model.view import View
+from rota.solver.claimants import Claimants
+from rota.solver.linear import Extreme, Limit, Linear, stacked
 from rota.solver.lp import FACES, LOOSE, TIGHT, Lp, Optimum, centre, solved
 
 FACE_SLACK = 1e-7
 """How much of one objective is given up for the next, relative: what an interior point cannot tell from nothing."""
-
-
-class Linear:
-    """A vector whose entries are linear in the shares: an offset, and triplets (row, column, value). Kept as plain arrays: most
-    programs are so small that a matrix class would cost more than the solver."""
-
-    __array_priority__ = 1000  # numpy leaves the arithmetic to this class
-
-    def __init__(self, row: Ints, column: Ints, value: Floats, offset: Floats) -> None:
-        self.row, self.column, self.value, self.offset = row, column, value, offset
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def __mul__(self, factor: Any) -> "Linear":
-        by = np.broadcast_to(np.asarray(factor, dtype=float), self.offset.shape)
-        return Linear(self.row, self.column, self.value * by[self.row], self.offset * by)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, factor: Any) -> "Linear":
-        return self * (1.0 / np.asarray(factor, dtype=float))
-
-    def __neg__(self) -> "Linear":
-        return self * -1.0
-
-    def __add__(self, other: "Linear | float | Floats") -> "Linear":
-        if not isinstance(other, Linear):
-            return Linear(self.row, self.column, self.value, self.offset + np.asarray(other, dtype=float))
-        one, two = _as_long(self, other), _as_long(other, self)
-        return Linear(
-            np.concatenate((one.row, two.row)),
-            np.concatenate((one.column, two.column)),
-            np.concatenate((one.value, two.value)),
-            one.offset + two.offset,
-        )
-
-    __radd__ = __add__
-
-    def __sub__(self, other: "Linear | float | Floats") -> "Linear":
-        return self + (other if isinstance(other, Linear) else np.asarray(other, dtype=float)) * -1.0
-
-    def __rsub__(self, other: "float | Floats") -> "Linear":
-        return self * -1.0 + other
-
-    def __getitem__(self, rows: Ints) -> "Linear":
-        """Some of its entries, by number or by a mask."""
-        rows = np.asarray(rows)
-        if rows.dtype == bool:
-            rows = rows.nonzero()[0]
-        number = np.full(len(self), -1, dtype=np.int64)
-        number[rows] = np.arange(len(rows))
-        kept = number[self.row] >= 0
-        return Linear(number[self.row[kept]], self.column[kept], self.value[kept], self.offset[rows])
-
-    def __rmatmul__(self, weights: Any) -> "Linear":
-        by: Floats = np.asarray(weights, dtype=float)
-        return Linear(np.zeros_like(self.row), self.column, self.value * by[self.row], np.array([by @ self.offset]))
-
-    def sum(self) -> "Linear":
-        return np.ones(len(self)) @ self
-
-    def __le__(self, other: Any) -> "Limit":
-        return Limit(self - other)
-
-    def __ge__(self, other: Any) -> "Limit":
-        return Limit(other - self)
-
-    def at(self, x: Floats) -> Floats:
-        """Its value for given shares."""
-        value: Floats = np.bincount(self.row, weights=self.value * x[self.column], minlength=len(self)) + self.offset
-        return value
-
-
-def _as_long(vector: Linear, other: Linear) -> Linear:
-    """A vector of one entry goes with one of any length, in each of its entries."""
-    count = len(other)
-    if len(vector) == count or count == 1:
-        return vector
-    if len(vector) != 1:
-        raise OptionError(
-            "vectors of different lengths.", field="program", value=f"{len(vector)} and {count}", hint=".sum() makes one number"
-        )
-    row = np.repeat(np.arange(count), len(vector.row))
-    return Linear(row, np.tile(vector.column, count), np.tile(vector.value, count), np.repeat(vector.offset, count))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Limit:
-    """A constraint: no entry of a vector may be above 0."""
-
-    over: Linear
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Extreme:
-    """The smallest entry of a vector (or, turned round, the largest): what max-min objectives are about."""
-
-    of: Linear
-    largest: bool = False
-
-
-def least(vector: Linear) -> Extreme:
-    """The smallest entry, to be maximised."""
-    return Extreme(vector)
-
-
-def greatest(vector: Linear) -> Extreme:
-    """The largest entry, to be minimised."""
-    return Extreme(vector, largest=True)
-
-
-class Claimants:
-    """Who the shares are for: jobs a policy cannot tell apart, together. Only those with a way to run now."""
-
-    def __init__(self, view: View, by_job: bool, by_weight: bool, apart: Ints | None) -> None:
-        jobs, options = view.jobs, view.options
-        runnable = options.milligpus <= view.capacity[options.pool] * MILLI
-        kind_runs = np.bincount(options.kind[runnable & (options.beside < 0)], minlength=len(options.by_kind)) > 0
-        self.position = kind_runs[jobs.kind].nonzero()[0] if len(jobs) else np.empty(0, dtype=np.int64)
-        kind = jobs.kind[self.position]
-        self.by_kind = not by_job and apart is None
-        if by_job:
-            self.of = np.arange(len(kind))
-        else:
-            keys = [kind.astype(np.int64)]
-            if by_weight and len(kind) and np.ptp(jobs.weight[self.position]) > 0:
-                keys.append(np.unique(jobs.weight[self.position], return_inverse=True)[1])
-            if apart is not None:
-                keys.append(apart[self.position])
-            self.by_kind = len(keys) == 1
-            self.of = _numbered(keys)
-        self.count = int(self.of.max()) + 1 if len(self.of) else 0
-        first = np.full(self.count, len(kind), dtype=np.int64)
-        first[self.of[::-1]] = np.arange(len(kind))[::-1]
-        self.first = self.position[first]
-        """One job of each."""
-        self.members = np.bincount(self.of, minlength=self.count).astype(float)
-        self.kind = jobs.kind[self.first]
-        self.gpus = jobs.gpus[self.first].astype(float)
-        self.weight = jobs.weight[self.first]
-        self.runnable = runnable
-
-
-def _numbered(keys: list[Ints]) -> Ints:
-    """Numbers from 0 for each combination of keys."""
-    key = keys[0]
-    for more in keys[1:]:
-        key = key * (int(more.max(initial=0)) + 1) + more
-    if not len(key):
-        return key
-    seen = np.bincount(key) > 0 if int(key.max()) < 4 * len(key) + 1024 else None
-    if seen is None:
-        return np.unique(key, return_inverse=True)[1]
-    return (np.cumsum(seen) - 1)[key]
 
 
 def _blind(options: Options) -> Floats:
@@ -280,20 +126,24 @@ class Program:
     @lazy
     def gpus_used(self) -> Linear:
         """GPUs of each pool in use, on average."""
-        options, half = self.view.options, np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
-        values = self.who.members[self.claimant] * options.milligpus[self.option] / MILLI * half
+        options = self.view.options
+        values = self.who.members[self.claimant] * options.milligpus[self.option] / MILLI * self._half
         return self._linear(options.pool[self.option], values, len(self.view.capacity))
 
     @lazy
     def dollars_per_hour(self) -> Linear:
         """What a claimant's jobs cost together while they run so."""
-        half = np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
-        return self._linear(self.claimant, self.who.members[self.claimant] * self._dollars * half, self.who.count)
+        return self._linear(self.claimant, self.who.members[self.claimant] * self._dollars * self._half, self.who.count)
 
     @lazy
     def rate_per_dollar(self) -> Linear:
         """Steps per second, each option's divided by what its GPUs cost an hour; two that share them both count."""
         return self._linear(self.claimant, self._speed[self.option] / self._dollars, self.who.count)
+
+    @lazy
+    def _half(self) -> Floats:
+        """The part of an option's GPUs that counts for one side: half of what is shared."""
+        return np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
 
     @property
     def _dollars(self) -> Floats:
@@ -458,26 +308,16 @@ class Program:
             if len(there):
                 sides = np.concatenate((here, there))
                 sign = np.concatenate((np.ones(len(here)), -np.ones(len(there))))
-                balance = _below(balance, self._jobs_on(sides, sign))
+                balance = stacked(balance, self._jobs_on(sides, sign))
                 continue
             for side in here[self.who.members[self.claimant[here]] == 1].tolist():
-                alone = _below(alone, self._jobs_on(here, np.where(here == side, 1.0, -1.0)))
+                alone = stacked(alone, self._jobs_on(here, np.where(here == side, 1.0, -1.0)))
         return balance, alone
 
     def _jobs_on(self, sides: Ints, sign: Floats) -> Linear:
         """One entry: how many jobs run by these sides, each with a sign."""
         value = sign * self.who.members[self.claimant[sides]] * self._scale[sides]
         return Linear(np.zeros(len(sides), dtype=np.int64), self._column[sides], value, np.zeros(1))
-
-
-def _below(a: Linear, b: Linear) -> Linear:
-    """The entries of one vector after those of another."""
-    return Linear(
-        np.concatenate((a.row, b.row + len(a))),
-        np.concatenate((a.column, b.column)),
-        np.concatenate((a.value, b.value)),
-        np.concatenate((a.offset, b.offset)),
-    )
 
 
 class Solution:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.units import Bools, Floats
+from rota.solver.linear import Linear
 from rota.solver.lp import Centre, Lp, patiently
-from rota.solver.program import Linear, Program
+from rota.solver.program import Program
 
 LEAST_DUAL = 1e-4
 """Rows whose dual is below this part of the average are not tight: an interior point leaves a little everywhere."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rota.compose.catalogue import make_policy
 from rota.model.tenants import Tenants
 from rota.policies.hierarchical import Hierarchical
-from rota.solver.program import Program, least
+from rota.solver.linear import least
+from rota.solver.program import Program
 from tests.solving import Question, assert_feasible, norm
 
 PROFILES = "abc"

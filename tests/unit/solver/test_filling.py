@@ -7,7 +7,8 @@ import pytest
 
 from rota.errors import SolverFailed
 from rota.solver.filling import water_fill
-from rota.solver.program import Program, least
+from rota.solver.linear import least
+from rota.solver.program import Program
 from rota.solver.raising import Raise
 from tests.solving import Question, assert_feasible, random_question
 

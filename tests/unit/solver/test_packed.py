@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rota.solver.filling import water_fill
-from rota.solver.program import Program, least
+from rota.solver.linear import least
+from rota.solver.program import Program
 from tests.solving import Question, assert_feasible, random_question
 
 SEEDS = range(30)

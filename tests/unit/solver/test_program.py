@@ -7,7 +7,8 @@ import pytest
 
 from rota.compose.catalogue import make_policy
 from rota.errors import OptionError, SolverFailed
-from rota.solver.program import Linear, Program, greatest, least
+from rota.solver.linear import Linear, greatest, least
+from rota.solver.program import Program
 from tests.solving import Question, assert_feasible
 
 RATES = {"a": (2, 1, 0.5), "b": (3, 2, 1), "c": (10, 1, 0.1)}

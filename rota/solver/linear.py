@@ -1,0 +1,129 @@
+"""Vectors that are linear in the shares, and what can be said of them: limits, the least entry, the greatest."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rota.errors import OptionError
+from rota.model.units import Floats, Ints
+
+
+class Linear:
+    """A vector whose entries are linear in the shares: an offset, and triplets (row, column, value). Kept as plain arrays: most
+    programs are so small that a matrix class would cost more than the solver."""
+
+    __array_priority__ = 1000  # numpy leaves the arithmetic to this class
+
+    def __init__(self, row: Ints, column: Ints, value: Floats, offset: Floats) -> None:
+        self.row, self.column, self.value, self.offset = row, column, value, offset
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __mul__(self, factor: Any) -> "Linear":
+        by = np.broadcast_to(np.asarray(factor, dtype=float), self.offset.shape)
+        return Linear(self.row, self.column, self.value * by[self.row], self.offset * by)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, factor: Any) -> "Linear":
+        return self * (1.0 / np.asarray(factor, dtype=float))
+
+    def __neg__(self) -> "Linear":
+        return self * -1.0
+
+    def __add__(self, other: "Linear | float | Floats") -> "Linear":
+        if not isinstance(other, Linear):
+            return Linear(self.row, self.column, self.value, self.offset + np.asarray(other, dtype=float))
+        one, two = _as_long(self, other), _as_long(other, self)
+        return Linear(
+            np.concatenate((one.row, two.row)),
+            np.concatenate((one.column, two.column)),
+            np.concatenate((one.value, two.value)),
+            one.offset + two.offset,
+        )
+
+    __radd__ = __add__
+
+    def __sub__(self, other: "Linear | float | Floats") -> "Linear":
+        return self + (other if isinstance(other, Linear) else np.asarray(other, dtype=float)) * -1.0
+
+    def __rsub__(self, other: "float | Floats") -> "Linear":
+        return self * -1.0 + other
+
+    def __getitem__(self, rows: Ints) -> "Linear":
+        """Some of its entries, by number or by a mask."""
+        rows = np.asarray(rows)
+        if rows.dtype == bool:
+            rows = rows.nonzero()[0]
+        number = np.full(len(self), -1, dtype=np.int64)
+        number[rows] = np.arange(len(rows))
+        kept = number[self.row] >= 0
+        return Linear(number[self.row[kept]], self.column[kept], self.value[kept], self.offset[rows])
+
+    def __rmatmul__(self, weights: Any) -> "Linear":
+        by: Floats = np.asarray(weights, dtype=float)
+        return Linear(np.zeros_like(self.row), self.column, self.value * by[self.row], np.array([by @ self.offset]))
+
+    def sum(self) -> "Linear":
+        return np.ones(len(self)) @ self
+
+    def __le__(self, other: Any) -> "Limit":
+        return Limit(self - other)
+
+    def __ge__(self, other: Any) -> "Limit":
+        return Limit(other - self)
+
+    def at(self, x: Floats) -> Floats:
+        """Its value for given shares."""
+        value: Floats = np.bincount(self.row, weights=self.value * x[self.column], minlength=len(self)) + self.offset
+        return value
+
+
+def _as_long(vector: Linear, other: Linear) -> Linear:
+    """A vector of one entry goes with one of any length, in each of its entries."""
+    count = len(other)
+    if len(vector) == count or count == 1:
+        return vector
+    if len(vector) != 1:
+        raise OptionError(
+            "vectors of different lengths.", field="program", value=f"{len(vector)} and {count}", hint=".sum() makes one number"
+        )
+    row = np.repeat(np.arange(count), len(vector.row))
+    return Linear(row, np.tile(vector.column, count), np.tile(vector.value, count), np.repeat(vector.offset, count))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """A constraint: no entry of a vector may be above 0."""
+
+    over: Linear
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extreme:
+    """The smallest entry of a vector (or, turned round, the largest): what max-min objectives are about."""
+
+    of: Linear
+    largest: bool = False
+
+
+def least(vector: Linear) -> Extreme:
+    """The smallest entry, to be maximised."""
+    return Extreme(vector)
+
+
+def greatest(vector: Linear) -> Extreme:
+    """The largest entry, to be minimised."""
+    return Extreme(vector, largest=True)
+
+
+def stacked(a: Linear, b: Linear) -> Linear:
+    """The entries of one vector after those of another."""
+    return Linear(
+        np.concatenate((a.row, b.row + len(a))),
+        np.concatenate((a.column, b.column)),
+        np.concatenate((a.value, b.value)),
+        np.concatenate((a.offset, b.offset)),
+    )
