@@ -131,7 +131,7 @@ def simulate(
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    return Result(summary, ready.params, record, workload.arrivals, ready.cluster)
+    return Result(summary, ready.params, record, workload.arrivals, ready.cluster, truth.variability)
 
 
 @dataclass(frozen=True, kw_only=True)

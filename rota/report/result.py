@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from rota.beliefs.variability import Variability
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
@@ -27,6 +28,8 @@ class Result:
     record: Record
     arrivals: Sequence[Arrival]
     cluster: Cluster
+    variability: Variability | None = None
+    """How slow each GPU really was for each application class; None: all of a type alike."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
