@@ -16,8 +16,10 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
 UV := $(PY) -m uv
 LOCK := requirements.lock
+TORCH := 2.13.0
+TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo test lint types format docs lock bench chaos clean browser screenshots
+.PHONY: help setup demo test lint types format docs lock bench chaos clean browser torch screenshots
 
 help:
 	@echo 'make setup   create .venv and install Rota in it (done once; again when the lock changes)'
@@ -53,7 +55,7 @@ $(PY):
 
 # A .venv whose interpreter has gone is made anew, and then its stamp says nothing.
 ifeq ($(realpath $(PY)),)
-.PHONY: $(STAMP)
+.PHONY: $(STAMP) $(TORCH_STAMP)
 endif
 
 # uv is several times faster than pip; where it can't be had, or can't reach what pip can, pip does the same work.
@@ -100,11 +102,25 @@ browser:
 	        || echo 'chromium could not be installed: the tests of the pages will be skipped'; \
 	fi
 
+# Sizes of parameters are read from real modules. PyTorch is not in the lock, which would pin several GB of CUDA packages with it,
+# and where only a build with those can be had it is left out: then the tests that need it say that they were skipped.
+torch: $(TORCH_STAMP)
+
+$(TORCH_STAMP): | $(STAMP)
+	@echo '== installing torch $(TORCH) for the tests of tensors'
+	@plan=$$($(PY) -m pip install --quiet --disable-pip-version-check --dry-run --report - torch==$(TORCH) 2>/dev/null) || plan=none; \
+	case $$plan in \
+	    none) echo 'torch $(TORCH) cannot be had: the tests that need it will be skipped' ;; \
+	    *'"name": "nvidia-'*) echo 'torch $(TORCH) can be had with CUDA only: the tests that need it will be skipped' ;; \
+	    *) { $(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH) >/dev/null 2>&1 && : > $@; } \
+	        || echo 'torch $(TORCH) could not be installed: the tests that need it will be skipped' ;; \
+	esac
+
 screenshots: $(STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
-test: lint types docs browser
+test: lint types docs browser torch
 	@echo '== tests'
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal --durations=15 $(ARGS)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.beliefs.costs import MoveCosts
+from rota.beliefs.locality import Locality
 from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
+from rota.beliefs.skew import Skews
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import told
@@ -30,6 +32,7 @@ from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
+from rota.profiles.tensors import read_tensors
 from rota.profiles.variability import read_variability
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
@@ -63,6 +66,7 @@ def simulate(
     profiled: float | None = None,
     variability: str | Path | None = None,
     variability_medians: bool = False,
+    tensors: str | Path | None = None,
     format: str = "auto",
     where: Where = (),
     first: int | None = None,
@@ -70,6 +74,7 @@ def simulate(
     drop_oversized: bool = False,
     decide: str | None = None,
     round_seconds: float | None = None,
+    wait_for_place: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
     **physics: Any,
@@ -92,6 +97,7 @@ def simulate(
         profiled=profiled,
         variability=variability,
         variability_medians=variability_medians,
+        tensors=tensors,
         format=format,
         where=where,
         first=first,
@@ -99,15 +105,18 @@ def simulate(
         drop_oversized=drop_oversized,
         decide=decide,
         round_seconds=round_seconds,
+        wait_for_place=wait_for_place,
         seed=seed,
         **physics,
     )
     truth, settings, workload = ready.physics, ready.settings, ready.trace
     costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
-    rates = replace(truth.rates, spread_penalty=truth.spread_penalty)
+    rates = truth.whole_rates
     if profiled is not None:
         rates = told(rates, profiled, seed)
-    scheduler = Scheduler(ready.cluster, ready.placer, settings, rates=rates, costs=costs, variability=truth.variability)
+    scheduler = Scheduler(
+        ready.cluster, ready.placer, settings, rates=rates, costs=costs, variability=truth.variability, skews=skews
+    )
     started = time.perf_counter()
     engine = Engine(
         scheduler,
@@ -144,6 +153,7 @@ class Prepared:
     placer: Placer
     trace: Trace
     settings: Settings
+    skews: Skews
     window: tuple[int, int] | None
     params: dict[str, Any]
 
@@ -159,6 +169,7 @@ def prepare(
     profiled: float | None = None,
     variability: str | Path | None = None,
     variability_medians: bool = False,
+    tensors: str | Path | None = None,
     format: str = "auto",
     where: Where = (),
     first: int | None = None,
@@ -166,6 +177,7 @@ def prepare(
     drop_oversized: bool = False,
     decide: str | None = None,
     round_seconds: float | None = None,
+    wait_for_place: bool = False,
     seed: int = 0,
     **physics: Any,
 ) -> Prepared:
@@ -191,7 +203,14 @@ def prepare(
     if first is not None:
         workload = workload.first(_positive(first, "first"))
     workload = _fitting(workload, floor, truth, drop_oversized)
-    settings = _settings(chosen.settings, decide, round_seconds, seed, packing=bool(getattr(rule, "packing", False)))
+    settings = _settings(
+        chosen.settings,
+        decide,
+        round_seconds,
+        seed=seed,
+        packing=bool(getattr(rule, "packing", False)),
+        wait_for_place=wait_for_place,
+    )
     if profiled is not None:
         told(truth.rates, profiled, seed)  # whatever is wrong with it is said here
         settings = replace(settings, learn=True)
@@ -211,14 +230,16 @@ def prepare(
         "profiled": profiled,
         "variability": str(variability) if variability is not None else None,
         "variability_medians": variability_medians,
+        "tensors": str(tensors) if tensors is not None else None,
         "preset": preset or "measured",
         "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
         "round_seconds": settings.round_seconds or None,
+        "wait_for_place": wait_for_place,
         "seed": seed,
         "first": first,
         "where": dict(filters(where)) if where else None,
         "drop_oversized": drop_oversized,
-        "physics": {name: value for name, value in physics.items() if isinstance(value, int | float)},
+        "physics": _plain_physics(physics),
     }
     return Prepared(
         cluster=floor,
@@ -227,9 +248,19 @@ def prepare(
         placer=spots,
         trace=workload,
         settings=settings,
+        skews=Skews(read_tensors(tensors) if tensors is not None else {}, Catalogue()),
         window=_window(jobs, len(workload.arrivals)),
         params=params,
     )
+
+
+def _plain_physics(given: Mapping[str, Any]) -> dict[str, float | str]:
+    """Keywords of the physics as they can be written down and given again; arrays cannot."""
+    found: dict[str, float | str] = {name: value for name, value in given.items() if isinstance(value, int | float)}
+    penalty = given.get("spread_penalty")
+    if penalty is not None and "spread_penalty" not in found:
+        found["spread_penalty"] = str(Locality.of(penalty))
+    return found
 
 
 def _guesses(trace: Trace, cluster: Cluster, physics: Physics) -> list[str]:
@@ -320,14 +351,15 @@ def _physics(base: Any, cluster: Cluster, profile: str | Path | None, given: dic
     values = {**base, **known}
     rates: Rates = values.get("rates", Rates())
     if rates.model is not None and (cluster.inside_gb_s or cluster.between_gb_s is not None):
-        rates = replace(rates, model=Catalogue(cluster.inside_gb_s, cluster.between_gb_s or BETWEEN_NODES_GB_S))
+        links = Catalogue(cluster.inside_gb_s, cluster.between_gb_s or BETWEEN_NODES_GB_S, cluster.beyond_gb_s)
+        rates = replace(rates, model=links)
     if profile is not None:
         # What was measured wins, on every type as it is; what was not is left to the model.
         rates = replace(read_rates(profile), model=rates.model, speeds=rates.speeds)
     return Physics(**{**values, "rates": rates})
 
 
-def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: int, packing: bool) -> Settings:
+def _settings(base: Any, decide: str | None, round_seconds: float | None, **others: Any) -> Settings:
     if decide is not None and decide not in DECIDE:
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
     if decide in ("rounds", "both") and not (round_seconds or base.get("round_seconds")):
@@ -342,7 +374,7 @@ def _settings(base: Any, decide: str | None, round_seconds: float | None, seed: 
     if decide is not None:
         values["at_events"] = decide in ("events", "both")
     values["whole_steps"] = values.get("whole_steps", False) and not values["at_events"]
-    return replace(Settings(seed=seed), **values, packing=packing)
+    return Settings(**values, **others)
 
 
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:

@@ -50,10 +50,10 @@ class Estimator:
     _books: dict[bool, Book] = field(default_factory=dict, init=False, repr=False, compare=False)
     _guesses: dict[tuple[str, bool], Guess] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", nodes: int = 1) -> "Estimator":
+    def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Estimator":
         """One that knows a measurement more: steps per second alone, or beside another profile on the same GPUs; 0: no fit."""
-        _check(profile, accelerator, gpus, rate, beside, nodes)
-        key = (profile, accelerator, gpus, nodes > 1, beside)
+        _check(profile, accelerator, gpus, rate, beside, levels)
+        key = (profile, accelerator, gpus, levels > 0, beside)
         latest = (*self.measured.get(key, ()), float(rate))[-KEPT:]
         made = replace(self, measured={**self.measured, key: latest})
         made._rows.update(self._references())
@@ -63,9 +63,9 @@ class Estimator:
         made._guesses.update({key: guess for key, guess in self._guesses.items() if key[0] not in touched})
         return made
 
-    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
+    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
         """(steps per second of the gang, relative spread); 0 where it does not fit; None where nothing says how fast it is."""
-        cell = Cell(accelerator, gpus, nodes > 1)
+        cell = Cell(accelerator, gpus, levels > 0)
         seen = self._seen(profile, cell)
         if seen is not None:
             return seen
@@ -283,14 +283,14 @@ def _faster(cell: Cell, other: Cell) -> float:
     return math.log(SPEEDS.get(cell.accelerator, 1.0) / SPEEDS.get(other.accelerator, 1.0))
 
 
-def _check(profile: str, accelerator: str, gpus: int, rate: float, beside: str, nodes: int) -> None:
+def _check(profile: str, accelerator: str, gpus: int, rate: float, beside: str, levels: int) -> None:
     if not profile or not accelerator:
         raise ProfileError("is empty.", field="accelerator" if profile else "profile", value="", hint="name what was measured")
     if gpus < 1:
         raise ProfileError("must be 1 or more.", field="gpus", value=gpus, hint="GPUs of the whole gang")
     if not (math.isfinite(rate) and rate >= 0):
         raise ProfileError("is no rate.", field="rate", value=rate, hint="steps per second, 0 where it does not fit")
-    if nodes > 1 and beside:
-        raise ProfileError("profiles share GPUs of one node only.", field="nodes", value=nodes, hint="leave `beside` empty")
-    if nodes > 1 and rate == 0:
+    if levels and beside:
+        raise ProfileError("profiles share GPUs of one node only.", field="levels", value=levels, hint="leave `beside` empty")
+    if levels and rate == 0:
         raise ProfileError("must be more than 0 on several nodes.", field="rate", value=rate, hint="leave it out")

@@ -55,7 +55,7 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
         if kind.gpus > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
             continue
         # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
-        rate, spread = rates.rate(kind.profile, accelerator, kind.gpus, cluster.fewest_nodes(pool, kind.gpus))
+        rate, spread = rates.rate(kind.profile, accelerator, kind.gpus, cluster.fewest_levels(pool, kind.gpus))
         if rate > 0:
             ways.append(Way(number, pool, kind.gpus * MILLI, rate, spread))
     return ways

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
+from rota.beliefs.locality import Locality
 from rota.model.accelerators import ACCELERATORS, REFERENCE
 
 Key = tuple[str, str, int]
@@ -23,9 +24,9 @@ UNPROFILED_SPREAD = 0.5
 class Source(Protocol):
     """Whatever knows rates of profiles that nobody measured, such as the built-in catalogue."""
 
-    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
+    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
         """(steps per second of the whole gang, relative spread): 0 where it does not fit, None for a profile it does not know.
-        More nodes are never faster, and 0 on several only if it is 0 on one."""
+        `levels` of locality that it spans: 0 in one node. More are never faster, and 0 there only if it is 0 in one node."""
         ...
 
 
@@ -33,7 +34,9 @@ class Source(Protocol):
 class Learner(Source, Protocol):
     """A source that takes measurements, and knows pairs too."""
 
-    def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", nodes: int = 1) -> "Learner": ...
+    def observed(
+        self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0
+    ) -> "Learner": ...
     def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None: ...
 
 
@@ -51,8 +54,8 @@ class Rates:
     """(first profile, second profile, accelerator type, GPUs) -> steps per second of either while both share these GPUs."""
     model: Source | None = None
     """Asked about profiles that were not measured."""
-    spread_penalty: float | None = None
-    """A gang over several nodes is this many times slower, whatever was measured or modelled; None: what that says."""
+    spread_penalty: Locality | None = None
+    """How many times slower a gang is over several nodes, whatever was measured or modelled; None: what that says."""
     everywhere: str = ""
     """Every accelerator type runs like this one; empty: each like itself."""
 
@@ -72,21 +75,30 @@ class Rates:
     def _spread_profiles(self) -> frozenset[str]:
         return frozenset(profile for profile, _, _ in self.apart)
 
-    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float]:
-        """(steps per second, relative spread) of a gang over so many nodes; 0 where the profile is known not to run."""
+    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float]:
+        """(steps per second, relative spread) of a gang that spans so many levels of locality, 0: it lies in one node. A rate of
+        0: the profile is known not to run."""
         kind = self.everywhere or accelerator
-        if nodes > 1 and self.spread_penalty is not None:
+        if levels and self.spread_penalty is not None:
             rate, spread = self.rate(profile, accelerator, gpus)
-            return rate / self.spread_penalty, spread
+            return rate / self.spread_penalty.slowdown(profile, levels), spread
         if profile not in self._profiles:
-            known = self.model.rate(profile, kind, gpus, nodes) if profile and self.model is not None else None
+            known = self.model.rate(profile, kind, gpus, levels) if profile and self.model is not None else None
             return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_SPREAD)
-        if nodes > 1 and (profile, kind) in self._apart:
-            return self._nearest(self.apart, self._apart, profile, kind, gpus)
+        if levels and (profile, kind) in self._apart:
+            rate, spread = self._nearest(self.apart, self._apart, profile, kind, gpus)
+            return rate / self._further(profile, kind, gpus, levels), spread
         if (profile, kind) in self._together:
             return self._nearest(self.table, self._together, profile, kind, gpus)
         # Measured over several nodes only: in one node it is at least as fast.
         return self._nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+
+    def _further(self, profile: str, kind: str, gpus: int, levels: int) -> float:
+        """How many times slower than over the nodes of a rack: tables end there, so it is as the model says."""
+        if levels < 2 or self.model is None:
+            return 1.0
+        near, far = (self.model.rate(profile, kind, gpus, each) for each in (1, levels))
+        return max(near[0] / far[0], 1.0) if near is not None and far is not None and far[0] > 0 else 1.0
 
     def _nearest(
         self, table: Mapping[Key, float], counts: Mapping[tuple[str, str], list[int]], profile: str, accelerator: str, gpus: int
@@ -132,12 +144,12 @@ class Rates:
             return (mean, mean), found[1]
         return found
 
-    def learned(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", nodes: int = 1) -> "Rates":
+    def learned(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Rates":
         """These rates with one more measurement."""
         kind = self.everywhere or accelerator
         if profile not in self._profiles:
             if isinstance(self.model, Learner):
-                return replace(self, model=self.model.observed(profile, kind, gpus, rate, beside, nodes))
+                return replace(self, model=self.model.observed(profile, kind, gpus, rate, beside, levels))
             return self
         if beside:
             turned = (beside, profile, kind, gpus) in self.pairs
@@ -149,7 +161,7 @@ class Rates:
                 return self  # of a pair that nobody measured one side says nothing about the other
             return replace(self, pairs={**self.pairs, key: (known[0], rate) if turned else (rate, known[1])})
         key_alone = (profile, kind, gpus)
-        if nodes > 1:
+        if levels:
             return replace(self, apart={**self.apart, key_alone: rate})
         return replace(self, table={**self.table, key_alone: rate})
 

@@ -61,6 +61,8 @@ class Workload:
     """Weight, gradient and optimiser state of a parameter that is trained."""
     trained_params: float = 0.0
     """How many are trained, if not all: the others only take room, two bytes each."""
+    largest_params: float = 0.0
+    """Parameters of the largest tensor that is trained; 0: unknown."""
     synced_bytes_per_param: float = 4.0
     """What the GPUs exchange for each trained parameter."""
     host_seconds_per_example: float = 0.0
@@ -71,6 +73,11 @@ class Workload:
     @property
     def trained(self) -> float:
         return self.trained_params or self.params
+
+    @property
+    def skew(self) -> float | None:
+        """The part of all that is trained that is in the largest tensor; None: unknown."""
+        return self.largest_params / self.trained if self.largest_params else None
 
 
 def state_bytes(workload: Workload, gpus: int = 1) -> float:

@@ -33,7 +33,9 @@ Trace = Annotated[str, typer.Option("--trace", help="A file, demo, philly-like, 
 Format = Annotated[
     str, typer.Option("--format", help="auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos.")
 ]
-Placer = Annotated[str | None, typer.Option("--placer", help="packed, spread or random, e.g. packed:sticky=false.")]
+Placer = Annotated[
+    str | None, typer.Option("--placer", help="packed, spread, random, skew, pm-first or pal; packed:sticky=false.")
+]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Only rows with COLUMN=VALUE; may be given several times.")]
 Seed = Annotated[int, typer.Option("--seed", parser=number("--seed", whole=True), metavar="N", help="Same seed, same result.")]
 Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]

@@ -1,5 +1,5 @@
-"""`rota profile`: how fast jobs run: the built-in catalogue, files of measured rates, how far the two are apart; estimates;
-how unequal the GPUs of one type are, and which profiles feel it alike."""
+"""`rota profile`: how fast jobs run: the built-in catalogue, files of measured rates, how far the two are apart; estimates.
+What it says of tensors and of unequal GPUs is in files of its own."""
 
 import dataclasses
 import json
@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
+from rota.cli.profile_figures import many, short, show_table, times
+from rota.cli.profile_gpus import classes, variability
+from rota.cli.profile_tensors import tensors
 from rota.cli.show import say
 from rota.errors import OptionError
 
 MOST_LINES = 40
 """A file with more rates is described, not shown."""
-
-MOST_SHOWN = 6
-"""Bins and slow GPUs of a class that a line has room for."""
 
 app = typer.Typer(
     help="List and show rates of models, and compare them with measured ones.", no_args_is_help=True, rich_markup_mode=None
@@ -39,10 +39,10 @@ def list_(output: flag.Output = "table") -> None:
         say(shaped, rows=[entry | entry.pop("steps_per_second") for entry in plain])
         return
     rows = [
-        [e.name, _many(e.params), str(e.batch), _short(e.memory_gib), *(_short(e.steps_per_second[kind]) for kind in TYPES)]
+        [e.name, many(e.params), str(e.batch), short(e.memory_gib), *(short(e.steps_per_second[kind]) for kind in TYPES)]
         for e in found
     ]
-    _table(["NAME", "PARAMS", "BATCH", "GIB", *TYPES], rows)
+    show_table(["NAME", "PARAMS", "BATCH", "GIB", *TYPES], rows)
     typer.echo("Modelled, not measured; -: does not fit in memory. One of them: rota profile show NAME")
 
 
@@ -83,13 +83,16 @@ def show(
     if shaped == "csv":
         say(shaped, rows=[dataclasses.asdict(way) for way in model.ways])
         return
-    typer.echo(f"{model.profile}: {model.title}; {_many(model.params)} parameters, {model.batch:,} examples per {model.batch_of}")
+    skew = "" if model.skew is None else f", skew {model.skew:.2f}"
+    typer.echo(
+        f"{model.profile}: {model.title}; {many(model.params)} parameters{skew}, {model.batch:,} examples per {model.batch_of}"
+    )
     by_type: dict[str, list[str]] = {}
     for way in model.ways:
         row = by_type.setdefault(way.accelerator, [way.accelerator])
-        row += [_short(way.steps_per_second), _short(way.memory_gib)]
+        row += [short(way.steps_per_second), short(way.memory_gib)]
     heads = [head for count in COUNTS for head in (f"{count} GPU{'s' if count > 1 else ''}", "GIB")]
-    _table(["TYPE", *heads], list(by_type.values()))
+    show_table(["TYPE", *heads], list(by_type.values()))
     typer.echo("Steps per second of the gang in one node, and memory on each GPU; -: does not fit. Modelled, not measured.")
 
 
@@ -121,12 +124,12 @@ def error(
             x.model,
             x.accelerator,
             f"{x.cells:,}",
-            *(_times(v) for v in (x.ratio, x.typical_factor, x.p90_factor)),
+            *(times(v) for v in (x.ratio, x.typical_factor, x.p90_factor)),
             str(x.refused),
         ]
         for x in report.lines
     ]
-    _table(["SOURCE", "MODEL", "TYPE", "CELLS", "RATIO", "TYPICAL", "P90", "REFUSED"], rows, left=3)
+    show_table(["SOURCE", "MODEL", "TYPE", "CELLS", "RATIO", "TYPICAL", "P90", "REFUSED"], rows, left=3)
     typer.echo(
         "RATIO: median of measured over modelled. TYPICAL and P90: half and nine tenths of the cells are within this factor.\n"
         "REFUSED: ran, though the model says it does not fit. "
@@ -166,9 +169,9 @@ def estimate(
     for x in report.lines:
         ours = [x.typical_factor, x.p90_factor, x.worst_factor]
         naive = [x.naive_typical_factor, x.naive_p90_factor, x.naive_worst_factor]
-        figures = [_times(value) for value in (*ours, *naive, x.said_spread)]
+        figures = [times(value) for value in (*ours, *naive, x.said_spread)]
         rows.append([x.what, x.accelerator, f"{x.cells:,}", *figures, f"{x.misjudged:,}"])
-    _table(heads, rows, left=2)
+    show_table(heads, rows, left=2)
     typer.echo(
         f"{report.profiles:,} profiles, {report.hide:.0%} of the cells of each hidden in turn. "
         "TYPICAL, P90: half and nine tenths of the estimates\nare within this factor. "
@@ -177,80 +180,9 @@ def estimate(
     )
 
 
-@app.command("variability")
-def variability(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="A folder with profiles.json, a file of runs, or a file of scores.")
-    ],
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", help="For the GPUs of this cluster; left out: as many as the file has.")
-    ] = None,
-    seed: flag.Seed = 42,
-    median: Annotated[bool, typer.Option("--median", help="A score is the median of a real GPU's runs, not one run.")] = False,
-    output: flag.Output = "table",
-) -> None:
-    """How unequal GPUs of one type are, by application class.
-
-    Example: rota profile variability pal_variability --cluster "16x(4xV100)" --median
-    """
-    shaped = flag.shape(output)
-    from rota.compose.site import open_site
-    from rota.profiles.variability import OUTLIER, describe_variability
-
-    found = describe_variability(path, open_site(cluster).cluster if cluster is not None else None, seed, not median)
-    if shaped == "json":
-        typer.echo(json.dumps(dataclasses.asdict(found)))
-        return
-    if shaped == "csv":
-        say(
-            shaped,
-            rows=[dataclasses.asdict(line) | {"bins": len(line.bins), "outliers": len(line.outliers)} for line in found.classes],
-        )
-        return
-    rows = []
-    for x in found.classes:
-        spread = "-" if x.spread is None else f"{x.spread:.2%}"
-        rows.append([x.name, f"{x.gpus:,}", *(f"{v:.3f}" for v in (x.least, x.median, x.most)), spread, f"{len(x.bins)}"])
-    _table(["CLASS", "GPUS", "MIN", "MEDIAN", "MAX", "SPREAD", "BINS"], rows)
-    for x in found.classes:
-        typer.echo(f"bins of {x.name}: {_few([f'{value:.3f} x{count:,}' for value, count in x.bins])}")
-        if x.outliers:
-            typer.echo(f"GPUs of {x.name} beyond {OUTLIER:g}: {_few([f'{gpu} ({score:.2f})' for gpu, score in x.outliers])}")
-    how = {None: "As the file has them", True: "A run for every GPU", False: "The median of a real GPU's runs for every GPU"}
-    drawn = f", drawn with seed {found.seed}" if found.seed is not None else ""
-    typer.echo(
-        f"{how[found.sampled]}{drawn}. A score is a factor on the time of a step: 1 is the median,\n"
-        "more is slower. SPREAD: how far a score may be off; -: unknown. Bins: level x GPUs."
-    )
-
-
-@app.command("classes")
-def classes(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="A CSV file with the columns profile, compute and dram.")],
-    output: flag.Output = "table",
-) -> None:
-    """Application classes: profiles that use a GPU alike, the most compute-bound first.
-
-    Example: rota profile classes utilisation.csv
-    """
-    shaped = flag.shape(output)
-    from rota.profiles.classes import describe_classes
-
-    found = describe_classes(path)
-    if shaped == "json":
-        typer.echo(json.dumps(dataclasses.asdict(found)))
-        return
-    if shaped == "csv":
-        say(shaped, rows=[{"profile": profile, "class": line.name} for line in found.classes for profile in line.profiles])
-        return
-    rows = [[x.name, f"{len(x.profiles):,}", f"{x.compute:.1f}", f"{x.dram:.1f}"] for x in found.classes]
-    _table(["CLASS", "PROFILES", "COMPUTE", "DRAM"], rows)
-    for x in found.classes:
-        typer.echo(f"{x.name}: {', '.join(x.profiles)}")
-    typer.echo(
-        "COMPUTE, DRAM: the centre of the class, in percent of the peak.\n"
-        f"Silhouette {found.quality:.2f}: near 1 the classes are far apart, near 0 they are not."
-    )
+app.command("tensors")(tensors)
+app.command("variability")(variability)
+app.command("classes")(classes)
 
 
 def _renamed(given: Sequence[str]) -> dict[str, str]:
@@ -261,35 +193,3 @@ def _renamed(given: Sequence[str]) -> dict[str, str]:
             raise OptionError("not TYPE=TYPE.", field="--as", value=text, hint="--as V100=RTX5000")
         found[named] = real
     return found
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="left" if number < left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def _few(words: Sequence[str]) -> str:
-    more = f", and {len(words) - MOST_SHOWN:,} more" if len(words) > MOST_SHOWN else ""
-    return ", ".join(words[:MOST_SHOWN]) + more
-
-
-def _short(value: float) -> str:
-    """Three digits at most, so that many columns fit."""
-    if value == 0:
-        return "-"
-    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 1 else f"{value:.2g}".removeprefix("0")
-
-
-def _many(count: float) -> str:
-    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
-
-
-def _times(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -21,6 +21,14 @@ def _text(flag: str, about: str, default: str | None = None) -> Flag:
     return Annotated[str | None, typer.Option(flag, help=about)], default
 
 
+def _penalty(text: Any) -> float | str:
+    """A number is a number; whatever else is said is read where it is used."""
+    try:
+        return float(text)
+    except ValueError:
+        return str(text)
+
+
 _COUNT = number("--first", whole=True)
 
 FLAGS: dict[str, Flag] = {
@@ -47,9 +55,25 @@ FLAGS: dict[str, Flag] = {
     "checkpoint_seconds": _seconds("--checkpoint-seconds", "What saving its state costs."),
     "restore_seconds": _seconds("--restore-seconds", "What loading its state costs."),
     "checkpoint_every_seconds": _seconds("--checkpoint-every-seconds", "How often a running job saves its state."),
-    "spread_penalty": _seconds("--spread-penalty", "How many times longer a step takes across nodes."),
+    "spread_penalty": (
+        Annotated[
+            Any,
+            typer.Option(
+                "--spread-penalty",
+                parser=_penalty,
+                metavar="NUMBER",
+                help="How many times longer a step takes across nodes; 1.2/1.1 across racks too; vgg19=1.7 by model.",
+            ),
+        ],
+        None,
+    ),
+    "wait_for_place": (
+        Annotated[bool, typer.Option("--wait-for-place", help="A job waits until its GPUs can be had close together.")],
+        False,
+    ),
     "node_mtbf_seconds": _seconds("--node-mtbf-seconds", "Mean time between failures of a node."),
     "node_repair_seconds": _seconds("--node-repair-seconds", "How long a failed node is away."),
+    "tensors": _text("--tensors", "Tensors of models as `rota profile tensors --save` wrote them, for the placer skew."),
     "variability": _text("--variability", "How slow each GPU is: PAL's folder of runs, or a table of scores."),
     "variability_medians": (
         Annotated[bool, typer.Option("--variability-medians", help="Of runs take each GPU's median, not one at random.")],

@@ -38,6 +38,7 @@ PLACERS = {
     "packed": "rota.placers.packed:Packed",
     "spread": "rota.placers.spread:Spread",
     "random": "rota.placers.random:Random",
+    "skew": "rota.placers.skew:Skew",
     "pm-first": "rota.placers.pm_first:PmFirst",
     "pal": "rota.placers.pal:Pal",
 }
@@ -46,7 +47,7 @@ COMING = {
         "gandiva",
         "ones",
     ),
-    "placer": ("skew",),
+    "placer": (),
 }
 """Names of the public contract whose part has not arrived yet: refused by name."""
 

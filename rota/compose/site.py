@@ -5,15 +5,17 @@ nodes:
     accelerator: A100
     gpus: 8
     name: big             # big1 to big4; n1, n2, ... if left out
-    rack: r1              # or racks: 2, dealt out in turn
+    rack: row1/r1         # from the outside in; or racks: 2, dealt out in turn; [2, 3]: two racks in each of three rows
     host_memory: 512 GiB  # what parked jobs may use
     mtbf: 30d             # each fails this often on average
     repair: 2h            # and is away for so long
-links: {between: 12.5, inside: {A100: 300}}   # GB/s
+links: {between: [12.5, 6], inside: {A100: 300}}   # GB/s: between nodes, between racks, ...; between the GPUs of a node
+penalties: {all: [1.1, 1.3], vgg19: [1.7, 1.2]}    # how many times longer a step takes across nodes, racks, ...; by model
 prices: {A100: 2.9}       # dollars per GPU and hour
 failures: {mtbf: 60d, repair: 1h}             # of nodes that do not say it themselves
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from rota.beliefs.locality import Locality
 from rota.errors import ClusterError
 from rota.files.tree import Entry, read_tree
 from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, Node, canonical
 from rota.model.units import FOREVER
 
 REPAIR_SECONDS = 3600.0
+EVERYBODY = "all"
+"""What stands for all models that are not named."""
 
 _NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory", "mtbf", "repair")
 
@@ -54,7 +59,7 @@ def open_site(given: str | Path | Cluster) -> Site:
 def read_site(path: Path | str) -> Site:
     """Read a YAML file. Nothing in it is guessed: an unknown name is an error that says its line."""
     root = read_tree(path, ClusterError, instead=EXAMPLE)
-    top = root.fields(("nodes", "links", "prices", "failures"), required=("nodes",))
+    top = root.fields(("nodes", "links", "penalties", "prices", "failures"), required=("nodes",))
     failing = top["failures"].fields(("mtbf", "repair")) if "failures" in top else {}
     nodes: list[Node] = []
     mtbf: list[float] = []
@@ -70,19 +75,30 @@ def read_site(path: Path | str) -> Site:
             raise group.wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
     types = {node.accelerator for node in nodes}
     links = top["links"].fields(("between", "inside")) if "links" in top else {}
+    between = [speed.number(above=True) for speed in links["between"].items()] if "between" in links else []
     cluster = Cluster.of(
         nodes,
         str(path),
         dollars_per_hour=_by_type(top.get("prices"), types, above=False),
         inside_gb_s=_by_type(links.get("inside"), types, above=True),
-        between_gb_s=links["between"].number(above=True) if "between" in links else None,
+        between_gb_s=between[0] if between else None,
+        beyond_gb_s=tuple(between[1:]),
     )
     physics: dict[str, Any] = {}
     if min(mtbf) < FOREVER:
         physics["node_mtbf_seconds"] = np.array(mtbf)
     if set(repair) != {REPAIR_SECONDS}:
         physics["node_repair_seconds"] = np.array(repair)
+    if "penalties" in top:
+        physics["spread_penalty"] = _penalties(top["penalties"])
     return Site(cluster, physics)
+
+
+def _penalties(entry: Entry) -> Locality:
+    """By model, and `all` for the others; a single list is for all."""
+    by_model = entry.mapping() if isinstance(entry.value, dict) else {EVERYBODY: entry}
+    factors = {name: tuple(level.number(least=1.0) for level in levels.items()) for name, levels in by_model.items()}
+    return Locality(factors.pop(EVERYBODY, ()), factors)
 
 
 def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[Node]:
@@ -92,7 +108,9 @@ def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[N
         raise fields["gpus"].wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
     if "rack" in fields and "racks" in fields:
         raise fields["racks"].wrong("beside `rack`: which of the two?", hint="`rack` names one, `racks` counts several")
-    racks = fields["racks"].whole(least=1, most=count) if "racks" in fields else 0
+    racks = [group.whole(least=1, most=count) for group in fields["racks"].items()] if "racks" in fields else []
+    if len(racks) > 1 and math.prod(racks) > count:
+        raise fields["racks"].wrong(f"makes more racks than the {count} nodes.", hint="smaller numbers, or more nodes")
     name = fields["name"].text() if "name" in fields else ""
     accelerator = canonical(fields["accelerator"].text())
     if not ACCELERATOR.fullmatch(accelerator):
@@ -100,8 +118,18 @@ def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[N
     host_gib = fields["host_memory"].gib() if "host_memory" in fields else 0.0
     for i in range(count):
         called = f"{name}{i + 1}" if name and count > 1 else name or f"n{before + i + 1}"
-        rack = f"{name or f'n{before + 1}'}-rack{i % racks + 1}" if racks else fields["rack"].text() if "rack" in fields else ""
+        rack = _path(name or f"n{before + 1}", i, racks) if racks else fields["rack"].text() if "rack" in fields else ""
         yield Node(called, accelerator, gpus, rack, host_gib)
+
+
+def _path(name: str, number: int, racks: list[int]) -> str:
+    """Where the racks of a group stand: nodes are dealt out over all of them in turn."""
+    parts = []
+    for level, count in enumerate(racks):
+        number, place = divmod(number, count)
+        parts.append(f"{('rack', 'row', 'hall')[min(level, 2)]}{place + 1}")
+    parts[-1] = f"{name}-{parts[-1]}"
+    return "/".join(reversed(parts))
 
 
 def _seconds(fields: Mapping[str, Entry], failing: Mapping[str, Entry], name: str, otherwise: float) -> float:

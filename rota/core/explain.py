@@ -23,6 +23,10 @@ def reasons(state: Ledger) -> Ints:
     codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
     full = (codes == Reason.NO_FREE_GPUS).nonzero()[0]
     codes[full[_share_used(state, full)]] = Reason.SHARE_USED
+    for job in state.fragmented:
+        row = state.row.get(job)
+        if row is not None and codes[row] == Reason.OUTRANKED:
+            codes[row] = Reason.FRAGMENTED
     kinds = list(state.kind_of)
     for row in (state.options.best[kind] < 0).nonzero()[0].tolist():
         codes[row] = why_never(kinds[kind[row]], state.cluster)[0]
@@ -131,6 +135,8 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.NO_FREE_GPUS:
         free = _free(state, row)
         return Explanation(code, f"It needs {gpus} GPUs of {types}; {free} are free.", {"gpus": gpus, "free": free})
+    if code is Reason.FRAGMENTED:
+        return _fragmented(state, row)
     if code is Reason.POLICY_NOTE:
         return Explanation(code, _note(state, job))
     if code is Reason.SHARE_USED:
@@ -155,6 +161,22 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     if state.policy_fault:
         sentence = f"The policy gave no answer that could be used: {state.policy_fault}. It is asked again."
     return Explanation(code, sentence, {"submitted_s": float(jobs.submitted_s[row])})
+
+
+def _fragmented(state: Ledger, row: int) -> Explanation:
+    """Where the free GPUs of its types are, and on how few nodes it wants them."""
+    options = state.options.by_kind[state.jobs.kind[row]]
+    pool = int(state.options.pool[options[0]])
+    usable, _ = state.usable()
+    free = usable & (state.gpu_wanted < 0) & (state.cluster.gpu_pool == pool)
+    by_node = np.bincount(state.cluster.gpu_node[free], minlength=len(state.cluster.nodes))
+    gpus = int(state.jobs.gpus[row])
+    most = sorted(by_node[by_node > 0].tolist(), reverse=True)
+    nodes = state.cluster.fewest_nodes(pool, gpus)
+    where = f"on {nodes} nodes" if nodes > 1 else "on one node"
+    shown = ", ".join(map(str, most[:8])) + (", ..." if len(most) > 8 else "")
+    sentence = f"It needs {gpus} GPUs {where}; {sum(most)} are free, but scattered: {shown or 'none'} by node."
+    return Explanation(Reason.FRAGMENTED, sentence, {"gpus": gpus, "nodes": nodes, "free": sum(most), "free_by_node": most})
 
 
 def _outranked(state: Ledger, row: int, ahead: list[int]) -> Explanation:

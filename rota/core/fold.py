@@ -193,6 +193,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
                 state.unsettled.add(change.job)
         state.until_s = event.plan.until_s
         state.somebody_waits = event.plan.somebody_waits
+        state.fragmented = event.plan.fragmented
         state.fresh = state.replan = False
         state.plans += 1
         if settings.whole_steps:

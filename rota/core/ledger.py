@@ -5,7 +5,7 @@ Dict values are never changed in place, so a copy of the ledger is a copy of its
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from rota.beliefs.costs import MoveCosts
 from rota.beliefs.deadlines import deadline_seconds
 from rota.beliefs.options import make_options
 from rota.beliefs.rates import SPEEDS, Rates
+from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core.holders import NOBODY, join, leave
 from rota.core.job_table import JobTable
@@ -74,6 +75,17 @@ class InFlight:
     sent_s: float
 
 
+class Habits(NamedTuple):
+    """What placers may know of a kind of job on a pool."""
+
+    application: int
+    """Its class, as a row of the scores."""
+    penalties: tuple[float, ...]
+    """How many times longer its steps are believed to take across 0, 1, 2, ... levels of locality."""
+    skew: float | None
+    """The part of its model that the largest tensor is; None: nobody knows."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """The policy's last answer and the jobs it speaks of."""
@@ -112,6 +124,8 @@ class Ledger:
     """Two jobs may share GPUs, so options for that are made."""
     variability: Variability | None = None
     """How slow each GPU is believed to be for each application class; None: all of a type alike."""
+    skews: Skews = field(default_factory=Skews)
+    """How skewed models are, as their tensors say."""
     now_s: float = 0.0
     finished: int = 0
     """Jobs that ran to their end so far."""
@@ -163,13 +177,15 @@ class Ledger:
     until_s: float = FOREVER
     somebody_waits: bool = False
     """The last plan left a job out."""
+    fragmented: tuple[int, ...] = ()
+    """Jobs that it left out because their GPUs could not be had close together."""
     shares_s: float = 0.0
     """Since when the accounts of time received are kept."""
     wake_s: float = FOREVER
     _rows: Ints | None = None
     _usable: tuple[Bools, Ints] | None = None
     _pool_rank: Ints | None = None
-    _habits: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
+    _habits: dict[tuple[int, int], Habits] = field(default_factory=dict)
     _drawn: tuple[object, object, Any] | None = None
     """What an answer works out once, the answer and the options it was worked out for."""
 
@@ -189,6 +205,7 @@ class Ledger:
         costs: MoveCosts,
         packing: bool = False,
         variability: Variability | None = None,
+        skews: Skews | None = None,
     ) -> Self:
         nodes = len(cluster.nodes)
         return cls(
@@ -207,6 +224,7 @@ class Ledger:
             history=np.zeros(HISTORY),
             packing=packing,
             variability=variability,
+            skews=skews or Skews(),
         )
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -219,19 +237,31 @@ class Ledger:
         return self._rows
 
     def slowdown(self, job: int, gpus: Ints) -> float:
-        """How many times longer a step is believed to take on these GPUs than on usual ones of their type."""
-        return 1.0 if self.variability is None else self.variability.slowdown(self.specs[job].profile, gpus)
+        """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
+        together as they can."""
+        slow = 1.0 if self.variability is None else self.variability.slowdown(self.specs[job].profile, gpus)
+        if len(gpus) > 1 and (levels := self.cluster.spanned(gpus)):
+            pool = self.cluster.gpu_pool.item(gpus.item(0))
+            penalties = self.habits(job, pool).penalties
+            slow *= penalties[levels] / penalties[self.cluster.fewest_levels(pool, len(gpus))]
+        return slow
 
-    def habits(self, job: int, pool: int) -> tuple[int, float]:
-        """A job's application class, and how many times longer its steps are believed to take across nodes."""
+    def habits(self, job: int, pool: int) -> Habits:
+        """What is believed of a job that depends on where it is placed."""
         key = (self.jobs.kind.item(self.row[job]), pool)
         found = self._habits.get(key)
         if found is None:
-            spec = self.specs[job]
-            together, apart = (self.rates.rate(spec.profile, self.cluster.pools[pool], spec.gpus, nodes)[0] for nodes in (1, 2))
-            row = self.variability.row(spec.profile) if self.variability is not None else 0
-            found = self._habits[key] = (row, max(together / apart, 1.0) if apart > 0 and spec.gpus > 1 else 1.0)
+            found = self._habits[key] = self._habits_of(self.specs[job], self.cluster.pools[pool])
         return found
+
+    def _habits_of(self, spec: JobSpec, accelerator: str) -> Habits:
+        rates = [
+            self.rates.rate(spec.profile, accelerator, spec.gpus, levels)[0] if spec.gpus > 1 else 1.0
+            for levels in range(len(self.cluster.domains) + 1)
+        ]
+        penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
+        row = self.variability.row(spec.profile) if self.variability is not None else 0
+        return Habits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
 
     def usable(self) -> tuple[Bools, Ints]:
         """Which GPUs may be granted, and how many of them each pool has."""

@@ -5,6 +5,7 @@ import numpy as np
 from rota.core import units
 from rota.core.ledger import Answer, Ledger, same_gpus
 from rota.core.mechanism import Grants, Table, grant
+from rota.core.places import Places, find_places
 from rota.core.settings import Settings
 from rota.model.allocation import Allocation, Candidates
 from rota.model.floor import Floor, Placer
@@ -29,14 +30,17 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates = _going_on(candidates, table)
     if not settings.backfill:
         candidates.blocking = True
-    grants = grant(candidates, table, capacity)
-    changes = _changes(state, settings, placer, allocation, table, grants, alive)
+    places = Places(grant(candidates, table, capacity))
+    if settings.wait_for_place:
+        places = find_places(state, settings, placer, candidates, table, places.grants)
+    grants = places.grants
+    changes = _changes(state, settings, placer, allocation, table, places, alive)
     granted = grants.option >= 0
     if settings.whole_steps:
-        return Plan(changes, _all_done_s(settings, state, table, grants), not granted.all())
+        return Plan(changes, _all_done_s(settings, state, table, grants), not granted.all(), places.fragmented)
     holds = allocation.holds_seconds(granted, table)
     until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
-    return Plan(changes, until, not granted.all())
+    return Plan(changes, until, not granted.all(), places.fragmented)
 
 
 def _rows_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:
@@ -96,9 +100,10 @@ def _changes(
     placer: Placer,
     allocation: Allocation,
     table: Table,
-    grants: Grants,
+    places: Places,
     alive: Bools | None,
 ) -> tuple[Change, ...]:
+    grants = places.grants
     differs = grants.option != table.granted_option
     beside = None
     if state.packing:
@@ -108,7 +113,9 @@ def _changes(
         differs &= alive
     changed = differs.nonzero()[0]
     stops = changed[grants.option[changed] < 0]
-    if not placer.sticky:
+    if settings.wait_for_place:
+        starts = np.array(list(places.gpus), dtype=np.int64)
+    elif not placer.sticky:
         starts = grants.position[differs[grants.position] | _may_move(state, table.rows[grants.position])]
     elif len(stops) == len(changed):
         starts = stops[:0]
@@ -120,7 +127,9 @@ def _changes(
     touched = [*(change.job for change in changes), *state.jobs.id[table.rows[starts]].tolist()]
     if beside is not None:
         changes += units.left_behind(state, touched)
-    if len(starts):
+    if settings.wait_for_place:
+        changes += [Change(int(state.jobs.id[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()]
+    elif len(starts):
         usable, _ = state.usable()
         free = units.released(state, touched)
         floor = Floor(state.cluster, usable & free, state.gpu_job < 0, settings.seed, state.decision, units.scores(state))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
+from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold import advance, apply
@@ -39,10 +40,11 @@ class Scheduler:
         rates: Rates = SAME_SPEED,
         costs: MoveCosts | None = None,
         variability: Variability | None = None,
+        skews: Skews | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.placer = placer
-        self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), self.settings.packing, variability)
+        self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), self.settings.packing, variability, skews)
 
     def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
         """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""

@@ -25,6 +25,9 @@ class Settings:
     """Between two answers of a policy that ranks, those who run go on and nobody else begins."""
     backfill: bool = True
     """Others may run while one that comes before them does not fit; if not, nobody overtakes, whatever the policy says."""
+    wait_for_place: bool = False
+    """A job whose GPUs the placer would keep together waits until they can be had on as few nodes as they need; running jobs keep
+    their places."""
     upgrades: bool = False
     """A running job that no policy would suspend for another may still move to a faster type, if that pays."""
     slice_seconds: float = 360.0
@@ -58,6 +61,10 @@ class Settings:
             raise OptionError("must be 0 or more.", field="seed", value=self.seed, hint="--seed 0")
         if self.whole_steps and (self.at_events or not self.round_seconds):
             raise OptionError("whole steps need rounds and no decisions between them.", field="whole_steps", value=True)
+        if self.wait_for_place and self.packing:
+            raise OptionError(
+                "nobody can wait for a place where jobs share GPUs.", field="wait_for_place", value=True, hint="packing=false"
+            )
         if not self.at_events and not self.round_seconds:
             raise OptionError("decisions need rounds, events or both.", field="round_seconds", value=self.round_seconds)
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.estimate import Estimator
+from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
+from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core.job_table import JobTable
 from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
@@ -18,7 +20,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.options import Kind, Options, Way
 
-VERSION = 3
+VERSION = 4
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -53,7 +55,22 @@ EVENT_TYPES: tuple[type, ...] = (
 )
 """Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
 
-_STATE_TYPES = (Life, InFlight, Answer, Verdict, Kind, Node, Cluster, Rates, Estimator, Variability, MoveCosts, Settings)
+_STATE_TYPES = (
+    Life,
+    InFlight,
+    Answer,
+    Verdict,
+    Kind,
+    Node,
+    Cluster,
+    Rates,
+    Estimator,
+    Locality,
+    Variability,
+    Skews,
+    MoveCosts,
+    Settings,
+)
 _DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "_habits", "kind_of"}
 
 

@@ -141,10 +141,10 @@ def _request(state: Ledger, unit: Unit, hint: tuple[int, ...]) -> Request:
 def ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple[int, ...]) -> Request:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
     life = state.lives.get(job)
-    application, penalty = state.habits(job, pool)
+    habits = state.habits(job, pool)
     if life is not None and life.parked:
-        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint, application, penalty)
-    return Request(job, pool, gpus, price, state.desired.get(job), hint, application, penalty)
+        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint, *habits)
+    return Request(job, pool, gpus, price, state.desired.get(job), hint, *habits)
 
 
 def scores(state: Ledger) -> Floats | None:

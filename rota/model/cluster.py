@@ -1,7 +1,8 @@
 """The machines: nodes of equal GPUs, GPUs numbered node by node, one pool per accelerator type."""
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,9 @@ from rota.model.units import Ints, frozen_ints
 EXAMPLE = '"8xV100 + 2x(4xA100)" is eight pooled V100s and two nodes of four A100s'
 MOST_GPUS = 1_000_000
 
-_TERM = re.compile(
-    r"(?:(?P<nodes>\d+)\s*x\s*)?\(\s*(?P<per>\d+)\s*x\s*(?P<type>[\w.-]+)\s*\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)"
-)
+_TERM = re.compile(r"(?:(?P<copies>\d+)\s*x\s*)?\((?P<inner>.+)\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)", re.DOTALL)
+MOST_LEVELS = 8
+"""Brackets around brackets: more than any fabric has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Node:
     accelerator: str
     gpus: int
     rack: str = ""
+    """Where it stands, from the outside in: `r5`, or `hall1/row2/r5`; empty: nobody said."""
     host_gib: float = 0.0
     """Host memory that parked jobs may use."""
 
@@ -44,6 +46,8 @@ class Cluster:
     """Bandwidth between the GPUs of one node, by accelerator type, where that is not what is usual for the type."""
     between_gb_s: float | None = None
     """Bandwidth between nodes; None: what is usual."""
+    beyond_gb_s: tuple[float, ...] = ()
+    """Bandwidth between racks, and between what racks stand in, outwards; levels that are not listed are like the last."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], text: str = "", **facts: Any) -> "Cluster":
@@ -61,21 +65,16 @@ class Cluster:
 
     @classmethod
     def parse(cls, text: str) -> "Cluster":
-        """Read `36xV100 + 9x(4xP100)`: a bare term is one pool without node structure, brackets are nodes."""
+        """Read `36xV100 + 9x(4xP100)`: a bare term is one pool without node structure, brackets are nodes. Brackets around those
+        are racks, and so on outwards: `2x(9x(4xP100))` is two racks of nine nodes."""
         nodes: list[Node] = []
         for raw in text.split("+"):
-            term = raw.strip()
-            match = _TERM.fullmatch(term)
-            if match is None:
-                raise ClusterError("not COUNTxTYPE or NODESx(COUNTxTYPE).", field="cluster", value=term or text, hint=EXAMPLE)
-            copies = int(match["nodes"] or 1)
-            gpus = int(match["per"] or match["count"])
-            if gpus < 1 or copies < 1:
-                raise ClusterError("a count must be at least 1.", field="cluster", value=term, hint=EXAMPLE)
-            if copies * gpus > MOST_GPUS:
-                raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=term, hint=EXAMPLE)
-            kind = canonical(match["type"] or match["bare"])
-            nodes += [Node(f"n{number}", kind, gpus) for number in range(len(nodes) + 1, len(nodes) + copies + 1)]
+            kind, counts = _term(raw.strip(), text)
+            gpus, copies, *groups = counts
+            racks = 1 + len({node.rack for node in nodes if node.rack})
+            for number in range(math.prod(counts[1:])):
+                rack = _path(number // copies, groups, racks) if groups else ""
+                nodes.append(Node(f"n{len(nodes) + 1}", kind, gpus, rack))
         return cls.of(nodes, text)
 
     @cached_property
@@ -89,10 +88,30 @@ class Cluster:
         return frozen_ints([index[node.accelerator] for node in self.nodes])
 
     @cached_property
-    def node_rack(self) -> Ints:
-        """Number of each node's rack, in order of first appearance."""
-        index = {name: i for i, name in enumerate(dict.fromkeys(node.rack for node in self.nodes))}
-        return frozen_ints([index[node.rack] for node in self.nodes])
+    def domains(self) -> tuple[Ints, ...]:
+        """What each node is part of, from the inside out: itself, its rack, what that stands in, and so on. A gang spans as many
+        levels as there are rows in which its nodes differ."""
+        paths = [tuple(part for part in node.rack.split("/") if part) for node in self.nodes]
+        depth = max(map(len, paths))
+        paths = [(*path, *("",) * (depth - len(path))) for path in paths]
+        rows = [frozen_ints(np.arange(len(paths)))]
+        for kept in range(depth, 0, -1):
+            index = {path: i for i, path in enumerate(dict.fromkeys(path[:kept] for path in paths))}
+            rows.append(frozen_ints([index[path[:kept]] for path in paths]))
+        return tuple(rows)
+
+    def levels_of(self, nodes: Sequence[int]) -> int:
+        """Levels of locality that these nodes span: 0 for one node, 1 for several of a rack, and so on outwards."""
+        if len(nodes) < 2:
+            return 0
+        places = list(nodes)
+        return sum(bool((row[places] != row[places[0]]).any()) for row in self.domains)
+
+    def spanned(self, gpus: Ints) -> int:
+        """The same of some sorted GPUs."""
+        if len(gpus) < 2 or self.gpu_node.item(gpus.item(0)) == self.gpu_node.item(gpus.item(-1)):
+            return 0
+        return self.levels_of(np.unique(self.gpu_node[gpus]).tolist())
 
     @cached_property
     def node_gpus(self) -> Ints:
@@ -126,6 +145,19 @@ class Cluster:
         largest = np.sort(self.node_gpus[self.pool_nodes[pool]])[::-1]
         return int(np.searchsorted(np.cumsum(largest), gpus)) + 1
 
+    def fewest_levels(self, pool: int, gpus: int) -> int:
+        """Levels that so many GPUs of a pool span at least."""
+        key = (pool, gpus)
+        if key not in self._fewest_levels:
+            mine = np.where(self.node_pool == pool, self.node_gpus, 0)
+            rooms = (int(np.bincount(row, weights=mine).max()) for row in self.domains)
+            self._fewest_levels[key] = sum(room < gpus for room in rooms)
+        return self._fewest_levels[key]
+
+    @cached_property
+    def _fewest_levels(self) -> dict[tuple[int, int], int]:
+        return {}
+
     @property
     def gpus(self) -> int:
         return int(self.node_first[-1])
@@ -136,6 +168,35 @@ class Cluster:
 
 ACCELERATOR = re.compile(r"[\w.-]+")
 """What a name of an accelerator type looks like."""
+
+
+def _term(term: str, text: str) -> tuple[str, list[int]]:
+    """The accelerator type of a term, and its counts from the inside out: GPUs, nodes, racks, ..."""
+    counts: list[int] = []
+    inner = term
+    while True:
+        match = _TERM.fullmatch(inner)
+        if match is None or len(counts) > MOST_LEVELS:
+            raise ClusterError("not COUNTxTYPE or NODESx(COUNTxTYPE).", field="cluster", value=term or text, hint=EXAMPLE)
+        counts.append(int(match["count"] or match["copies"] or 1))
+        if min(counts) < 1:
+            raise ClusterError("a count must be at least 1.", field="cluster", value=term, hint=EXAMPLE)
+        if math.prod(counts) > MOST_GPUS:
+            raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=term, hint=EXAMPLE)
+        if match["bare"]:
+            counts.reverse()
+            return canonical(match["bare"]), counts if len(counts) > 1 else [*counts, 1]
+        inner = match["inner"].strip()
+
+
+def _path(number: int, groups: Sequence[int], first: int) -> str:
+    """Where the rack with this number stands, if so many racks stand in each of so many larger groups, and so on."""
+    parts = []
+    for count in groups[:-1]:
+        number, place = divmod(number, count)
+        parts.append(f"r{place + 1}")
+    parts.append(f"r{first + number}")
+    return "/".join(reversed(parts))
 
 
 def canonical(accelerator: str) -> str:

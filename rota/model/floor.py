@@ -26,8 +26,13 @@ class Request:
     """GPUs the allocation would like it to get."""
     application: int = 0
     """Its application class: row of `Floor.scores`, those that suffer most from slow GPUs first."""
-    spread_penalty: float = 1.0
-    """How many times longer a step is believed to take across nodes."""
+    penalties: tuple[float, ...] = (1.0,)
+    """How many times longer a step is believed to take across 0, 1, 2, ... levels of locality; beyond the last, as that."""
+    skew: float | None = None
+    """The part of the model that its largest tensor is; None: nobody knows."""
+
+    def penalty(self, levels: int) -> float:
+        return self.penalties[min(levels, len(self.penalties) - 1)]
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +59,11 @@ class Placer(Protocol):
     @property
     def sticky(self) -> bool:
         """A job that keeps its option keeps its GPUs and is not asked about again."""
+        ...
+
+    def keeps_together(self, request: Request) -> bool:
+        """Whether it would rather have these GPUs as close together as they can be. Where the mechanism waits for places, such
+        a request gets no others."""
         ...
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:

@@ -24,3 +24,5 @@ class Plan:
     until_s: float = FOREVER
     """The plan holds until this instant if nothing happens."""
     somebody_waits: bool = False
+    fragmented: tuple[int, ...] = ()
+    """Jobs that GPUs enough are free for, but not close together: they wait for that."""

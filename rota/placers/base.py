@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
+from rota.placers.close import closest
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,16 @@ class ByNode:
     sticky: bool = True
     """A running job keeps its GPUs; false: everything is placed anew at each decision."""
 
+    def keeps_together(self, request: Request) -> bool:
+        return True
+
     def nodes_for(self, floor: Floor, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
         """Among nodes with room for `gpus`: which to use, in order, and how many such gangs each takes at a stretch."""
         raise TypeError(f"{type(self).__name__} does not say which nodes it prefers")
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
-        rest = [i for i, request in enumerate(requests) if not _granted_wish(floor, request, i, placed)]
+        rest = [i for i, request in enumerate(requests) if not granted_wish(floor, request, i, placed)]
         rest = _without_choice(floor, requests, rest, placed)
         if rest:
             # Nodes with enough idle GPUs come first: nobody should wait for a victim while others stand idle.
@@ -51,7 +55,7 @@ class ByNode:
             else:
                 order, counts = order[:1], [len(batch) * gpus]
             found = take(floor, order.tolist(), counts)
-            _book(floor, found, room, other)
+            book(floor, found, room, other)
             gangs_found = found.reshape(-1, gpus)
             turn, batch = batch[: len(gangs_found)], batch[len(gangs_found) :]
             placed.update(zip(turn, gangs_found, strict=True))
@@ -74,7 +78,7 @@ def _without_choice(floor: Floor, requests: list[Request], rest: list[int], plac
     return others
 
 
-def _book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
+def book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
     """Count handed-out GPUs off what the nodes had left."""
     nodes = floor.cluster.gpu_node[gpus]
     for room in rooms:
@@ -83,7 +87,7 @@ def _book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
         np.maximum(room, 0, out=room)
 
 
-def _granted_wish(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
+def granted_wish(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
     """Follow the allocation's hint where it can be had; else leave a job that pays for moving where it is, if it has its GPUs
     together there."""
     wish: Ints | None = None
@@ -135,10 +139,16 @@ def take(floor: Floor, nodes: list[int], counts: list[int]) -> Ints:
 
 
 def _span(floor: Floor, free: Ints, idle: Ints, pool: int, gpus: int) -> Ints:
-    nodes = ((free > 0) & (floor.cluster.node_pool == pool)).nonzero()[0]
-    nodes = nodes[np.argsort(-free[nodes], kind="stable")]
-    counts = np.minimum(free[nodes], np.maximum(gpus - (free[nodes].cumsum() - free[nodes]), 0))
-    nodes, counts = nodes[counts > 0], counts[counts > 0]
-    found = np.sort(take(floor, nodes.tolist(), counts.tolist()))
-    _book(floor, found, free, idle)
+    """Across as few levels of locality as there is room for; inside a rack, the emptiest nodes."""
+    here = np.where(floor.cluster.node_pool == pool, free, 0)
+    if len(floor.cluster.domains) > 1:
+        parts = closest(floor.cluster.domains, here, gpus)
+        found = np.sort(take(floor, [node for node, _ in parts], [count for _, count in parts]))
+    else:
+        nodes = here.nonzero()[0]
+        nodes = nodes[np.argsort(-here[nodes], kind="stable")]
+        counts = np.minimum(here[nodes], np.maximum(gpus - (here[nodes].cumsum() - here[nodes]), 0))
+        nodes, counts = nodes[counts > 0], counts[counts > 0]
+        found = np.sort(take(floor, nodes.tolist(), counts.tolist()))
+    book(floor, found, free, idle)
     return found

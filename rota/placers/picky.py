@@ -19,6 +19,9 @@ class Picky:
     sticky: bool = True
     """A running job keeps its GPUs; false: everything is placed anew at each decision."""
 
+    def keeps_together(self, request: Request) -> bool:
+        return False
+
     def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
         """GPUs for one request."""
         raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
@@ -58,8 +61,7 @@ class Picky:
 
 def _pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:
     """How many times longer a step takes there."""
-    nodes = floor.cluster.gpu_node[gpus]
-    return shelf.slowest(gpus) * (request.spread_penalty if nodes[0] != nodes[-1] else 1.0)
+    return shelf.slowest(gpus) * request.penalty(floor.cluster.spanned(gpus))
 
 
 def enough(found: Ints | None) -> Ints:

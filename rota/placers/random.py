@@ -15,6 +15,9 @@ class Random:
     sticky: bool = True
     """A running job keeps its GPUs; false: everything is placed anew at each decision."""
 
+    def keeps_together(self, request: Request) -> bool:
+        return False
+
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         rng = floor.rng()
         free = {

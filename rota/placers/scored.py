@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.model.floor import Floor
 from rota.model.units import Floats, Ints
+from rota.placers.close import few_nodes
 
 
 class Shelf:
@@ -23,6 +24,8 @@ class Shelf:
         self._first = cluster.node_first.tolist()
         self.widest = int(cluster.node_gpus[cluster.node_pool == pool].max())
         """GPUs of the largest node."""
+        self.levels_of_locality = len(cluster.domains)
+        """Most that a gang can span."""
         free = (floor.available & mine).nonzero()[0]
         cell = self._level[free] * len(cluster.nodes) + cluster.gpu_node[free]
         shape = (len(self.levels), len(cluster.nodes))
@@ -70,24 +73,13 @@ class Shelf:
                 return self._on(node, 0, level)[:count]
         return None
 
-    def few_nodes(self, count: int) -> Ints:
-        """The least slow level that has enough; there few racks and few nodes: the rack where it fits best, most free first, and
-        the rest on the node where it fits best."""
-        enough = np.cumsum(self._counts.sum(axis=1)) < count
-        most = min(int(enough.sum()), len(self.levels) - 1)
-        free = self._counts[: most + 1].sum(axis=0)
-        racks = self._floor.cluster.node_rack
-        room = np.bincount(racks, weights=free).astype(np.int64)
-        holds = (room >= count).nonzero()[0]
-        order = [int(holds[np.argmin(room[holds])])] if len(holds) else np.argsort(-room, kind="stable").tolist()
-        found: list[Ints] = []
-        for rack in order:
-            left = count - sum(len(here) for here in found)
-            if left <= 0:
-                break
-            inside = np.where(racks == rack, free, 0) if len(room) > 1 else free
-            found += [self._on(node, 0, most)[:take] for node, take in _fullest(inside, min(left, int(room[rack])))]
-        return np.sort(np.concatenate(found))
+    def close(self, count: int, most: int, span: int) -> Ints | None:
+        """Across `span` levels of locality at most, none slower than level `most`: in few racks and on few nodes. None: no place
+        has so many."""
+        found = few_nodes(self._floor.cluster.domains, self._counts[: most + 1].sum(axis=0), count, span)
+        if found is None:
+            return None
+        return np.sort(np.concatenate([self._on(node, 0, most)[:take] for node, take in found]))
 
     def _on(self, node: int, lowest: int, highest: int) -> Ints:
         """Free GPUs of a node at these levels, by number."""
@@ -95,22 +87,3 @@ class Shelf:
         level = self._level[first:end]
         free: Ints = (self._floor.available[first:end] & (level >= lowest) & (level <= highest)).nonzero()[0] + first
         return free
-
-
-def _fullest(free: Ints, count: int) -> list[tuple[int, int]]:
-    """Nodes with most free GPUs, all of them, and for the rest the one that has just enough."""
-    found: list[tuple[int, int]] = []
-    for size in range(int(free.max()), 0, -1):
-        nodes = (free == size).nonzero()[0]
-        whole = nodes[: count // size].tolist()
-        found += [(node, size) for node in whole]
-        count -= size * len(whole)
-        if count and len(nodes) > len(whole):  # less than `size` is left
-            rest = free.copy()
-            rest[[node for node, _ in found]] = 0
-            fits = (rest >= count).nonzero()[0]
-            found.append((int(fits[np.argmin(rest[fits])]), count))
-            count = 0
-        if not count:
-            break
-    return found

@@ -98,20 +98,28 @@ class Catalogue:
     inside_gb_s: Mapping[str, float] = field(default_factory=dict)
     """Accelerator type -> what an all-reduce inside a node gets, where that is not what is usual for the type."""
     between_gb_s: float = BETWEEN_NODES_GB_S
-    _answers: dict[tuple[str, str, int, bool], tuple[float, float] | None] = field(
+    beyond_gb_s: tuple[float, ...] = ()
+    """Between racks, and further out; levels that are not listed are like the last."""
+    _answers: dict[tuple[str, str, int, int], tuple[float, float] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
+    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
         """(optimiser steps per second of the gang, relative spread); 0 where it does not fit in memory, None if not known."""
-        key = (profile, accelerator, gpus, nodes > 1)
+        levels = min(levels, 1 + len(self.beyond_gb_s))
+        key = (profile, accelerator, gpus, levels)
         if key not in self._answers:
             reading = read_key(profile)
             spread = SPREAD if accelerator in ACCELERATORS else UNKNOWN_SPREAD
-            self._answers[key] = None if reading is None else (self._rate(reading, accelerator, gpus, nodes), spread)
+            self._answers[key] = None if reading is None else (self._rate(reading, accelerator, gpus, levels), spread)
         return self._answers[key]
 
-    def _rate(self, reading: Reading, accelerator: str, gpus: int, nodes: int) -> float:
+    def skew(self, profile: str) -> float | None:
+        """The largest tensor's part of all parameters; None if not known."""
+        reading = read_key(profile)
+        return None if reading is None else reading.workload.skew
+
+    def _rate(self, reading: Reading, accelerator: str, gpus: int, levels: int) -> float:
         card = ACCELERATORS.get(accelerator, ACCELERATORS[REFERENCE])
         workload = reading.workload
         if reading.published_seconds:
@@ -125,9 +133,9 @@ class Catalogue:
             card,
             batch,
             gpus,
-            nodes,
+            1 + levels,
             inside_gb_s=self.inside_gb_s.get(accelerator),
-            between_gb_s=self.between_gb_s,
+            between_gb_s=min(self.between_gb_s, *self.beyond_gb_s[: levels - 1]) if levels > 1 else self.between_gb_s,
             passes=passes,
         )
         return (gpus if reading.summed else 1) / seconds

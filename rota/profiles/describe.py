@@ -53,6 +53,8 @@ class Model:
     batch: int
     batch_of: str
     """`GPU` or `gang`."""
+    skew: float | None
+    """The largest tensor's part of all parameters; None: unknown."""
     ways: tuple[Way, ...]
 
 
@@ -106,7 +108,8 @@ def describe(profile: str) -> Model:
             rate = (catalogue.rate(profile, kind, gpus) or (0.0, 0.0))[0]
             ways.append(Way(kind, gpus, rate, memory_gib(reading.workload, math.ceil(batch / passes), gpus), rate > 0))
     of = "gang" if reading.of_gang else "GPU"
-    return Model(profile, reading.workload.title, reading.workload.params, reading.batch, of, tuple(ways))
+    workload = reading.workload
+    return Model(profile, workload.title, workload.params, reading.batch, of, workload.skew, tuple(ways))
 
 
 def describe_file(path: Path | str) -> Held:

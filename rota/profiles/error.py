@@ -51,7 +51,7 @@ def compare(paths: Iterable[Path | str], renamed: Mapping[str, str] | None = Non
     for path in named:
         for source, profile, kind, gpus, nodes, measured, catalogue in read_measurements(path):
             accelerator = true_types.get(kind, kind)
-            reading, answer = read_key(profile), catalogue.rate(profile, accelerator, gpus, nodes)
+            reading, answer = read_key(profile), catalogue.rate(profile, accelerator, gpus, int(nodes > 1))
             if reading is None or answer is None:
                 unknown += 1
                 continue

@@ -108,15 +108,15 @@ def _one_left_out(rates: Rates, name: str, others: tuple[str, ...], hide: float,
     for _, kind, gpus in shown:
         known = known.observed(name, kind, gpus, alone[name, kind, gpus])
     for _, kind, gpus in spread_out:
-        known = known.observed(name, kind, gpus, apart[name, kind, gpus], nodes=2)
+        known = known.observed(name, kind, gpus, apart[name, kind, gpus], levels=1)
     for _, other, kind, gpus in packed:
         mine, theirs = pairs[name, other, kind, gpus]
         known = known.observed(name, kind, gpus, mine, beside=other).observed(other, kind, gpus, theirs, beside=name)
     naive = _naive({key: rate for key, rate in alone.items() if key in shown})
     found = []
-    for table, what, seen, nodes in ((alone, ALONE, shown, 1), (apart, APART, spread_out, 2)):
+    for table, what, seen, levels in ((alone, ALONE, shown, 0), (apart, APART, spread_out, 1)):
         for (_, kind, gpus), rate in table.items():
-            guess = known.rate(name, kind, gpus, nodes) if (name, kind, gpus) not in seen else None
+            guess = known.rate(name, kind, gpus, levels) if (name, kind, gpus) not in seen else None
             if guess is not None:
                 found.append(_Sample(what, kind, rate, *guess, naive(kind, gpus)))
     return found + _pairs_left_out(rates, known, name, pairs, packed)

@@ -10,6 +10,9 @@ Parameters and multiplications come from the papers and the usual implementation
 Launches count the kernels of an eager framework: about three per layer forward, twice that backward, and per parameter tensor
 four for SGD with momentum and ten for Adam.
 
+The largest tensor is a product of the widths that the paper or its usual implementation gives; where it isn't plain which layer
+that is, a comment says so.
+
 What the papers do not say was read off the tables that the catalogue is compared with: the seconds on the host, the launches of
 the LSTM, the NCF and the GRUs, and the lengths to which speech and sentences are padded.
 """
@@ -22,6 +25,10 @@ from rota.beliefs.roofline import Workload
 
 _MEGA, _GIGA = 1e6, 1e9
 _NORMED, _PLAIN = 28, 14
+_RESNET_LARGEST = 512 * 512 * 9
+"""A 3 x 3 convolution of the last stage: a little more than the classifier, 2048 x 1000."""
+_VGG_LARGEST = 25088 * 4096
+"""The first dense layer, on 7 x 7 pixels of 512 channels."""
 _ADAM = 16.0
 """Bytes per parameter: weight, gradient and two moments; in mixed precision the half copies are in exchange for them."""
 
@@ -80,6 +87,7 @@ _LLAMA = Workload(
     bytes_per_example=4 * 34 * 32 * 4096 * _LLAMA_TOKENS,
     activation_bytes_per_example=(2 * 32 + 34) * 4096 * _LLAMA_TOKENS,
     params=6.74e9,
+    largest_params=32000 * 4096,
     launches=4000,
     default_batch=2,
     precision="half",
@@ -90,8 +98,26 @@ _LLAMA = Workload(
 )
 
 _ALL = (
-    _convnet("resnet18", "ResNet-18 on CIFAR-10", gmacs=0.556, outputs=0.615, params=11.2, launches=450, default_batch=128),
-    _convnet("resnet50", "ResNet-50 on ImageNet", gmacs=4.11, outputs=11.1, params=25.6, launches=1170, default_batch=64),
+    _convnet(
+        "resnet18",
+        "ResNet-18 on CIFAR-10",
+        gmacs=0.556,
+        outputs=0.615,
+        params=11.2,
+        launches=450,
+        default_batch=128,
+        largest_params=_RESNET_LARGEST,
+    ),
+    _convnet(
+        "resnet50",
+        "ResNet-50 on ImageNet",
+        gmacs=4.11,
+        outputs=11.1,
+        params=25.6,
+        launches=1170,
+        default_batch=64,
+        largest_params=_RESNET_LARGEST,
+    ),
     _convnet(
         "resnet50-amp",
         "ResNet-50 on ImageNet, mixed precision",
@@ -100,18 +126,114 @@ _ALL = (
         params=25.6,
         launches=1700,
         default_batch=128,
+        largest_params=_RESNET_LARGEST,
         precision="half",
     ),
     _convnet(
-        "resnet50-cifar", "ResNet-50 on CIFAR-10", gmacs=0.084, outputs=0.227, params=23.5, launches=1170, default_batch=128
+        "resnet50-cifar",
+        "ResNet-50 on CIFAR-10",
+        gmacs=0.084,
+        outputs=0.227,
+        params=23.5,
+        launches=1170,
+        default_batch=128,
+        largest_params=_RESNET_LARGEST,
     ),
     _convnet(
-        "vgg16", "VGG-16 on ImageNet", gmacs=15.5, outputs=13.6, params=138.4, crossings=_PLAIN, launches=240, default_batch=64
+        "resnet101",
+        "ResNet-101 on ImageNet",
+        gmacs=7.83,
+        outputs=16.2,
+        params=44.5,
+        launches=2280,
+        default_batch=64,
+        largest_params=_RESNET_LARGEST,
     ),
     _convnet(
-        "vgg19", "VGG-19 on ImageNet", gmacs=19.6, outputs=14.9, params=143.7, crossings=_PLAIN, launches=280, default_batch=64
+        "resnet152",
+        "ResNet-152 on ImageNet",
+        gmacs=11.56,
+        outputs=22.6,
+        params=60.2,
+        launches=3400,
+        default_batch=32,
+        largest_params=_RESNET_LARGEST,
     ),
-    _convnet("inception3", "Inception-v3 on ImageNet", gmacs=5.73, outputs=9.0, params=23.8, launches=2100, default_batch=64),
+    _convnet(
+        "alexnet",
+        "AlexNet on ImageNet",
+        gmacs=0.714,
+        outputs=0.485,
+        params=61.1,
+        crossings=_PLAIN,
+        launches=120,
+        default_batch=128,
+        largest_params=9216 * 4096,
+    ),
+    _convnet(
+        "vgg11",
+        "VGG-11 on ImageNet",
+        gmacs=7.61,
+        outputs=7.43,
+        params=132.9,
+        crossings=_PLAIN,
+        launches=165,
+        default_batch=64,
+        largest_params=_VGG_LARGEST,
+    ),
+    _convnet(
+        "vgg16",
+        "VGG-16 on ImageNet",
+        gmacs=15.5,
+        outputs=13.6,
+        params=138.4,
+        crossings=_PLAIN,
+        launches=240,
+        default_batch=64,
+        largest_params=_VGG_LARGEST,
+    ),
+    _convnet(
+        "vgg19",
+        "VGG-19 on ImageNet",
+        gmacs=19.6,
+        outputs=14.9,
+        params=143.7,
+        crossings=_PLAIN,
+        launches=280,
+        default_batch=64,
+        largest_params=_VGG_LARGEST,
+    ),
+    # In this and the next two the classifier is the largest tensor.
+    _convnet(
+        "googlenet",
+        "GoogLeNet on ImageNet, normalised, without its auxiliary classifiers",
+        gmacs=1.50,
+        outputs=3.23,
+        params=6.62,
+        launches=1270,
+        default_batch=64,
+        largest_params=1024 * 1000,
+    ),
+    _convnet(
+        "inception3",
+        "Inception-v3 on ImageNet",
+        gmacs=5.73,
+        outputs=9.0,
+        params=23.8,
+        launches=2100,
+        default_batch=64,
+        largest_params=2048 * 1000,
+    ),
+    _convnet(
+        "inception4",
+        "Inception-v4 on ImageNet",
+        gmacs=12.28,
+        outputs=15.1,
+        params=42.7,
+        launches=3300,
+        default_batch=64,
+        largest_params=1536 * 1000,
+    ),
     _convnet(
         "yolov3",
         "YOLOv3 on PASCAL VOC, 320 to 608 pixels, mixed precision",
@@ -120,6 +242,7 @@ _ALL = (
         params=61.9,
         launches=2300,
         default_batch=8,
+        largest_params=1024 * 512 * 9,
         precision="half",
     ),
     # Six passes through a generator of 57 billion multiplications and eight through a discriminator of 3 billion.
@@ -131,6 +254,8 @@ _ALL = (
         params=28.3,
         launches=2900,
         default_batch=1,
+        # In the discriminator; the generator's blocks have 256 x 256 x 9.
+        largest_params=512 * 256 * 16,
         bytes_per_param_state=_ADAM,
     ),
     _convnet(
@@ -141,6 +266,7 @@ _ALL = (
         params=6.3,
         launches=900,
         default_batch=128,
+        largest_params=512 * 256 * 16,
         bytes_per_param_state=_ADAM,
     ),
     _convnet(
@@ -151,6 +277,8 @@ _ALL = (
         params=3.5,
         launches=1000,
         default_batch=32,
+        # The last layer of the net that turns features: 256 units to a matrix of 64 x 64.
+        largest_params=256 * 4096,
         bytes_per_param_state=_ADAM,
     ),
     _transformer(
@@ -163,6 +291,7 @@ _ALL = (
         params=304.3,
         launches=2500,
         default_batch=32,
+        largest_params=4096 * 1024,
         precision="half",
     ),
     Workload(
@@ -173,6 +302,8 @@ _ALL = (
         bytes_per_example=4 * 16.6e6,
         activation_bytes_per_example=16.6e6,
         params=48.8e6,
+        # The output layer; those inside have 2048 x 512.
+        largest_params=1.6e6,
         launches=3400,
         default_batch=64,
         bytes_per_param_state=_ADAM,
@@ -185,6 +316,7 @@ _ALL = (
         bytes_per_example=35 * 8 * 33278 * 4,
         activation_bytes_per_example=35 * 2 * 33278 * 4,
         params=14.0e6,
+        largest_params=33278 * 200,
         launches=330,
         default_batch=20,
         bytes_per_param_state=8.0,
@@ -196,6 +328,7 @@ _ALL = (
         bytes_per_example=8 * 20108 * 4,
         activation_bytes_per_example=2 * 20108 * 4,
         params=8.0e6,
+        largest_params=20108 * 200,
         launches=200,
         default_batch=2048,
         bytes_per_param_state=_ADAM,
@@ -209,6 +342,8 @@ _ALL = (
         bytes_per_example=28 * 640 * 4,
         activation_bytes_per_example=2 * 640 * 4,
         params=1.6e6,
+        # Users of the deep half: its first layer takes two of 128 numbers.
+        largest_params=6040 * 128,
         launches=300,
         default_batch=256,
         bytes_per_param_state=_ADAM,
@@ -220,6 +355,8 @@ _ALL = (
         bytes_per_example=20 * 28 * 30e3 * 4,
         activation_bytes_per_example=20 * 2 * 30e3 * 4,
         params=0.7e6,
+        # The dense layer of Mnih et al. 2016, on 9 x 9 pixels of 32 channels.
+        largest_params=2592 * 256,
         launches=2000,
         default_batch=4,
         bytes_per_param_state=_ADAM,
@@ -233,6 +370,8 @@ _ALL = (
         bytes_per_example=0.4e9,
         activation_bytes_per_example=0.08e9,
         params=41e6,
+        # Three gates of 800 units of the first layer, which see 41 bands of 32 channels.
+        largest_params=2400 * 1312,
         launches=3200,
         default_batch=20,
     ),
@@ -243,6 +382,8 @@ _ALL = (
         bytes_per_example=1.3e9,
         activation_bytes_per_example=0.2e9,
         params=23.7e6,
+        # Three gates of 512 units, which see both directions of the layer below.
+        largest_params=1536 * 1024,
         launches=3200,
         default_batch=32,
         bytes_per_param_state=_ADAM,
@@ -257,6 +398,7 @@ _ALL = (
         width=768,
         heads=12,
         params=109.5,
+        largest_params=30522 * 768,
         launches=3500,
         default_batch=12,
     ),
@@ -268,6 +410,7 @@ _ALL = (
         width=768,
         heads=12,
         params=109.5,
+        largest_params=30522 * 768,
         launches=3500,
         default_batch=32,
     ),
@@ -279,6 +422,7 @@ _ALL = (
         width=768,
         heads=12,
         params=124.4,
+        largest_params=50257 * 768,
         head_params=38.6,
         launches=2700,
         default_batch=8,
@@ -292,6 +436,7 @@ _ALL = (
         width=768,
         heads=12,
         params=124.4,
+        largest_params=50257 * 768,
         launches=2700,
         default_batch=32,
     ),
@@ -303,6 +448,8 @@ _ALL = (
         # The frozen weights need no gradient of their own: six FLOPs per weight and token.
         flops_per_example=_LLAMA_TOKENS * (6 * 6.74e9 + 16 * 32 * 4096 * _LLAMA_TOKENS),
         trained_params=20e6,
+        # Rank 8 beside every matrix, of which the widest have 11,008 units.
+        largest_params=8 * 11008,
         default_batch=1,
         sharded=False,
     ),

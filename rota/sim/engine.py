@@ -262,7 +262,8 @@ class Engine:
     def _launch(self, command: Launch, events: list[External]) -> None:
         job, physics = command.job, self.physics
         spec = self.arrivals[job].spec
-        rate = self._alone_rate(spec, command.gpus, len(command.nodes))
+        levels = self.cluster.levels_of(command.nodes)
+        rate = self._alone_rate(spec, command.gpus, levels)
         saved = self._storage.get(job, 0.0)
         run = _Run(command.incarnation, command.gpus, command.nodes, rate, rate, saved, FOREVER, spec.steps, FOREVER)
         self._runs[job] = run
@@ -271,14 +272,14 @@ class Engine:
         delay = physics.launch_seconds + (physics.restore_seconds if saved > 0 else 0.0)
         self._after(delay, job, run, lambda later: self._up(command, run, later), events)
 
-    def _alone_rate(self, spec: JobSpec, gpus: Any, nodes: int) -> float:
+    def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int) -> float:
         """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
         if self.physics.gpu_speed is not None or self.physics.variability is not None:
-            return self.physics.rate(spec, self.cluster, gpus, nodes)
-        key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), nodes)
+            return self.physics.rate(spec, self.cluster, gpus, levels)
+        key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), levels)
         rate = self._rates.get(key)
         if rate is None:
-            rate = self._rates[key] = self.physics.rate(spec, self.cluster, gpus, nodes)
+            rate = self._rates[key] = self.physics.rate(spec, self.cluster, gpus, levels)
         return rate
 
     def _resume(self, command: Resume, events: list[External]) -> None:
@@ -312,7 +313,7 @@ class Engine:
         run.rate = run.alone
         if other is not None:
             spec, beside = self.arrivals[job].spec, self.arrivals[other].spec
-            run.rate = self.physics.together(spec, beside, self.cluster, run.gpus, len(run.nodes))
+            run.rate = self.physics.together(spec, beside, self.cluster, run.gpus, self.cluster.levels_of(run.nodes))
         if self.physics.whole_steps_seconds and new_round:
             run.limit = run.from_step + max(math.floor(run.rate * self.physics.whole_steps_seconds), 1)
         if run.total < FOREVER and run.limit >= run.total and run.rate > 0:

@@ -1,10 +1,12 @@
 """Physics: how fast jobs really run and what starting, stopping and breaking really cost. The scheduler never sees this."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
+from rota.beliefs.locality import Locality
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.variability import Variability
 from rota.errors import OptionError
@@ -23,8 +25,9 @@ class Physics:
     """How slow each GPU really is for each application class; the slowest of a gang decides."""
     gpu_speed: Floats | None = None
     """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
-    spread_penalty: float | None = None
-    """Factor by which a step takes longer when a gang spans nodes, whatever its profile; None: what the profile says."""
+    spread_penalty: Locality | None = None
+    """How many times longer a step takes when a gang spans nodes, whatever its profile says; None: what that says. Given as
+    anything that `Locality.of` reads: a factor, one for each level of locality, or either by model."""
     whole_steps_seconds: float = 0.0
     """Jobs run in rounds this long, each for as many whole steps as fit into one, and rest until the next; 0: they just run."""
     ends_every_seconds: float = 0.0
@@ -54,24 +57,20 @@ class Physics:
         for name in ("checkpoint_every_seconds", "node_mtbf_seconds"):
             if not np.all(np.asarray(getattr(self, name)) > 0):
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
-        if self.spread_penalty is not None and not 1 <= self.spread_penalty < FOREVER:
-            raise OptionError(
-                "must be 1 or more, and finite: spreading never makes a job faster.",
-                field="spread_penalty",
-                value=self.spread_penalty,
-            )
+        if self.spread_penalty is not None:
+            object.__setattr__(self, "spread_penalty", Locality.of(self.spread_penalty))
 
-    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
-        """True steps per second of a job on these GPUs, which lie on so many nodes."""
-        rate = self._over(spec.profile, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), nodes)
+    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int) -> float:
+        """True steps per second of a job on these GPUs, which span so many levels of locality."""
+        rate = self._over(spec.profile, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), levels)
         if self.variability is not None:
             rate /= self.variability.slowdown(spec.profile, gpus)
         return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
 
-    def together(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, nodes: int) -> float:
+    def together(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, levels: int) -> float:
         """True steps per second of a job while another runs on the same GPUs. Where nobody knows the pair they take turns, each
         half as fast as alone. Slow GPUs and several nodes cost a job in company what they cost it alone."""
-        alone = self.rate(spec, cluster, gpus, nodes)
+        alone = self.rate(spec, cluster, gpus, levels)
         accelerator = cluster.pools[cluster.gpu_pool[gpus[0]]]
         known = self.rates.together(spec.profile, other.profile, accelerator, len(gpus))
         if known is None or alone <= 0:
@@ -84,10 +83,10 @@ class Physics:
         for pool, accelerator in enumerate(cluster.pools):
             if spec.gpus > cluster.pool_gpus[pool] or (spec.accelerators and accelerator not in spec.accelerators):
                 continue
-            # Some measured tables are faster apart than together; beyond two nodes nothing gets faster.
-            fewest = cluster.fewest_nodes(pool, spec.gpus)
-            layouts = {fewest, 2} if spec.gpus > 1 and len(cluster.pool_nodes[pool]) > 1 else {1}
-            rate = max(self._over(spec.profile, accelerator, spec.gpus, nodes) for nodes in layouts)
+            # Some measured tables are faster apart than together; beyond the nodes of a rack nothing gets faster.
+            fewest = cluster.fewest_levels(pool, spec.gpus)
+            layouts = {fewest, max(fewest, 1)} if spec.gpus > 1 and len(cluster.pool_nodes[pool]) > 1 else {0}
+            rate = max(self._over(spec.profile, accelerator, spec.gpus, levels) for levels in layouts)
             if self.variability is not None:
                 scores = np.sort(self.variability.scores[self.variability.row(spec.profile)][cluster.gpu_pool == pool])
                 rate /= float(scores[spec.gpus - 1])
@@ -116,7 +115,7 @@ class Physics:
         if max(len(nodes) for nodes in cluster.pool_nodes) == 1:
             return False
         if self.spread_penalty is not None:
-            return self.spread_penalty > 1
+            return self.spread_penalty.matters
         return any(self.rates.layout_matters(profile) for profile in {spec.profile for spec in specs if spec.gpus > 1})
 
     def mtbf_seconds(self, node: int) -> float:
@@ -129,11 +128,13 @@ class Physics:
     def fails(self) -> bool:
         return bool(np.any(np.asarray(self.node_mtbf_seconds) < FOREVER))
 
-    def _over(self, profile: str, accelerator: str, gpus: int, nodes: int) -> float:
-        if self.spread_penalty is None:
-            return self.rates.rate(profile, accelerator, gpus, nodes)[0]
-        rate, _ = self.rates.rate(profile, accelerator, gpus)
-        return rate / self.spread_penalty if nodes > 1 else rate
+    @cached_property
+    def whole_rates(self) -> Rates:
+        """The true rates, with what spreading costs."""
+        return self.rates if self.spread_penalty is None else replace(self.rates, spread_penalty=self.spread_penalty)
+
+    def _over(self, profile: str, accelerator: str, gpus: int, levels: int) -> float:
+        return self.whole_rates.rate(profile, accelerator, gpus, levels)[0]
 
 
 def _of_node(name: str, values: float | Floats, node: int) -> float:

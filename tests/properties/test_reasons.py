@@ -1,5 +1,6 @@
 """Every job that waits has a reason, and an independent look at the facts confirms it."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec, Phase
 from rota.model.reasons import Reason
 from rota.placers.packed import Packed
+from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
 from rota.policies.las import Las
 from rota.policies.srsf import Srsf
@@ -62,6 +64,10 @@ def confirm(core: Scheduler) -> int:
             assert state.barred or any(spec.gpus <= up[p] - promised[p] for p in accepted)
         elif code is Reason.NO_FREE_GPUS and not state.barred:
             assert all(spec.gpus > up[p] - promised[p] for p in accepted), f"job {job} would fit"
+        elif code is Reason.FRAGMENTED:
+            free = np.bincount(state.cluster.gpu_node[state.gpu_wanted < 0], minlength=len(state.cluster.nodes))
+            assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} has too few GPUs, wherever they are"
+            assert state.cluster.fewest_nodes(0, spec.gpus) > 1 or free.max() < spec.gpus, f"job {job} has a node to go to"
         elif code is Reason.OUTRANKED:
             ahead = explain(state, job)[0].facts["ahead"]
             assert ahead and all(other in state.row and other != job for other in ahead)  # type: ignore[attr-defined]
@@ -102,6 +108,25 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
     usable = [a for a in arrivals if a.spec.gpus <= 2 or "V100" not in a.spec.accelerators or seed % 2 == 0]
     Engine(core, policy, physics, usable, seed=seed).run()
     assert Watched.seen > 0
+
+
+@given(st.integers(0, 10**6), st.sampled_from([Fifo(), Fifo(backfill=False), Fifo(backfill=True), Las(), Srsf()]))
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, policy: Any) -> None:
+    rng = np.random.default_rng(seed)
+    cluster = Cluster.parse(["4x(4xV100)", "2x(3x(2xV100))"][seed % 2])
+    most = int(cluster.node_gpus.max())
+    arrivals = [
+        Arrival(float(t), JobSpec(gpus=int(rng.integers(1, 2 * most + 1)), steps=float(rng.integers(1, 200))))
+        for t in np.cumsum(rng.exponential(10, 40))
+    ]
+    core = Watched(cluster, Spread(), Settings(wait_for_place=True))
+    Watched.seen = 0
+    record = Engine(core, policy, Physics(launch_seconds=2.0, checkpoint_seconds=1.0), arrivals, seed=seed).run()
+    assert record.ended == len(arrivals) and Watched.seen > 0
+    for start, end in itertools.pairwise(record.holds.first.tolist()):
+        gpus = record.holds.gpus[start:end]
+        assert len(np.unique(cluster.gpu_node[gpus])) == cluster.fewest_nodes(0, len(gpus))
 
 
 def test_reasons_are_true_in_chaos_too() -> None:

@@ -35,7 +35,7 @@ def asked(draw: st.DrawFn) -> tuple[list[float], list[bool], list[int], float]:
 
 def place(placer: Any, scores: Any, free: Any, sizes: list[int], penalty: float) -> list[Any]:
     made = floor(scores, free)
-    placed: list[Any] = placer.place(made, [Request(n, 0, size, 0.0, spread_penalty=penalty) for n, size in enumerate(sizes)])
+    placed: list[Any] = placer.place(made, [Request(n, 0, size, 0.0, penalties=(1.0, penalty)) for n, size in enumerate(sizes)])
     return placed
 
 
@@ -84,11 +84,42 @@ def test_a_gpu_that_gets_slower_is_not_chosen_more(question: Any, gpu: int) -> N
     assert gpu in before.tolist() or gpu not in after.tolist() or len(after) == sum(free)
 
 
+RACKS = Cluster.parse("2x(3x(4xV100))")
+
+
+def cost(scores: Any, gpus: Any, penalties: tuple[float, ...]) -> float:
+    return float(np.array(scores)[gpus].max() * penalties[RACKS.spanned(gpus)])
+
+
+@given(asked(), st.sampled_from([(1.0, 1.0, 1.0), (1.0, 1.2, 1.3), (1.0, 1.1, 3.0), (1.0, 1.7, 1.7)]))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_across_racks_too_the_cheapest_place_is_taken(question: Any, penalties: tuple[float, ...]) -> None:
+    """Against every level of slowness and every node, rack, or both, tried one by one."""
+    scores, free, sizes, _ = question
+    if not sizes:
+        return
+    floor = Floor(RACKS, np.array(free), np.array(free), 0, 1, np.array([scores]))
+    (gpus,) = Pal().place(floor, [Request(0, 0, sizes[0], 0.0, penalties=penalties)])
+    if sizes[0] == 1:
+        penalties = (1.0,)
+    places = [RACKS.gpu_node == node for node in range(6)] + [RACKS.domains[1][RACKS.gpu_node] == rack for rack in range(2)]
+    places.append(np.ones(24, dtype=bool))
+    best = []
+    for level in LEVELS:
+        for place in places:
+            here = (place & np.array(free) & (np.array(scores) <= level)).nonzero()[0]
+            if len(here) >= sizes[0]:
+                nodes = [here[RACKS.gpu_node[here] == node] for node in range(6)]
+                fits = [each for each in nodes if len(each) >= sizes[0]]
+                best.append(cost(scores, (fits[0] if fits else here)[: sizes[0]], penalties))
+    assert cost(scores, gpus, penalties) <= min(best) + 1e-12
+
+
 def test_who_runs_does_not_depend_on_the_placer() -> None:
     """Equal GPUs and no penalty: every placer gives the same run."""
     trace = synthetic(jobs=60, seed=3)
     ends = {
         placer: simulate(trace, policy="las", placer=placer, cluster="6x(4xV100)", preset="ideal").record.finished_s.tolist()
-        for placer in ("packed", "pal", "pm-first", "random")
+        for placer in ("packed", "pal", "pm-first", "random", "skew", "spread")
     }
     assert len({tuple(end) for end in ends.values()}) == 1

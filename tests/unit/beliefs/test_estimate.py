@@ -214,11 +214,11 @@ def test_several_nodes() -> None:
     rates = synthetic(6)
     apart = {key: rate * 0.5 for key, rate in rates.table.items() if key[2] > 1}
     known = Estimator(Rates(rates.table, apart=apart)).observed("new", "V100", 1, 4.0)
-    one, several = known.rate("new", "V100", 4), known.rate("new", "V100", 4, 2)
+    one, several = known.rate("new", "V100", 4), known.rate("new", "V100", 4, 1)
     assert one is not None and several is not None and several[0] == pytest.approx(one[0] / 2, rel=0.2)
-    assert Estimator(rates).observed("new", "V100", 1, 4.0).rate("new", "V100", 4, 2) == pytest.approx(one, rel=0.2)
-    fast = known.observed("new", "V100", 4, 500.0, nodes=2)
-    assert fast.rate("new", "V100", 4, 2) == (500.0, 0.0) and fast.rate("new", "V100", 4)[0] >= 500.0  # type: ignore[index]
+    assert Estimator(rates).observed("new", "V100", 1, 4.0).rate("new", "V100", 4, 1) == pytest.approx(one, rel=0.2)
+    fast = known.observed("new", "V100", 4, 500.0, levels=1)
+    assert fast.rate("new", "V100", 4, 1) == (500.0, 0.0) and fast.rate("new", "V100", 4)[0] >= 500.0  # type: ignore[index]
 
 
 def test_it_is_a_source_and_travels_as_plain_data() -> None:
@@ -239,7 +239,7 @@ def test_it_is_a_source_and_travels_as_plain_data() -> None:
         (("new", "V100", 0, 1.0), "gpus"),
         (("new", "V100", 1, -1.0), "rate"),
         (("new", "V100", 1, math.nan), "rate"),
-        (("new", "V100", 4, 1.0, "p01", 2), "nodes"),
+        (("new", "V100", 4, 1.0, "p01", 2), "levels"),
         (("new", "V100", 4, 0.0, "", 2), "rate"),
     ],
 )
@@ -283,7 +283,7 @@ def test_any_table(
         assert guess == again.rate(name, kind, gpus), "whatever the order"
         if guess is not None:
             assert 0 <= guess[0] < math.inf and 0 <= guess[1] <= 2
-            several = known.rate(name, kind, gpus, 2)
+            several = known.rate(name, kind, gpus, 1)
             assert several is not None and several[0] <= guess[0]
         for other in ("a", "new", "never"):
             both = known.together(name, other, kind, gpus)

@@ -12,8 +12,8 @@ TABLE = {("bert", "V100", 1): 2.0, ("bert", "V100", 4): 6.0, ("bert", "K80", 1):
 class Knows:
     """A model of one profile."""
 
-    def rate(self, profile: str, accelerator: str, gpus: int, nodes: int = 1) -> tuple[float, float] | None:
-        return (10.0 * gpus / nodes, 0.1) if profile == "modelled" else None
+    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
+        return (10.0 * gpus / (1 + levels), 0.1) if profile == "modelled" else None
 
 
 def test_measured_then_modelled_then_the_rough_rule() -> None:
@@ -27,13 +27,13 @@ def test_measured_then_modelled_then_the_rough_rule() -> None:
 
 def test_over_several_nodes() -> None:
     rates = Rates(TABLE, apart={("bert", "V100", 4): 3.0, ("far", "V100", 2): 1.0}, model=Knows())
-    assert rates.rate("bert", "V100", 4, 2) == (3.0, 0.0)
-    assert rates.rate("bert", "V100", 4, 1) == (6.0, 0.0)
-    assert rates.rate("bert", "V100", 8, 3) == (6.0, UNPROFILED_SPREAD), "scaled from the gang of four"
-    assert Rates(TABLE).rate("bert", "V100", 4, 2) == (6.0, 0.0), "nobody measured it apart"
+    assert rates.rate("bert", "V100", 4, 1) == (3.0, 0.0)
+    assert rates.rate("bert", "V100", 4, 0) == (6.0, 0.0)
+    assert rates.rate("bert", "V100", 8, 2) == (6.0, UNPROFILED_SPREAD), "scaled from the gang of four"
+    assert Rates(TABLE).rate("bert", "V100", 4, 1) == (6.0, 0.0), "nobody measured it apart"
     assert rates.rate("far", "V100", 2) == (1.0, 0.0), "measured apart only"
-    assert rates.rate("modelled", "V100", 4, 2) == (20.0, 0.1)
-    assert rates.rate("", "V100", 4, 2) == rates.rate("", "V100", 4)
+    assert rates.rate("modelled", "V100", 4, 1) == (20.0, 0.1)
+    assert rates.rate("", "V100", 4, 1) == rates.rate("", "V100", 4)
 
 
 def test_whether_the_layout_matters() -> None:

@@ -26,9 +26,10 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 def test_show_a_profile(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = rota(capsys, monkeypatch, "profile", "show", "resnet50/global256")
-    assert code == 0 and "256 examples per gang" in out and "H200" in out
+    assert code == 0 and "25.6M parameters, skew 0.09, 256 examples per gang" in out and "H200" in out
     code, out, _ = rota(capsys, monkeypatch, "profile", "show", "llama7b", "-o", "json")
     ways = json.loads(out)["ways"]
+    assert json.loads(out)["skew"] == WORKLOADS["llama7b"].skew
     assert {(way["accelerator"], way["gpus"]): way["fits"] for way in ways}["A100", 8]
     assert not {(way["accelerator"], way["gpus"]): way["fits"] for way in ways}["A100", 1]
 

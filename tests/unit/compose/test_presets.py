@@ -11,9 +11,9 @@ from rota.sim.physics import Physics
 CLUSTER = Cluster.parse("2x(2xV100) + 2x(2xK80)")
 
 
-def rate(physics: Physics, profile: str, kind: str, nodes: int) -> float:
+def rate(physics: Physics, profile: str, kind: str, levels: int) -> float:
     gpus = CLUSTER.node_first[:2] if kind == "V100" else CLUSTER.node_first[2:4]
-    return physics.rate(JobSpec(profile=profile, gpus=2), CLUSTER, gpus, nodes)
+    return physics.rate(JobSpec(profile=profile, gpus=2), CLUSTER, gpus, levels)
 
 
 def test_ideal_runs_every_type_like_a_v100_and_spreading_is_free() -> None:
@@ -21,16 +21,16 @@ def test_ideal_runs_every_type_like_a_v100_and_spreading_is_free() -> None:
     known = Catalogue().rate("vgg19", "V100", 2)
     assert known is not None
     for kind in ("V100", "K80"):
-        for nodes in (1, 2):
-            assert rate(ideal, "vgg19", kind, nodes) == known[0]
-            assert rate(ideal, "", kind, nodes) == 1.0
+        for levels in (0, 1):
+            assert rate(ideal, "vgg19", kind, levels) == known[0]
+            assert rate(ideal, "", kind, levels) == 1.0
     assert not ideal.layout_matters([JobSpec(profile="vgg19", gpus=2)], CLUSTER)
 
 
 def test_by_default_types_differ_and_gangs_feel_the_network() -> None:
     assert preset(None) is MEASURED
     truth = Physics(**MEASURED.physics)
-    assert rate(truth, "vgg19", "K80", 1) < rate(truth, "vgg19", "V100", 1)
-    assert rate(truth, "vgg19/bs1", "V100", 2) < rate(truth, "vgg19/bs1", "V100", 1)
-    assert rate(truth, "", "V100", 2) == rate(truth, "", "V100", 1) == 1.0
-    assert rate(truth, "", "K80", 1) == pytest.approx(0.27)
+    assert rate(truth, "vgg19", "K80", 0) < rate(truth, "vgg19", "V100", 0)
+    assert rate(truth, "vgg19/bs1", "V100", 1) < rate(truth, "vgg19/bs1", "V100", 0)
+    assert rate(truth, "", "V100", 1) == rate(truth, "", "V100", 0) == 1.0
+    assert rate(truth, "", "K80", 0) == pytest.approx(0.27)

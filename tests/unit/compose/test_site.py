@@ -46,6 +46,37 @@ def test_everything_a_file_can_say(tmp_path: Path) -> None:
     assert found.physics["node_repair_seconds"].tolist() == [7200.0] * 4 + [3600.0]
 
 
+def test_racks_in_rows_links_and_penalties_by_level(tmp_path: Path) -> None:
+    found = site(
+        tmp_path,
+        "nodes: [{count: 6, accelerator: V100, gpus: 4, name: a, racks: [2, 3]}, {accelerator: V100, gpus: 4, rack: x/y}]\n"
+        "links: {between: [12.5, 6, 3]}\npenalties: {all: [1.1, 1.2], vgg19: 1.7}\n",
+    )
+    cluster = found.cluster  # type: ignore[attr-defined]
+    assert [node.rack for node in cluster.nodes] == [
+        *("a-row1/rack1", "a-row1/rack2", "a-row2/rack1", "a-row2/rack2", "a-row3/rack1", "a-row3/rack2"),
+        "x/y",
+    ]
+    assert cluster.between_gb_s == 12.5 and cluster.beyond_gb_s == (6.0, 3.0)
+    penalty = found.physics["spread_penalty"]  # type: ignore[attr-defined]
+    assert [penalty.slowdown(name, 2) for name in ("bert", "vgg19")] == pytest.approx([1.32, 1.7])
+    plain = site(tmp_path, "nodes: [{accelerator: V100, gpus: 4}]\npenalties: [1.5]\n")
+    assert plain.physics["spread_penalty"].slowdown("", 1) == 1.5  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nodes: [{count: 3, accelerator: V100, gpus: 4, racks: [2, 2]}]", "more racks than the 3 nodes"),
+        ("nodes: [{accelerator: V100, gpus: 4}]\npenalties: {all: 0.5}", "must be at least 1"),
+        ("nodes: [{accelerator: V100, gpus: 4}]\nlinks: {between: [1, 0]}", "must be more than 0"),
+    ],
+)
+def test_levels_that_mean_nothing(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ClusterError, match=words):
+        site(tmp_path, text)
+
+
 def test_without_failures_nothing_fails(tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_text("nodes: {accelerator: V100, gpus: 2}".replace("nodes: {", "nodes: [{") + "]")

@@ -14,14 +14,14 @@ from rota.profiles.workloads import WORKLOADS
 BUILT_IN = Catalogue()
 
 
-def rate(profile: str, accelerator: str = "V100", gpus: int = 1, nodes: int = 1, catalogue: Catalogue = BUILT_IN) -> float:
-    found = catalogue.rate(profile, accelerator, gpus, nodes)
+def rate(profile: str, accelerator: str = "V100", gpus: int = 1, levels: int = 0, catalogue: Catalogue = BUILT_IN) -> float:
+    found = catalogue.rate(profile, accelerator, gpus, levels)
     assert found is not None
     return found[0]
 
 
 def test_a_dozen_models_and_more_on_the_eight_types() -> None:
-    assert len(WORKLOADS) >= 20
+    assert len(WORKLOADS) >= 30 and set(TIRESIAS) <= set(WORKLOADS)
     for name, workload in WORKLOADS.items():
         assert name == workload.name and workload.title
         rates = [rate(name, kind) for kind in TYPES]
@@ -39,11 +39,42 @@ def test_a_dozen_models_and_more_on_the_eight_types() -> None:
         ("bert", 109.5, 212.0),
         ("gpt2", 124.4, 880.0),
         ("inception3", 23.8, 34.4),
+        ("alexnet", 61.1, 4.3),
+        ("resnet101", 44.5, 47.0),
+        ("inception4", 42.7, 73.7),
+        ("googlenet", 6.62, 9.0),
     ],
 )
 def test_figures_are_the_published_ones(name: str, params_m: float, gflops: float) -> None:
     assert WORKLOADS[name].params == pytest.approx(params_m * 1e6)
     assert WORKLOADS[name].flops_per_example == pytest.approx(gflops * 1e9, rel=0.05)
+
+
+TIRESIAS = ("vgg19", "vgg16", "vgg11", "alexnet", "resnet152", "resnet101", "resnet50", "inception4", "inception3", "googlenet")
+
+
+def test_every_model_has_a_skew_and_those_of_tiresias_fall_in_two() -> None:
+    for name, workload in WORKLOADS.items():
+        assert workload.skew is not None and 0 < workload.skew < 1, name
+        assert BUILT_IN.skew(name) == workload.skew
+    skews = {name: WORKLOADS[name].skew or 0.0 for name in TIRESIAS}
+    assert all(skew > 0.6 for skew in list(skews.values())[:4]) and all(skew < 0.16 for skew in list(skews.values())[4:])
+
+
+@pytest.mark.parametrize(
+    ("name", "skew"),
+    [("vgg19", 0.715), ("vgg16", 0.743), ("vgg11", 0.773), ("alexnet", 0.618), ("resnet50", 0.092), ("bert", 0.214)],
+)
+def test_skews_are_those_of_the_architecture(name: str, skew: float) -> None:
+    assert WORKLOADS[name].skew == pytest.approx(skew, abs=0.0006)
+
+
+def test_the_skew_of_any_key() -> None:
+    assert BUILT_IN.skew("resnet50/global256") == BUILT_IN.skew("ResNet-50 (batch size 64)") == BUILT_IN.skew("imagenet")
+    assert BUILT_IN.skew("pal/vgg19") == BUILT_IN.skew("vgg19") != BUILT_IN.skew("vgg16")
+    assert BUILT_IN.skew("mine") is None
+    lora = WORKLOADS["llama7b-lora"]
+    assert lora.skew == lora.largest_params / lora.trained_params, "of what is trained"
 
 
 def test_known_cases_of_memory() -> None:
@@ -81,7 +112,7 @@ def test_names_of_other_papers() -> None:
 
 @pytest.mark.parametrize(("name", "seconds"), PAL_SECONDS.items())
 def test_pals_iterations_take_as_long_as_published_on_any_number_of_gpus(name: str, seconds: float) -> None:
-    assert rate(f"pal/{name}") == rate(f"pal/{name}", gpus=48, nodes=12) == pytest.approx(1 / seconds)
+    assert rate(f"pal/{name}") == rate(f"pal/{name}", gpus=48, levels=1) == pytest.approx(1 / seconds)
     workload = WORKLOADS[name]
     v100, k80 = (step_seconds(workload, ACCELERATORS[kind], workload.default_batch) for kind in ("V100", "K80"))
     assert rate(f"pal/{name}", "K80") * seconds == pytest.approx(v100 / k80), "in proportion to the model"
@@ -122,7 +153,7 @@ def test_keys_it_does_not_know(key: str) -> None:
 def test_links_decide_how_gangs_scale() -> None:
     slow = Catalogue({"V100": 1.0}, between_gb_s=0.1)
     assert rate("vgg19", gpus=4, catalogue=slow) < rate("vgg19", gpus=4)
-    assert rate("vgg19", gpus=4, nodes=2, catalogue=slow) < rate("vgg19", gpus=4, catalogue=slow)
+    assert rate("vgg19", gpus=4, levels=1, catalogue=slow) < rate("vgg19", gpus=4, catalogue=slow)
     assert rate("vgg19", gpus=1, catalogue=slow) == rate("vgg19")
     assert rate("vgg19", "A100", gpus=4, catalogue=slow) == rate("vgg19", "A100", gpus=4)
 
@@ -135,8 +166,8 @@ def test_an_unknown_type_counts_as_a_v100_with_less_certainty() -> None:
 
 def test_answers_are_remembered_and_catalogues_stay_apart() -> None:
     first, second = Catalogue(), Catalogue(between_gb_s=0.1)
-    assert first.rate("vgg19", "V100", 4, 2) is first.rate("vgg19", "V100", 4, 3)
-    assert first.rate("vgg19", "V100", 4, 2) != second.rate("vgg19", "V100", 4, 2)
+    assert first.rate("vgg19", "V100", 4, 1) is first.rate("vgg19", "V100", 4, 2)
+    assert first.rate("vgg19", "V100", 4, 1) != second.rate("vgg19", "V100", 4, 1)
     assert first == Catalogue(), "what it remembers is not what it is"
 
 
@@ -145,7 +176,7 @@ def test_descriptions() -> None:
     assert list(listed) == sorted(WORKLOADS)
     assert listed["resnet50"].steps_per_second["V100"] == rate("resnet50")
     model = describe("bert/global384")
-    assert (model.batch, model.batch_of) == (384, "gang")
+    assert (model.batch, model.batch_of, model.skew) == (384, "gang", WORKLOADS["bert"].skew)
     assert len(model.ways) == len(ACCELERATORS) * len(COUNTS)
     way = next(way for way in model.ways if (way.accelerator, way.gpus) == ("T4", 4))
     assert way.fits and way.steps_per_second == rate("bert/global384", "T4", 4) and way.memory_gib < 15.2

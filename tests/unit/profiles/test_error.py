@@ -10,8 +10,8 @@ from rota.profiles.error import EVERY, Line, compare
 from rota.profiles.published import INFINIBAND, ONE_STREAM, Measurement, read_measurements
 
 
-def modelled(profile: str, accelerator: str, gpus: int = 1, nodes: int = 1, catalogue: Catalogue | None = None) -> float:
-    found = (catalogue or Catalogue()).rate(profile, accelerator, gpus, nodes)
+def modelled(profile: str, accelerator: str, gpus: int = 1, levels: int = 0, catalogue: Catalogue | None = None) -> float:
+    found = (catalogue or Catalogue()).rate(profile, accelerator, gpus, levels)
     assert found is not None
     return found[0]
 

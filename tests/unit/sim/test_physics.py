@@ -26,11 +26,11 @@ def spec(profile: str = "p", gpus: int = 4) -> JobSpec:
 
 def test_the_profile_says_what_spreading_costs_unless_a_factor_does() -> None:
     together, apart = np.arange(4), np.array([0, 1, 4, 5])
-    assert [Physics(rates=TABLE).rate(spec(), NODES, gpus, n) for gpus, n in ((together, 1), (apart, 2))] == [8.0, 6.0]
+    assert [Physics(rates=TABLE).rate(spec(), NODES, gpus, n) for gpus, n in ((together, 0), (apart, 1))] == [8.0, 6.0]
     fixed = Physics(rates=TABLE, spread_penalty=2.0)
-    assert [fixed.rate(spec(), NODES, gpus, n) for gpus, n in ((together, 1), (apart, 2))] == [8.0, 4.0]
+    assert [fixed.rate(spec(), NODES, gpus, n) for gpus, n in ((together, 0), (apart, 1))] == [8.0, 4.0]
     free = Physics(rates=TABLE, spread_penalty=1.0)
-    assert free.rate(spec(), NODES, apart, 2) == 8.0
+    assert free.rate(spec(), NODES, apart, 1) == 8.0
 
 
 def test_the_upper_limit_knows_tables_that_are_faster_apart_and_gangs_that_fill_no_node() -> None:

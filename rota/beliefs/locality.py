@@ -1,0 +1,98 @@
+"""What spreading costs: how many times longer a step takes for each level of locality that a gang spans, by model.
+
+Levels go outwards: several nodes, several racks, several rows of racks, as far as the cluster has them. A gang pays for each
+level that it spans, so with 1.5 for nodes and 1.2 for racks one that lies in two racks is 1.8 times slower.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rota.beliefs.variability import plain_name
+from rota.errors import OptionError
+from rota.model.units import FOREVER
+
+EXAMPLE = '1.7, or 1.2/1.1 for nodes and racks, or "1.0, vgg19=1.7/1.2" by model'
+FIELD = "spread_penalty"
+
+
+@dataclass(frozen=True)
+class Locality:
+    """Factors by level, those of the models that have their own and those of all others."""
+
+    usual: tuple[float, ...] = ()
+    """From the inside out; levels beyond cost nothing more."""
+    models: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By profile, or by model: a name is compared as it stands, then in its plain form."""
+
+    def __post_init__(self) -> None:
+        for factors in (self.usual, *self.models.values()):
+            for factor in factors:
+                if not 1 <= factor < FOREVER:
+                    raise OptionError(
+                        "must be 1 or more, and finite: spreading never makes a job faster.",
+                        field=FIELD,
+                        value=factor,
+                        hint=EXAMPLE,
+                    )
+
+    @classmethod
+    def of(cls, given: "Locality | float | Sequence[float] | Mapping[str, Any] | str") -> "Locality":
+        """From a factor, one for each level, those of models by name (`""`: all others), or a text that says the same."""
+        if isinstance(given, Locality):
+            return given
+        if isinstance(given, str):
+            return cls._read(given)
+        if isinstance(given, Mapping):
+            return cls(_factors(given.get("", ())), {str(name): _factors(each) for name, each in given.items() if name})
+        return cls(_factors(given))
+
+    @classmethod
+    def _read(cls, text: str) -> "Locality":
+        """`1.7`, `1.2/1.1`, `1.0, vgg19=1.7/1.2`."""
+        found: dict[str, tuple[float, ...]] = {}
+        for part in text.split(","):
+            name, equals, levels = part.rpartition("=")
+            name = name.strip()
+            if name in found or bool(equals) != bool(name):
+                raise OptionError("says one thing twice, or leaves a name out.", field=FIELD, value=text, hint=EXAMPLE)
+            try:
+                found[name] = tuple(float(level) for level in levels.split("/"))
+            except ValueError:
+                raise OptionError("is not a number for each level.", field=FIELD, value=part.strip(), hint=EXAMPLE) from None
+        return cls(found.pop("", ()), found)
+
+    def factors(self, profile: str) -> tuple[float, ...]:
+        """Of each level, for one profile."""
+        own = self.models.get(profile)
+        return own if own is not None else self._plain.get(plain_name(profile), self.usual) if profile else self.usual
+
+    def slowdown(self, profile: str, levels: int) -> float:
+        """How many times longer a step takes across so many levels than inside a node."""
+        whole = 1.0
+        for factor in self.factors(profile)[:levels]:
+            whole *= factor
+        return whole
+
+    @property
+    def matters(self) -> bool:
+        """Whether it makes a difference to anybody where its GPUs are."""
+        return any(factor > 1 for factors in (self.usual, *self.models.values()) for factor in factors)
+
+    @cached_property
+    def _plain(self) -> dict[str, tuple[float, ...]]:
+        return {plain_name(name): factors for name, factors in self.models.items()}
+
+    def __str__(self) -> str:
+        def levels(factors: Sequence[float]) -> str:
+            return "/".join(f"{factor:g}" for factor in factors)
+
+        return ", ".join([*([levels(self.usual)] if self.usual else []), *(f"{n}={levels(f)}" for n, f in self.models.items())])
+
+
+def _factors(given: Any) -> tuple[float, ...]:
+    try:
+        return (float(given),) if isinstance(given, int | float) else tuple(float(each) for each in given)
+    except (TypeError, ValueError):
+        raise OptionError("is not a number for each level.", field=FIELD, value=given, hint=EXAMPLE) from None

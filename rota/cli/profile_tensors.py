@@ -1,0 +1,80 @@
+"""`rota profile tensors`: how a model's parameters are spread over its tensors, read from the model itself."""
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rota.cli import options as flag
+from rota.cli.show import say
+from rota.errors import OptionError
+
+
+def tensors(
+    where: Annotated[
+        str, typer.Argument(metavar="WHERE", help="What makes the model: package.module:Net or path/to/net.py:Net. It is run.")
+    ],
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="KEY=VALUE", help="An argument for it; may be given several times."),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option("--as", metavar="PROFILE", help="The profile that jobs name; left out: as the class or function.")
+    ] = "",
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="FILE", help="Add it to this CSV file, or replace it there.")
+    ] = None,
+    output: flag.Output = "table",
+) -> None:
+    """How skewed a PyTorch model is: its largest tensor against all of its parameters.
+
+    Example: rota profile tensors torchvision.models:vgg19 --save skews.csv
+    """
+    shaped = flag.shape(output)
+    from rota.placers.skew import LIMIT
+    from rota.profiles.tensors import module_tensors, save_tensors
+
+    arguments = _arguments(given or [])
+    # What the user's code prints is no part of the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        found = module_tensors(where, arguments, profile)
+    if save is not None:
+        save_tensors(save, [found])
+    row = dataclasses.asdict(found) | {"skew": found.skew}
+    if shaped == "json":
+        typer.echo(json.dumps(row))
+        return
+    if shaped == "csv":
+        say(shaped, rows=[row])
+        return
+    typer.echo(f"{found.profile}: {found.parameters:,} parameters in {found.tensors:,} tensors")
+    typer.echo(f"largest   {found.largest_name}: {found.largest:,}, {found.skew:.1%} of all")
+    treated = "consolidated" if found.skew > LIMIT else "may be spread"
+    typer.echo(f"Skew {found.skew:.2f}: {treated} by the `skew` placer (limit {LIMIT:g}).")
+    if save is not None:
+        typer.echo(f"Saved in {save}.")
+
+
+def _arguments(given: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.isidentifier():
+            raise OptionError("not KEY=VALUE.", field="--with", value=text, hint="--with width=64")
+        if key in found:
+            raise OptionError(f"{key} is given twice.", field="--with", value=text, hint="keep one of the two")
+        found[key] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    """A number, true, false or null as JSON writes them, a text in quotes; whatever else is a text as it stands."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, (dict, list)) else value

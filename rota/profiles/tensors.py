@@ -1,0 +1,172 @@
+"""How the parameters of a model are spread over its tensors: taken from a module, and kept in a file.
+
+| column | what it is |
+|---|---|
+| `profile` | the key that jobs name in their spec |
+| `parameters` | how many are trained |
+| `largest_name` | the name of the largest tensor; may be empty |
+| `largest` | how many are in it |
+| `skew` | `largest` / `parameters` |
+
+    profile,parameters,largest_name,largest,skew
+    vgg19,143667240,classifier.0.weight,102760448,0.71527
+"""
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota.errors import OptionError, ProfileError
+from rota.files.rows import Row, Table, closest, read_table, shown
+from rota.files.text import as_csv
+from rota.profiles.modules import built_module, explained
+
+COLUMNS = ("profile", "parameters", "largest_name", "largest", "skew")
+
+_EXAMPLE = "a header " + ",".join(COLUMNS)
+_AGAIN = "take it from the module again: rota profile tensors WHERE --save FILE"
+_ROUNDED = 1e-4
+"""How far a skew that is written with few digits may be from the quotient, relatively."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The tensors of a model that are trained. Frozen ones are never sent, and those that layers share count once."""
+
+    profile: str
+    tensors: int
+    parameters: int
+    largest_name: str
+    largest: int
+
+    @property
+    def skew(self) -> float:
+        """The largest tensor's part of all parameters."""
+        return self.largest / self.parameters
+
+
+def module_tensors(where: str, arguments: Mapping[str, Any] | None = None, profile: str = "") -> Tensors:
+    """The tensors of what `where` builds, `package.module:Net` or `path/to/net.py:Net`. This runs the code that is named.
+
+    `profile`: what to call it; empty: as the class or function is called."""
+    name = profile or where.rpartition(":")[2]
+    if not name.strip() or not name.isprintable():
+        raise OptionError("is no name for a profile.", field="--as", value=name, hint="--as vgg19")
+    sizes = _sizes(where, built_module(where, arguments or {}))
+    largest = max(sizes, key=lambda each: sizes[each])
+    # One line of a file: a name has no line breaks.
+    return Tensors(name.strip(), len(sizes), sum(sizes.values()), " ".join(largest.split()), sizes[largest])
+
+
+def _sizes(where: str, module: Any) -> dict[str, int]:
+    """Name -> parameters of every tensor that is trained."""
+    with explained(where, "named_parameters() must give pairs of a name and a tensor"):
+        parameters: dict[str, Any] = dict(module.named_parameters())
+    trained = {name: each for name, each in parameters.items() if getattr(each, "requires_grad", True)}
+    sizes = {name: _size(where, name, each) for name, each in trained.items()}
+    if sum(sizes.values()):
+        return sizes
+    if len(trained) < len(parameters):
+        problem, hint = "trains nothing: its parameters are frozen.", "name the model as you train it"
+    else:
+        problem, hint = "has no parameters.", "name the module that holds the layers"
+    raise OptionError(problem, field="WHERE", value=where, hint=hint)
+
+
+def _size(where: str, name: str, parameter: Any) -> int:
+    try:
+        return math.prod(int(width) for width in parameter.shape)
+    except Exception:  # A lazy layer of PyTorch has no shape before its first input.
+        problem = f"the size of {name} is not known before its first input."
+        raise OptionError(problem, field="WHERE", value=where, hint="give the layer its widths") from None
+
+
+def read_tensors(path: Path | str) -> dict[str, float]:
+    """Profile -> skew."""
+    found = {profile: float(line["skew"]) for profile, line in _read(path).items()}
+    if not found:
+        raise ProfileError("a header, but no profiles below it.", where=str(path), hint=_AGAIN)
+    return found
+
+
+def save_tensors(path: Path | str, found: Iterable[Tensors]) -> None:
+    """Write them to a file. Profiles that it has already are replaced, others stay; it is never seen half written."""
+    place = Path(path).resolve()
+    lines = _read(path) if _holds_something(place) else {}
+    for each in found:
+        cells = (each.profile, each.parameters, each.largest_name, each.largest, float(f"{each.skew:.6g}"))
+        lines[each.profile] = dict(zip(COLUMNS, cells, strict=True))
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8", newline="") as file:
+            file.write(as_csv(list(lines.values())))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(place)
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise ProfileError(
+            f"cannot be written: {why}.", where=str(path), hint="a file in a folder that you may write to"
+        ) from None
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _holds_something(place: Path) -> bool:
+    try:
+        return place.is_dir() or place.stat().st_size > 0
+    except OSError:  # Not there yet; or writing will say what is wrong.
+        return False
+
+
+def _read(path: Path | str) -> dict[str, dict[str, Any]]:
+    """Profile -> its line, checked."""
+    table = read_table(path, ProfileError)
+    _check_header(table)
+    found: dict[str, dict[str, Any]] = {}
+    seen: dict[str, int] = {}
+    for row in table.rows():
+        profile = row.text("profile")
+        if not profile:
+            raise row.wrong("profile", "is empty.", hint="name the profile as your jobs do")
+        if profile in found:
+            raise row.wrong("profile", f"is already given on line {seen[profile]}.", hint="keep one of the two lines")
+        parameters, largest, skew = _count(row, "parameters"), _count(row, "largest"), row.number("skew")
+        if largest > parameters:
+            raise row.wrong("largest", f"is more than all parameters, {parameters}.", hint=_AGAIN)
+        if not math.isclose(skew, largest / parameters, rel_tol=_ROUNDED):
+            raise row.wrong("skew", f"is not largest / parameters, {largest / parameters:.6g}.", hint=_AGAIN)
+        cells = (profile, parameters, row.text("largest_name"), largest, skew)
+        found[profile], seen[profile] = dict(zip(COLUMNS, cells, strict=True)), row.line
+    return found
+
+
+def _count(row: Row, column: str) -> int:
+    value = row.number(column)
+    if not value.is_integer() or value < 1:
+        raise row.wrong(column, "is not a whole number from 1.", hint=_AGAIN)
+    return int(value)
+
+
+def _check_header(table: Table) -> None:
+    for column in table.columns:
+        if column not in COLUMNS:
+            problem = f"a table of tensors has no such column.{closest(column, COLUMNS)} All: {', '.join(COLUMNS)}."
+            raise ProfileError(
+                problem,
+                where=table.where,
+                line=table.header_line,
+                field="column",
+                value=shown(column),
+                hint="rename it, or take it out",
+            )
+    for column in COLUMNS:
+        if column not in table.columns and column != "largest_name":
+            raise ProfileError(
+                "a table of tensors needs this column.", where=table.where, line=table.header_line, field=column, hint=_EXAMPLE
+            )
