@@ -115,7 +115,7 @@ def simulate(
     if profiled is not None:
         rates = told(rates, profiled, seed)
     scheduler = Scheduler(
-        ready.cluster, ready.placer, settings, rates=rates, costs=costs, variability=truth.variability, skews=skews
+        ready.cluster, ready.placer, settings, rates=rates, costs=costs, variability=truth.variability, skews=ready.skews
     )
     started = time.perf_counter()
     engine = Engine(
