@@ -15,10 +15,12 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
+from rota.beliefs.variability import Variability
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import told
 from rota.compose.site import open_site
+from rota.core.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
@@ -66,6 +68,8 @@ def simulate(
     profiled: float | None = None,
     variability: str | Path | None = None,
     variability_medians: bool = False,
+    variability_learned: bool = False,
+    cordon_slower_than: float | None = None,
     tensors: str | Path | None = None,
     format: str = "auto",
     where: Where = (),
@@ -97,6 +101,8 @@ def simulate(
         profiled=profiled,
         variability=variability,
         variability_medians=variability_medians,
+        variability_learned=variability_learned,
+        cordon_slower_than=cordon_slower_than,
         tensors=tensors,
         format=format,
         where=where,
@@ -115,7 +121,13 @@ def simulate(
     if profiled is not None:
         rates = told(rates, profiled, seed)
     scheduler = Scheduler(
-        ready.cluster, ready.placer, settings, rates=rates, costs=costs, variability=truth.variability, skews=ready.skews
+        ready.cluster,
+        ready.placer,
+        settings,
+        rates=rates,
+        costs=costs,
+        variability=_told(truth, variability_learned),
+        skews=ready.skews,
     )
     started = time.perf_counter()
     engine = Engine(
@@ -140,7 +152,16 @@ def simulate(
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    return Result(summary, ready.params, record, workload.arrivals, ready.cluster, truth.variability)
+    believed = scheduler.state.variability
+    ready.params["notes"] += slow_gpus(scheduler.state)
+    return Result(summary, ready.params, record, workload.arrivals, ready.cluster, truth.variability, believed)
+
+
+def _told(truth: Physics, learned: bool) -> Variability | None:
+    """What the scheduler knows of slow GPUs at first: all of it, or the classes of applications alone."""
+    if truth.variability is None or not learned:
+        return truth.variability
+    return Variability.alike(truth.variability.gpus, truth.variability.classes, truth.variability.class_of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +190,8 @@ def prepare(
     profiled: float | None = None,
     variability: str | Path | None = None,
     variability_medians: bool = False,
+    variability_learned: bool = False,
+    cordon_slower_than: float | None = None,
     tensors: str | Path | None = None,
     format: str = "auto",
     where: Where = (),
@@ -210,6 +233,8 @@ def prepare(
         seed=seed,
         packing=bool(getattr(rule, "packing", False)),
         wait_for_place=wait_for_place,
+        learn_variability=variability_learned,
+        cordon_slower_than=cordon_slower_than if cordon_slower_than is not None else FOREVER,
     )
     if profiled is not None:
         told(truth.rates, profiled, seed)  # whatever is wrong with it is said here
@@ -230,6 +255,8 @@ def prepare(
         "profiled": profiled,
         "variability": str(variability) if variability is not None else None,
         "variability_medians": variability_medians,
+        "variability_learned": variability_learned,
+        "cordon_slower_than": cordon_slower_than,
         "tensors": str(tensors) if tensors is not None else None,
         "preset": preset or "measured",
         "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
@@ -420,7 +447,12 @@ def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
 
 def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster: Cluster) -> float:
     """Jobs tell where they are only where the scheduler could not know it already."""
-    surprises = settings.learn or physics.gpu_speed is not None or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
+    surprises = (
+        settings.learn
+        or settings.learn_variability
+        or physics.gpu_speed is not None
+        or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
+    )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
     return max(settings.round_seconds, 300.0) if surprises else FOREVER
 

@@ -39,6 +39,8 @@ UNKNOWN_SPREAD = 0.25
 """How far a GPU that nobody measured may be off, when someone is to blame for a slow gang."""
 EQUALLY_SUSPECT = 1.25
 """Members of a slow gang whose part in it is no less likely than the likeliest one's, up to this factor, share the blame."""
+MOST_SUSPECTS = 8
+"""Where more may be to blame for a slow gang, nobody is treated as if it were."""
 SLOWEST = 1e6
 
 Levels = Literal["pal", "silhouette"]
@@ -83,9 +85,9 @@ class Variability:
                 raise OptionError(f"no such class, given for {profile}.", field="class_of", value=name, hint=hint)
 
     @classmethod
-    def alike(cls, gpus: int, classes: tuple[str, ...] = ("A",)) -> "Variability":
+    def alike(cls, gpus: int, classes: tuple[str, ...] = ("A",), class_of: Mapping[str, str] | None = None) -> "Variability":
         """All GPUs as good as the median; a place to start learning from."""
-        return cls(classes, np.ones((len(classes), gpus)), np.zeros((len(classes), gpus)))
+        return cls(classes, np.ones((len(classes), gpus)), np.zeros((len(classes), gpus)), class_of or {})
 
     @property
     def gpus(self) -> int:
@@ -98,8 +100,23 @@ class Variability:
         return self._place[name] if name is not None else 0
 
     def slowdown(self, profile: str, gpus: Sequence[int] | Ints) -> float:
-        """How many times longer a step takes on these GPUs than on median ones: the largest score; 1.0 for no GPUs."""
-        return float(self.scores[self.row(profile), gpus].max()) if len(gpus) else 1.0
+        """How many times longer a step takes on these GPUs than on median ones: the largest score, or what is feared; 1.0 for no
+        GPUs."""
+        return float(self.feared[self.row(profile), gpus].max()) if len(gpus) else 1.0
+
+    @cached_property
+    def feared(self) -> Floats:
+        """Scores with suspicions: whoever may be the reason for slow gangs counts as slow as these, until one without it is slow
+        too or one with it is fast. Better to spare three GPUs for nothing than to use the fourth."""
+        if not any(weight < 1.0 for kept in self.recent.values() for _, _, weight in kept[1:]):
+            return self.scores
+        found = self.scores.copy()
+        for (row, gpu), kept in self.recent.items():
+            if any(1 / MOST_SUSPECTS <= weight < 1.0 for _, _, weight in kept[1:]):
+                worst = _weighted_median([(when, value, _suspicion(weight)) for when, value, weight in kept])
+                found[row, gpu] = max(found[row, gpu], worst)
+        found.setflags(write=False)
+        return found
 
     def bins(self, levels: Levels = "pal") -> Floats:
         """Scores rounded to few levels, so that GPUs that are about as good are equally good: for every class the centre of the
@@ -126,56 +143,30 @@ class Variability:
         - no member is slower than the gang, so each that was believed to be at least so slow is now measured as that slow;
         - if none was, one of them is to blame: most likely one whose belief is near or uncertain, or one of many slow gangs.
           It is measured as that slow. If n members are about as likely, each keeps 1/n of the measurement and more spread, but
-          nobody's score moves: a gang that stays together cannot tell who it is, and the next one that differs will;
-        - of the others it says nothing.
+          nobody's score moves: a gang that stays together cannot tell who it is, and the next one that differs will. Until
+          then, if they are few, all of them are suspects (`feared`);
+        - of the others it says nothing, and whoever was in a fast gang is no suspect any more.
 
         The belief is the weighted median of the first belief and the latest measurements, the older the lighter. It moves
         towards a measurement or stays where it is, never away, so a slower measurement never makes a GPU look faster."""
-        if not (math.isfinite(slowdown) and 0 < slowdown <= SLOWEST):
-            raise OptionError(
-                f"must be more than 0 and at most {SLOWEST:.0e}.", field="slowdown", value=slowdown, hint="1.0 is the median"
-            )
-        members = np.unique(np.asarray(gpus, dtype=np.int64))
-        if len(members) and not (members[0] >= 0 and members[-1] < self.gpus):
-            raise OptionError(f"there are GPUs 0 to {self.gpus - 1}.", field="gpus", value=members.tolist(), hint="name others")
-        row = self._place.get(profile_or_class, -1)
-        row = row if row >= 0 else self.row(profile_or_class)
-        blamed, share = self._blamed(row, members, slowdown)
-        if not len(blamed):
-            return self
-        first = self.spread if self.first_spread is None else self.first_spread
-        scores, spread, recent = self.scores.copy(), self.spread.copy(), dict(self.recent)
-        for gpu in blamed.tolist():
-            now = float(scores[row, gpu])
-            past = recent.get((row, gpu)) or ((now_s, now, PRIOR_WEIGHT),)
-            prior, *latest = (*past, (now_s, slowdown, share))
-            kept = (prior, *latest[-KEPT:])
-            low, high = min(now, slowdown), max(now, slowdown)
-            recent[row, gpu] = kept
-            if share == 1.0:
-                scores[row, gpu] = min(max(_weighted_median(kept), low), high)
-            spread[row, gpu] = _spread(kept, float(scores[row, gpu]), float(first[row, gpu]))
-        return replace(self, scores=scores, spread=spread, recent=recent, first_spread=first)
+        return self.learned_all([(profile_or_class, gpus, slowdown)], now_s)
 
-    def _blamed(self, row: int, members: Ints, slowdown: float) -> tuple[Ints, float]:
-        """The members that a measurement is about, and how much it counts for each."""
-        if len(members) < 2:
-            return members, 1.0
-        believed = self.scores[row, members]
-        if (believed >= slowdown).any():
-            return members[believed >= slowdown], 1.0
-        spread = self.spread[row, members]
-        deviations = (slowdown - believed) / (believed * np.where(spread > 0, spread, UNKNOWN_SPREAD))
-        # Whoever was in slow gangs before is the likelier for each: gangs change, and the slow GPU is in all of them.
-        blamed = np.array([self._times_blamed(row, gpu, slowdown) for gpu in members.tolist()])
-        deviations /= 1.0 + blamed
-        suspects = members[deviations <= deviations.min() * EQUALLY_SUSPECT]
-        return suspects, 1.0 / len(suspects)
-
-    def _times_blamed(self, row: int, gpu: int, slowdown: float) -> int:
-        """Measurements of a GPU that are nearer to this slowdown than its belief is."""
-        halfway = (float(self.scores[row, gpu]) + slowdown) / 2
-        return sum(value > halfway for _, value, _ in self.recent.get((row, gpu), ())[1:])
+    def learned_all(self, measured: Iterable[tuple[str, Sequence[int] | Ints, float]], now_s: float) -> "Variability":
+        """The same for many measurements of one instant, (profile or class, GPUs, slowdown) each, in the order given."""
+        draft = _Draft(self)
+        for name, gpus, slowdown in measured:
+            if not (math.isfinite(slowdown) and 0 < slowdown <= SLOWEST):
+                raise OptionError(
+                    f"must be more than 0 and at most {SLOWEST:.0e}.", field="slowdown", value=slowdown, hint="1.0 is the median"
+                )
+            members = np.unique(np.asarray(gpus, dtype=np.int64))
+            if len(members) and not (members[0] >= 0 and members[-1] < self.gpus):
+                raise OptionError(
+                    f"there are GPUs 0 to {self.gpus - 1}.", field="gpus", value=members.tolist(), hint="name others"
+                )
+            row = self._place.get(name, -1)
+            draft.learn(row if row >= 0 else self.row(name), members, slowdown, now_s)
+        return draft.done()
 
     @cached_property
     def _place(self) -> dict[str, int]:
@@ -191,11 +182,70 @@ class Variability:
 
     @cached_property
     def _bins_pal(self) -> Floats:
-        return _frozen(_binned(scores, by_silhouette=False) for scores in self.scores)
+        return _frozen(_binned(scores, by_silhouette=False) for scores in self.feared)
 
     @cached_property
     def _bins_silhouette(self) -> Floats:
-        return _frozen(_binned(scores, by_silhouette=True) for scores in self.scores)
+        return _frozen(_binned(scores, by_silhouette=True) for scores in self.feared)
+
+
+class _Draft:
+    """Beliefs while they are being changed."""
+
+    def __init__(self, before: Variability) -> None:
+        self._before = before
+        self._first = before.spread if before.first_spread is None else before.first_spread
+        self._scores, self._spread, self._recent = before.scores.copy(), before.spread.copy(), dict(before.recent)
+        self._changed = False
+
+    def done(self) -> Variability:
+        if not self._changed:
+            return self._before
+        return replace(self._before, scores=self._scores, spread=self._spread, recent=self._recent, first_spread=self._first)
+
+    def learn(self, row: int, members: Ints, slowdown: float, now_s: float) -> None:
+        self._clear(row, members, slowdown)
+        blamed, share = self._blamed(row, members, slowdown)
+        for gpu in blamed.tolist():
+            self._changed = True
+            now = float(self._scores[row, gpu])
+            past = self._recent.get((row, gpu)) or ((now_s, now, PRIOR_WEIGHT),)
+            prior, *latest = (*past, (now_s, slowdown, share))
+            kept = (prior, *latest[-KEPT:])
+            low, high = min(now, slowdown), max(now, slowdown)
+            self._recent[row, gpu] = kept
+            if share == 1.0:
+                self._scores[row, gpu] = min(max(_weighted_median(kept), low), high)
+            self._spread[row, gpu] = _spread(kept, float(self._scores[row, gpu]), float(self._first[row, gpu]))
+
+    def _clear(self, row: int, members: Ints, slowdown: float) -> None:
+        """No member is slower than the gang: what they were suspected of because of slower ones, somebody else did."""
+        limit = slowdown * (1 + NOISE)
+        for gpu in members.tolist():
+            kept = self._recent.get((row, gpu))
+            if kept is not None and any(weight < 1.0 and value > limit for _, value, weight in kept[1:]):
+                self._recent[row, gpu] = (kept[0], *(each for each in kept[1:] if each[2] == 1.0 or each[1] <= limit))
+                self._changed = True
+
+    def _blamed(self, row: int, members: Ints, slowdown: float) -> tuple[Ints, float]:
+        """The members that a measurement is about, and how much it counts for each."""
+        if len(members) < 2:
+            return members, 1.0
+        believed = self._scores[row, members]
+        if (believed >= slowdown).any():
+            return members[believed >= slowdown], 1.0
+        spread = self._spread[row, members]
+        deviations = (slowdown - believed) / (believed * np.where(spread > 0, spread, UNKNOWN_SPREAD))
+        # Whoever was in slow gangs before is the likelier for each: gangs change, and the slow GPU is in all of them.
+        blamed = np.array([self._times_blamed(row, gpu, slowdown) for gpu in members.tolist()])
+        deviations /= 1.0 + blamed
+        suspects = members[deviations <= deviations.min() * EQUALLY_SUSPECT]
+        return suspects, 1.0 / len(suspects)
+
+    def _times_blamed(self, row: int, gpu: int, slowdown: float) -> int:
+        """Measurements of a GPU that are nearer to this slowdown than its belief is."""
+        halfway = (float(self._scores[row, gpu]) + slowdown) / 2
+        return sum(value > halfway for _, value, _ in self._recent.get((row, gpu), ())[1:])
 
 
 @lru_cache(maxsize=10_000)
@@ -217,6 +267,11 @@ def _binned(scores: Floats, *, by_silhouette: bool) -> Floats:
     found = kmeans(scores, usual + int(apart.sum()), draw)
     centres = found.centres[:, 0]
     return (centres / np.median(centres))[found.labels]
+
+
+def _suspicion(weight: float) -> float:
+    """What a measurement counts for where suspicions do: one shared by few as much as one of their own, nearly."""
+    return 0.9 if 1 / MOST_SUSPECTS <= weight < 1.0 else weight
 
 
 def _weighted_median(kept: Sequence[Measurement]) -> float:

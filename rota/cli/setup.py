@@ -73,6 +73,11 @@ FLAGS: dict[str, Flag] = {
     ),
     "node_mtbf_seconds": _seconds("--node-mtbf-seconds", "Mean time between failures of a node."),
     "node_repair_seconds": _seconds("--node-repair-seconds", "How long a failed node is away."),
+    "variability_learned": (
+        Annotated[bool, typer.Option("--variability-learned", help="The scheduler is not told, and learns it from step times.")],
+        False,
+    ),
+    "cordon_slower_than": _seconds("--cordon-slower-than", "Take GPUs out of service that take so many times as long."),
     "tensors": _text("--tensors", "Tensors of models as `rota profile tensors --save` wrote them, for the placer skew."),
     "variability": _text("--variability", "How slow each GPU is: PAL's folder of runs, or a table of scores."),
     "variability_medians": (

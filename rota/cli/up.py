@@ -29,6 +29,18 @@ def up(
             "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
         ),
     ] = 300.0,
+    wait_for_place: Annotated[
+        bool, typer.Option("--wait-for-place", help="A job waits until its GPUs can be had close together.")
+    ] = False,
+    cordon_slower_than: Annotated[
+        float | None,
+        typer.Option(
+            "--cordon-slower-than",
+            parser=flag.number("--cordon-slower-than"),
+            metavar="NUMBER",
+            help="Take GPUs out of service that prove to take so many times as long as others.",
+        ),
+    ] = None,
 ) -> None:
     """Run the scheduler here until Ctrl-C; the jobs go on without it, for as long as their lease.
 
@@ -46,6 +58,8 @@ def up(
             placer=placer,
             round_seconds=round_seconds,
             lease_seconds=lease_seconds,
+            wait_for_place=wait_for_place,
+            cordon_slower_than=cordon_slower_than,
         ),
         typer.echo,
     )

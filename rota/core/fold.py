@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.cordon import cordon
 from rota.core.learning import learn
 from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.mechanism import MOST_OWED, Table
 from rota.core.nodes import lose_sight, node_lost, node_reported
 from rota.core.settings import Settings
+from rota.core.watching import watch
 from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
@@ -57,8 +59,11 @@ def advance(state: Ledger, settings: Settings) -> None:
 
 def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
     if event.job > state.last_job:  # numbers rise, so anything else is a repeat
+        kinds = len(state.kind_of)
         state.add_job(event.job, event.spec, event.at_s)
         state.touch()
+        if len(state.kind_of) > kinds:
+            cordon(state, settings)  # it may need all there are
 
 
 def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
@@ -80,10 +85,12 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     done, before_s = event.steps_done[known] - jobs.steps_done[rows], jobs.as_of_s[rows]
     jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
+    # Since it was last heard of its pace may have changed, and its steps were only believed: that says nothing.
+    clean = jobs.told_s[rows] == before_s
     if settings.learn:
-        # Since it was last heard of its pace may have changed, and its steps were only believed: that says nothing.
-        clean = jobs.told_s[rows] == before_s
         learn(state, rows[clean], done[clean], elapsed[clean])
+    if settings.learn_variability and state.learning is not None:
+        watch(state, settings, rows, clean, at_s)
     jobs.told_s[rows] = at_s
     jobs.steps_saved[rows] = np.maximum(jobs.steps_saved[rows], event.steps_saved[known])
 

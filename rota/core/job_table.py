@@ -24,6 +24,8 @@ class JobTable:
         "first_run_s": (np.float64, np.nan),
         "as_of_s": (np.float64, 0.0),
         "told_s": (np.float64, 0.0),
+        "paced_s": (np.float64, 0.0),
+        "paced_steps": (np.float64, 0.0),
         "run_seconds": (np.float64, 0.0),
         "attained": (np.float64, 0.0),
         "steps_total": (np.float64, FOREVER),
@@ -57,6 +59,10 @@ class JobTable:
     as_of_s: Floats
     told_s: Floats
     """When its steps were last known for sure: it began, or reported."""
+    paced_s: Floats
+    """Since when its pace is being measured, where paces are."""
+    paced_steps: Floats
+    """Its steps then."""
     run_seconds: Floats
     attained: Floats
     steps_total: Floats

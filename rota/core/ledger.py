@@ -75,6 +75,10 @@ class InFlight:
     sent_s: float
 
 
+PaceKey = tuple[str, int, int, int, str]
+"""Profile, pool, GPUs, levels of locality spanned, and the profile of who shares them."""
+
+
 class Habits(NamedTuple):
     """What placers may know of a kind of job on a pool."""
 
@@ -124,6 +128,14 @@ class Ledger:
     """Two jobs may share GPUs, so options for that are made."""
     variability: Variability | None = None
     """How slow each GPU is believed to be for each application class; None: all of a type alike."""
+    learning: Variability | None = None
+    """The same with the latest measurements, where it is learned: it becomes what is believed now and then."""
+    believed_s: float = -FOREVER
+    """When it last did."""
+    paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
+    """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
+    cordoned: tuple[int, ...] = ()
+    """GPUs that are out of service because they are too slow."""
     skews: Skews = field(default_factory=Skews)
     """How skewed models are, as their tensors say."""
     now_s: float = 0.0
@@ -267,6 +279,7 @@ class Ledger:
         """Which GPUs may be granted, and how many of them each pool has."""
         if self._usable is None:
             mask = self.node_up[self.cluster.gpu_node]
+            mask[list(self.cordoned)] = False
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
                 mask[self.desired.get(job, NO_GPUS)] = False
@@ -286,6 +299,7 @@ class Ledger:
             mask[gpus] = same_gpus(self.desired.get(job, NO_GPUS), gpus)
         for job in self.barred:
             mask[self.desired.get(job, NO_GPUS)] = False
+        mask[list(self.cordoned)] = False
         return mask & self.node_up[self.cluster.gpu_node]
 
     def gpus_of(self, job: int) -> Ints:
@@ -389,6 +403,11 @@ class Ledger:
             self._usable = None
             self.touch()
 
+    def set_cordoned(self, gpus: tuple[int, ...]) -> None:
+        self.cordoned = gpus
+        self._usable = None
+        self.touch()
+
     def touch(self) -> None:
         """Something happened: ask the policy when it may be asked, and plan anew."""
         self.dirty = self.replan = True
@@ -475,7 +494,7 @@ class Ledger:
         shared = ("gpu_beside", "gpu_wanted_beside") if self.packing else ()  # else nobody writes to them
         for name in (*shared, "gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
             setattr(twin, name, getattr(self, name).copy())
-        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of", "_habits"):
+        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of", "paces", "_habits"):
             setattr(twin, name, getattr(self, name).copy())
         for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred"):
             setattr(twin, name, getattr(self, name).copy())

@@ -41,7 +41,8 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     if jobs.phase.item(row) == Phase.STARTING:  # what starting took is the least that moving costs
         jobs.move_seconds[row] = max(jobs.move_seconds.item(row), at_s - jobs.phase_s.item(row))
     state.set_phase(row, Phase.RUNNING, at_s)
-    jobs.as_of_s[row] = jobs.told_s[row] = at_s
+    jobs.as_of_s[row] = jobs.told_s[row] = jobs.paced_s[row] = at_s
+    jobs.paced_steps[row] = jobs.steps_done[row]
     jobs.rate[row] = state.options.rate[life.option] / state.slowdown(job, life.gpus)
     jobs.using[row] = len(life.gpus)
     if state.packing:

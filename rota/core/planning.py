@@ -109,6 +109,8 @@ def _changes(
     if state.packing:
         beside = units.partners(state, table, grants)
         differs |= beside != state.jobs.beside[table.rows]
+    if state.cordoned:
+        differs |= _must_leave(state, table.rows)
     if alive is not None:
         differs &= alive
     changed = differs.nonzero()[0]
@@ -138,6 +140,12 @@ def _changes(
         else:
             changes += _place_units(state, placer, floor, allocation, table, grants, starts, beside)
     return tuple(changes)
+
+
+def _must_leave(state: Ledger, rows: Ints) -> Bools:
+    """Jobs with GPUs that are out of service. One that shares such GPUs leaves with the other."""
+    holders = {*state.gpu_wanted[list(state.cordoned)].tolist(), *state.gpu_wanted_beside[list(state.cordoned)].tolist()}
+    return np.isin(state.jobs.id[rows], list(holders - {-1}))
 
 
 def _may_move(state: Ledger, rows: Ints) -> Bools:

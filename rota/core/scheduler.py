@@ -14,6 +14,7 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
+from rota.core.cordon import cordon
 from rota.core.fold import advance, apply
 from rota.core.ledger import Ledger
 from rota.core.planning import make_plan
@@ -45,6 +46,9 @@ class Scheduler:
         self.settings = settings or Settings()
         self.placer = placer
         self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), self.settings.packing, variability, skews)
+        if self.settings.learn_variability:
+            self.state.variability = self.state.learning = variability or Variability.alike(cluster.gpus)
+        cordon(self.state, self.settings)
 
     def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
         """Fold what happened by now, decide, and say what to do. A driver with a journal makes these three calls itself."""

@@ -34,6 +34,11 @@ class Settings:
     """Where time is shared without rounds, those who are drawn run this long before others are."""
     learn: bool = False
     """Believe what was measured of the jobs that ran, where it differs from what was believed."""
+    learn_variability: bool = False
+    """Learn from step times which GPUs are slow."""
+    cordon_slower_than: float = FOREVER
+    """GPUs that are believed to be slower than this for any class of applications, 1 the median, are taken out of service: a
+    tenth of a pool at most, the slowest first."""
     packing: bool = False
     """Offer options by which two jobs share GPUs."""
     horizon_seconds: float = 3600.0
@@ -61,6 +66,13 @@ class Settings:
             raise OptionError("must be 0 or more.", field="seed", value=self.seed, hint="--seed 0")
         if self.whole_steps and (self.at_events or not self.round_seconds):
             raise OptionError("whole steps need rounds and no decisions between them.", field="whole_steps", value=True)
+        if not self.cordon_slower_than > 1:
+            raise OptionError(
+                "must be more than 1: half of all GPUs are slower than that.",
+                field="cordon_slower_than",
+                value=self.cordon_slower_than,
+                hint="cordon_slower_than=1.5",
+            )
         if self.wait_for_place and self.packing:
             raise OptionError(
                 "nobody can wait for a place where jobs share GPUs.", field="wait_for_place", value=True, hint="packing=false"

@@ -20,6 +20,7 @@ from typing import Any
 
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
+from rota.core.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.asker import Asker
@@ -358,6 +359,7 @@ class Daemon:
                 daemon_pid=os.getpid(),
                 worker_pid=self._asker.pid,
                 policy_problem=state.policy_fault,
+                slow_gpus=slow_gpus(state),
             )
 
     def wait_for_change(self, seen: int, timeout: float) -> int:

@@ -177,7 +177,7 @@ class Comparison(Sequence[Result]):
         )
 
     def plot(self, what: str = "jct") -> "Plot":
-        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy` or `queue`."""
+        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy`, `queue`, `spread` or `moves`."""
         from rota.report.plots import plot
 
         return plot(self, what)

@@ -13,6 +13,11 @@ def text(value: str) -> str:
     return escape(value.encode("utf-8", "replace").decode("utf-8"))
 
 
+def word(value: str, definition: str) -> str:
+    """Text that leads to its definition on the page, if it has one."""
+    return f'<a class="word" href="#define-{definition}">{text(value)}</a>' if definition else text(value)
+
+
 def json_block(value: dict[str, Any]) -> str:
     """JSON that cannot end the block it stands in; other signs than ASCII are escaped by the encoder."""
     plain = json.dumps(value, separators=(",", ":"), allow_nan=False)

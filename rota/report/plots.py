@@ -15,6 +15,7 @@ import numpy as np
 from rota.errors import NameUnknown, OptionError
 from rota.model.units import Floats
 from rota.report.comparison import Comparison
+from rota.report.placement import moves, scattered, spread
 from rota.report.result import Result, duration, percent
 from rota.report.timeline import busy, edges, queue
 
@@ -123,7 +124,8 @@ class _Picture:
 
 
 def plot(comparison: Comparison, what: str = "jct") -> Plot:
-    """`jct`: how many jobs are done how soon. `busy`: GPUs taken over time. `queue`: jobs waiting over time."""
+    """`jct`: how many jobs are done how soon. Over time: `busy`, GPUs taken; `queue`, jobs waiting; `spread`, GPUs of jobs on
+    more nodes than they need; `moves` of jobs to other GPUs."""
     if what not in _PICTURES:
         raise NameUnknown("plot", str(what), _PICTURES, hint='.plot("jct")')
     if not comparison.lines:
@@ -205,7 +207,42 @@ def _queue(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], _Picture]] = {"jct": _jct, "busy": _busy, "queue": _queue}
+def _spread(runs: Mapping[str, Result]) -> _Picture:
+    at = edges(list(runs.values()), BINS)
+    curves = []
+    for label, result in runs.items():
+        found = spread(result)
+        share = found.beyond_gpu_seconds / found.gpu_seconds if found.gpu_seconds > 0 else None
+        curves.append(_Curve(label, percent(share), at - at[0], scattered(result, at)))
+    return _Picture(
+        "GPUs of jobs on more nodes than needed (legend: share of the GPU time of jobs of several GPUs)",
+        _time(at),
+        _count("GPUs", max(curve.y.max() for curve in curves)),
+        curves,
+    )
+
+
+def _moves(runs: Mapping[str, Result]) -> _Picture:
+    at = edges(list(runs.values()), BINS)
+    curves = []
+    for label, result in runs.items():
+        so_far = np.searchsorted(moves(result), at[1:], side="right").astype(np.float64)
+        curves.append(_Curve(label, f"{so_far[-1]:,.0f}", at - at[0], so_far))
+    return _Picture(
+        "Moves of jobs to other GPUs so far (legend: all)",
+        _time(at),
+        _count("moves", max(curve.y.max() for curve in curves)),
+        curves,
+    )
+
+
+_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], _Picture]] = {
+    "jct": _jct,
+    "busy": _busy,
+    "queue": _queue,
+    "spread": _spread,
+    "moves": _moves,
+}
 
 
 def _subtitle(comparison: Comparison) -> str:

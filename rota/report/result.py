@@ -30,6 +30,8 @@ class Result:
     cluster: Cluster
     variability: Variability | None = None
     """How slow each GPU really was for each application class; None: all of a type alike."""
+    believed: Variability | None = None
+    """How slow each was believed to be in the end."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
@@ -53,7 +55,7 @@ class Result:
         return pandas().DataFrame(self.jobs).set_index("id")
 
     def plot(self, what: str = "jct") -> "Plot":
-        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy` or `queue`."""
+        """A picture that draws itself in a notebook and saves itself as SVG: `jct`, `busy`, `queue`, `spread` or `moves`."""
         return self._alone().plot(what)
 
     def page(self) -> str:

@@ -71,7 +71,7 @@ def busy(result: Result, bins: Floats) -> Floats:
     means = np.empty((len(cluster.pools), len(bins) - 1))
     for number in range(len(cluster.pools)):
         here = pool == number
-        means[number] = _means(start_s[here], end_s[here], weight[here], bins)
+        means[number] = means_of(start_s[here], end_s[here], weight[here], bins)
     return means
 
 
@@ -81,7 +81,7 @@ def queue(result: Result, bins: Floats) -> Floats:
     starts = np.concatenate((submitted_s, holds.start_s))
     ends = np.concatenate((_left(result), holds.end_s))
     weight = np.repeat([1.0, -1.0], [len(submitted_s), len(holds)])
-    return _means(starts, ends, weight, bins)
+    return means_of(starts, ends, weight, bins)
 
 
 def outages(result: Result) -> list[tuple[int, float, float]]:
@@ -120,7 +120,7 @@ def _left(result: Result) -> Floats:
     return np.where(np.isfinite(left), left, end)
 
 
-def _means(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Floats:
+def means_of(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Floats:
     """Means of the sum of the weights that are there from start to end. The integral of steps is linear between them."""
     instants = np.concatenate((start_s, end_s))
     if not len(instants):
@@ -138,7 +138,7 @@ def _exact(result: Result) -> Ranges:
     holds = result.record.holds
     of, start, end, half = _pieces(holds)
     first = holds.first
-    piece, at = _spread(first[of], first[of + 1] - 1)
+    piece, at = every(first[of], first[of + 1] - 1)
     gpu = holds.gpus[at]
     order = np.lexsort((gpu, piece))
     piece, gpu = piece[order], gpu[order]
@@ -186,12 +186,12 @@ def _pieces(holds: Holds) -> tuple[Ints, Floats, Floats, Ints]:
 def _coarse(exact: Ranges, gpus: int, gpus_per_row: int, start_s: float, cell_s: float, columns: int) -> Ranges:
     """The same on a grid: GPU-seconds per cell and job, the largest wins, runs of one job along a row are one rectangle."""
     first, last = exact.first_row // gpus_per_row, (exact.first_row + exact.rows - 1) // gpus_per_row
-    of, row = _spread(first, last)
+    of, row = every(first, last)
     low = np.maximum(exact.first_row[of], row * gpus_per_row)
     high = np.minimum(exact.first_row[of] + exact.rows[of], (row + 1) * gpus_per_row)
     start = (exact.start_s[of] - start_s) / cell_s
     end = np.minimum((exact.end_s[of] - start_s) / cell_s, columns)
-    part, column = _spread(start.astype(np.int64), np.maximum(np.ceil(end).astype(np.int64) - 1, start.astype(np.int64)))
+    part, column = every(start.astype(np.int64), np.maximum(np.ceil(end).astype(np.int64) - 1, start.astype(np.int64)))
     share = (high - low)[part] * (np.minimum(end[part], column + 1) - np.maximum(start[part], column))
     share = np.where(exact.half[of][part] > 0, share / 2, share)  # a GPU of two is busy once
     inside = share > 0
@@ -234,7 +234,7 @@ def _winners(cell: Ints, job: Ints, share: Floats, gpus: int, gpus_per_row: int,
     return cell[best][full], job[best][full]
 
 
-def _spread(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+def every(first: Ints, last: Ints) -> tuple[Ints, Ints]:
     """Every whole number from first[i] to last[i], with its i."""
     count = last - first + 1
     of = np.repeat(np.arange(len(first)), count)

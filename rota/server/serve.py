@@ -16,6 +16,7 @@ from rota import __version__
 from rota.agent.gpus import find_gpus
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
+from rota.beliefs.skew import Skews
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -55,6 +56,8 @@ class Plan:
     round_seconds: float | None = None
     lease_seconds: float = LEASE_SECONDS
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
+    wait_for_place: bool = False
+    cordon_slower_than: float | None = None
 
 
 def serve(plan: Plan, say: Callable[[str], None]) -> None:
@@ -71,6 +74,9 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
         retry_seconds=RETRY_SECONDS,
         round_seconds=plan.round_seconds or 0.0,
         packing=bool(getattr(rule, "packing", False)),
+        wait_for_place=plan.wait_for_place,
+        learn_variability=True,
+        cordon_slower_than=plan.cordon_slower_than if plan.cordon_slower_than is not None else FOREVER,
     )
     configuration = {
         "policy": policy,
@@ -127,6 +133,7 @@ def make_scheduler(configuration: Mapping[str, Any], cluster: Cluster | None = N
         Settings(**settings),
         rates=Rates(model=Catalogue()),
         costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
+        skews=Skews(model=Catalogue()),
     )
 
 

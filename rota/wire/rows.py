@@ -96,6 +96,8 @@ class StatusRow:
     worker_pid: int | None
     policy_problem: str = ""
     """What was wrong with the policy's last answer; empty: nothing."""
+    slow_gpus: list[str] = field(default_factory=list)
+    """GPUs that prove to be slower than others, in words."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

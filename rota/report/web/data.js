@@ -47,6 +47,7 @@ async function loadSeed(number) {
         // Never below 0 but by rounding.
         run.wait = run.jct.map((jct, job) => (Number.isNaN(jct) ? NaN : Math.max(jct - run.held[job], 0)));
         run.cluster = data.clusters[run.cluster];
+        run.scores = run.scores === null ? null : data.scores[run.scores];
         Object.assign(run, {
             index,
             colour: data.palette[index % data.palette.length],

@@ -41,6 +41,8 @@ function showSeed(data) {
     setUpTimes(data);
     setUpLoad(data);
     setUpMap(data);
+    // Not in every page.
+    if (byId('placement')) setUpPlacement(data);
     if (pair) setUpGain(data);
     setUpJobs(data);
     setUpChosen(data);

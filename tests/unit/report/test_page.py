@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import zlib
+from dataclasses import replace
 from html import unescape
 from importlib import resources
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.beliefs.variability import Variability
 from rota.errors import OptionError
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
@@ -244,6 +246,51 @@ def test_the_data_is_that_of_the_record() -> None:
     assert data["clusters"][0]["pools"] == ["V100", "K80"]
 
 
+def scored(classes: tuple[str, ...], *rows: list[float]) -> Variability:
+    return Variability(classes, np.array(rows), np.zeros((len(rows), len(rows[0]))))
+
+
+def test_placement_is_that_of_the_record() -> None:
+    nodes = [Node("a", "V100", 2, "row1/r1"), Node("b", "V100", 2, HOSTILE), Node("c", "V100", 2, "row1/r1")]
+    arrivals = [Arrival(0.0, JobSpec(gpus=2, steps=60)), Arrival(0.0, JobSpec(gpus=2, steps=60))]
+    holds = [(0, [0, 1], 0, 30), (0, [1, 2], 30, 60), (1, [4, 5], 0, 60)]
+    whole = result_of(arrivals, Cluster.of(nodes, "my.yaml"), holds)
+    known = scored(("A", HOSTILE), [1.0] * 5 + [2.0], [1.0, 1.1, 0.9, 1.0, 1.0, 1.0])
+    same = scored(("A", HOSTILE), [1.0] * 5 + [2.0], [1.0, 1.1, 0.9, 1.0, 1.0, 1.0])
+    other = scored(("A",), [1.0] * 6)
+    runs = {str(i): [replace(whole, variability=each)] for i, each in enumerate((known, None, same, other))}
+    html = page(Comparison(runs))
+    assert 'id="placement"' in html and 'href="#placement"' in html and "alert(1)</script>" not in html
+    data = data_of(html)
+    assert data["clusters"][0]["nodes"]["rack"]["names"] == ["row1/r1", HOSTILE]
+    assert data["clusters"][0]["nodes"]["rack"]["code"].tolist() == [0, 1, 0]
+    # What runs have in common is there once.
+    assert [found["scores"] for found in data["runs"]] == [0, None, 0, 1]
+    assert [scores["classes"] for scores in data["scores"]] == [["A", HOSTILE], ["A"]]
+    assert data["scores"][0]["values"] == pytest.approx(known.scores.reshape(-1), rel=1e-6)
+    assert data["scores"][1]["outlier"] == [1]
+    placed = data["runs"][0]["placement"]
+    assert placed["busy"].tolist() == [5000, 10000, 5000, 0, 10000, 10000]
+    assert placed["jobs"].tolist() == [1, 1, 1, 0, 1, 1]
+    assert [found["placement"]["class_jobs"] for found in data["runs"]] == [[2, 0], [], [2, 0], [2]]
+    assert placed["spread"]["beyond_gpu_seconds"] == 60 and placed["spread"]["nodes_beyond"] == 0.25
+    assert placed["moves"].sum() == 1 and placed["moves"][2048] == 1
+    assert placed["scattered"].tolist() == pytest.approx([0] * 2048 + [2] * 2048)
+
+
+def test_placement_is_left_out_where_there_is_nothing_to_choose() -> None:
+    arrivals = [Arrival(0.0, JobSpec(steps=1))]
+    one = result_of(arrivals, Cluster.parse("2xV100"), [(0, [0], 0, 1)])
+    for result, shown in (
+        (one, False),
+        (replace(one, variability=scored(("A",), [1.0, 2.0])), True),
+        (result_of(arrivals, TWO, [(0, [0], 0, 1)]), True),
+    ):
+        html = page(Comparison({"p": [result]}))
+        assert ('id="placement"' in html, 'href="#placement"' in html) == (shown, shown)
+        assert "{{" not in html.split("<script")[0]
+
+
 def test_times_count_from_the_first_submission() -> None:
     late = result_of([Arrival(1e6, JobSpec(steps=10))], TWO, [(0, [1], 1e6 + 5, 1e6 + 15)])
     data = data_of(page(Comparison({"p": [late]})))
@@ -289,7 +336,7 @@ def hashed(text: str) -> str:
 
 def test_the_scripts_are_all_there_small_and_write_no_markup() -> None:
     folder = resources.files("rota.report").joinpath("web")
-    pages = {"page.html", "page.css", "paper.html", "paper.css"}
+    pages = {"page.html", "page.css", "placement.html", "paper.html", "paper.css"}
     assert {file.name for file in folder.iterdir()} == {*pages, *(f"{name}.js" for name in SCRIPTS)}
     for name in SCRIPTS:
         text = folder.joinpath(f"{name}.js").read_text(encoding="utf-8")

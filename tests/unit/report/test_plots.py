@@ -14,7 +14,7 @@ from rota.report.plots import PALETTE, Series, chart, plot
 from rota.report.result import Result
 from tests.unit.report.made import large_result, result_of
 
-WHAT = ("jct", "busy", "queue")
+WHAT = ("jct", "busy", "queue", "spread", "moves")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -41,7 +41,8 @@ def test_a_picture_has_a_line_per_policy_and_axes_with_units(what: str) -> None:
     assert any(text.startswith("policy-2") for text in shown)
     wanted = {"jct": "job completion time (JCT)", "busy": "minutes since the first submission"}
     assert wanted.get(what, "minutes since the first submission") in shown
-    assert {"jct": "jobs", "busy": "busy GPUs", "queue": "waiting jobs"}[what] in shown
+    titles = {"jct": "jobs", "busy": "busy GPUs", "queue": "waiting jobs", "spread": "GPUs", "moves": "moves"}
+    assert titles[what] in shown
     assert not re.search(r"nan|inf", svg)
 
 
@@ -61,6 +62,14 @@ def test_ticks_are_times_that_people_count_in() -> None:
     assert [text for text in shown if text.isdigit()] == ["0", "1", "0", "10", "20", "30", "40", "50", "60"]
     shown = texts(plot(Comparison({"large": [large_result(200, 24, policy="p", seed=1)]}), "jct").svg)
     assert {"1 min", "10 min", "1 h"} <= set(shown)
+
+
+def test_moves_and_spreading_are_counted_in_the_legend() -> None:
+    arrivals = [Arrival(0.0, JobSpec(gpus=2, steps=60))]
+    holds = [(0, [0, 1], 0, 30), (0, [1, 2], 30, 40), (0, [0, 1], 40, 60)]
+    comparison = Comparison({"p": [result_of(arrivals, Cluster.parse("2x(2xV100)"), holds)]})
+    assert "p 2" in texts(plot(comparison, "moves").svg)
+    assert "p 17%" in texts(plot(comparison, "spread").svg)
 
 
 def test_the_first_seed_is_drawn_and_the_picture_says_so() -> None:
@@ -125,7 +134,7 @@ def test_it_tells_itself_in_a_line() -> None:
 
 
 def test_what_there_is_no_picture_of() -> None:
-    with pytest.raises(NameUnknown, match=r"No plot 'quue'\. Closest: queue\. All: busy, jct, queue\."):
+    with pytest.raises(NameUnknown, match=r"No plot 'quue'\. Closest: queue\. All: busy, jct, moves, queue, spread\."):
         plot(several(1), "quue")
     with pytest.raises(OptionError, match="no run to draw"):
         plot(Comparison({}), "jct")

@@ -1,0 +1,172 @@
+"""What a page says in words: the finding, what was run, what was said about the trace, and what failures cost."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from rota.errors import ClusterError
+from rota.model.cluster import Cluster
+from rota.report.comparison import Comparison, Line
+from rota.report.html import text, word
+from rota.report.result import Result, duration
+from rota.report.timeline import outages
+
+MOST_GROUPS = 8
+"""Groups of equal nodes that are written out; beyond, the rest is counted."""
+
+
+def finding(comparison: Comparison) -> str:
+    """The result in a sentence."""
+    best = comparison.best
+    mean = best.summary["mean_jct_seconds"] if best is not None else None
+    if best is None or mean is None:
+        return "No job finished."
+    bound = best.summary["mean_jct_bound_seconds"]
+    floor = f"; no schedule could be below {_words(bound)}" if bound else ""
+    if len(comparison.lines) == 1:
+        return f"{best.label} has a mean JCT of {_words(mean)}{floor}."
+    others = [line for line in comparison.lines if line is not best and line.summary["mean_jct_seconds"]]
+    if not others or not mean:
+        return f"{best.label} has the lowest mean JCT: {_words(mean)}{floor}."
+    baseline = comparison.lines[0]
+    other = baseline if baseline in others else min(others, key=lambda line: line.summary["mean_jct_seconds"] or 0.0)
+    times = (other.summary["mean_jct_seconds"] or 0.0) / mean
+    if comparison.seeds > 1 and best.paired is not None and other is comparison.lines[0]:
+        times = 1 / best.paired.ratio  # seed by seed, as its interval is
+    better = f"{times:.3g}x better than {other.label}" if times >= 1.005 else f"about the same as {other.label}"
+    return f"{best.label} has the lowest mean JCT: {_words(mean)}, {better}{_certainty(comparison, best, other)}{floor}."
+
+
+def _certainty(comparison: Comparison, best: Line, other: Line) -> str:
+    """What several seeds say about the best being better than the first policy."""
+    if comparison.seeds < 2:
+        return ""
+    if other is not comparison.lines[0] or best.paired is None or best.paired.interval is None:
+        return f" on average over {comparison.seeds} seeds"
+    low, high = best.paired.interval
+    if high >= 1:
+        return f" on average over {comparison.seeds} seeds, which may be luck"
+    return f" (95% interval over {comparison.seeds} seeds: {1 / high:.3g}x to {1 / low:.3g}x)"
+
+
+def _words(seconds: float) -> str:
+    """`54.9 min` for what a table calls 54.9m."""
+    short = duration(seconds)
+    return f"{short[:-1]} {({'m': 'min', 'd': 'days'}).get(short[-1], short[-1])}"
+
+
+def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
+    """What was run, with load and bounds."""
+    summary, params = comparison.lines[0].summary, runs[0].params
+    told: list[tuple[str, str, str]] = [("Trace", str(params["trace"]), "")]
+    jobs = f"{summary['jobs']:,.0f}"
+    if summary["jobs"] != len(runs[0].arrivals):
+        jobs += f" of {len(runs[0].arrivals):,}"
+    if any(line.summary["finished"] != line.summary["jobs"] for line in comparison.lines):
+        jobs += ", not all finished"
+    told.append(("Jobs", jobs, ""))
+    if params["skipped"]:
+        why = "; ".join(f"{count:,} {reason}" for reason, count in params.get("skipped_why", {}).items())
+        told.append(("Skipped", f"{params['skipped']:,}: {why}" if why else f"{params['skipped']:,}", ""))
+    for name, tell in (("Cluster", _floor), ("Links", _links), ("Prices", _prices)):
+        told.append((name, _either(tell(run) for run in runs), ""))
+    for name, field in (("Profile", "profile"), ("Placer", "placer"), ("Preset", "preset"), ("Decides at", "decide")):
+        told.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
+    if params.get("round_seconds"):
+        told.append(("Round", duration(params["round_seconds"]), ""))
+    seeds = [str(result.params["seed"]) for result in comparison.lines[0].results]
+    told.append(("Seed" if len(seeds) == 1 else "Seeds", ", ".join(seeds[:8]) + (", …" if len(seeds) > 8 else ""), ""))
+    told.append(("Node outages", _outages(comparison), ""))
+    load = summary["offered_load"]
+    told.append(("Offered load", "unknown" if load is None else f"{load:.2f}", "load"))
+    limits = f"mean JCT {duration(summary['mean_jct_bound_seconds'])}, makespan {duration(summary['makespan_bound_seconds'])}"
+    told.append(("No schedule beats", limits, "bound"))
+    return "".join(
+        f"<div><dt>{word(name, definition)}</dt><dd><bdi>{text(value)}</bdi></dd></div>"
+        for name, value, definition in told
+        if value
+    )
+
+
+def _either(values: Iterable[str]) -> str:
+    """All that is said, once each."""
+    return " or ".join(dict.fromkeys(value for value in values if value))
+
+
+def _floor(run: Result) -> str:
+    """The cluster as it was named; where that does not say what it is, as for a file, its nodes too."""
+    named, nodes = str(run.params["cluster"]), run.cluster.nodes
+    kinds = [(len(list(group)), gpus, kind) for (gpus, kind), group in groupby(nodes, lambda node: (node.gpus, node.accelerator))]
+    shape = " + ".join(f"{count}x({gpus}x{kind})" for count, gpus, kind in kinds[:MOST_GROUPS])
+    if len(kinds) > MOST_GROUPS:
+        shape += f" + {sum(count for count, _, _ in kinds[MOST_GROUPS:]):,} more nodes, {run.cluster.gpus:,} GPUs in all"
+    try:
+        told = [(node.gpus, node.accelerator) for node in Cluster.parse(named).nodes]
+    except ClusterError:
+        told = []
+    if told == [(node.gpus, node.accelerator) for node in nodes]:
+        return min(named, shape, key=len)
+    return f"{named}: {shape}"
+
+
+def _links(run: Result) -> str:
+    """Bandwidths that the cluster's file gives."""
+    between = run.cluster.between_gb_s
+    told = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.inside_gb_s.items()]
+    return ", ".join(told + ([f"{between:,g} GB/s between nodes"] if between is not None else []))
+
+
+def _prices(run: Result) -> str:
+    """Prices that the cluster's file gives."""
+    told = [f"{kind} ${price:,g}" for kind, price in run.cluster.dollars_per_hour.items()]
+    return f"{', '.join(told)} per GPU and hour" if told else ""
+
+
+def notes(runs: Sequence[Result]) -> str:
+    """What was said about the trace when it was read."""
+    said = dict.fromkeys(str(note) for run in runs for note in run.params.get("notes", ()))
+    lines = "".join(f"<li><bdi>{text(note)}</bdi></li>" for note in said)
+    return f'<ul class="notes" aria-label="Notes">{lines}</ul>' if said else ""
+
+
+def _outages(comparison: Comparison, unit: str = "") -> str:
+    """`4`, or `4 to 8 per run`; nothing if no node failed."""
+    counts = [len(outages(run)) for run in comparison]
+    if not max(counts):
+        return ""
+    told = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+    noun = f" {unit}{'s' if max(counts) > 1 else ''}" if unit else ""
+    return told + noun + (" per run" if len(counts) > 1 else "")
+
+
+def failures(comparison: Comparison) -> str:
+    """What failures of nodes cost, where there were any."""
+    told = _outages(comparison, "time")
+    if not told:
+        return ""
+    lost = [(line.label, (line.summary["lost_gpu_seconds"] or 0.0) / 3600) for line in comparison.lines]
+    told_lost = [(label, f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}") for label, hours in lost]
+    hours = ", ".join(" ".join(each) for each in told_lost) if len(lost) > 1 else told_lost[0][1]
+    mean = ", mean over the seeds" if comparison.seeds > 1 else ""
+    return (
+        f'<p class="note" id="failures"><bdi>{text(f"Nodes went down: {told}. GPU-hours of work lost to that{mean}: {hours}.")}'
+        "</bdi></p>"
+    )
+
+
+def footing(comparison: Comparison) -> str:
+    """What stands below the table."""
+    marked = " Marked: the best of a column." if len(comparison.lines) > 1 else ""
+    return f"<bdi>{text(re.sub(' {2,}', ' · ', comparison.footing()))}</bdi>.{marked}"
+
+
+def about(comparison: Comparison, runs: Sequence[Result], choice: bool) -> str:
+    """What the charts show, where that is not all there is."""
+    seeds = f" Seed {runs[0].params['seed']}, one of {comparison.seeds}." if choice else ""
+    if comparison.seeds > 1 and not choice:
+        seeds = f" The first of {comparison.seeds} seeds."
+    counted = runs[0].summary.jobs
+    window = (
+        f" All {len(runs[0].arrivals):,} jobs, while the figures count {counted:,}." if counted != len(runs[0].arrivals) else ""
+    )
+    return seeds + window
