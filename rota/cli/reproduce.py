@@ -11,10 +11,10 @@ from rota.cli.show import save, say
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="gavel.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A coarse grid: minutes instead of half an hour.")] = False,
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="gavel, pal or tiresias.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A coarse grid: a minute or two instead of ten.")] = False,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="FOLDER", help="The paper's own data; without it, built-in rates.")
+        str | None, typer.Option("--data", metavar="FOLDER", help="The paper's own data; without it, modelled or made up.")
     ] = None,
     html: Annotated[
         str | None, typer.Option("--html", metavar="PATH", help="Where the page goes; rota-PAPER.html if left out.")

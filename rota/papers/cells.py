@@ -1,33 +1,29 @@
 """Cells of a study: one simulation each, as plain data that goes to a worker process, and the figures that come back."""
 
 import functools
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from rota.api import simulate
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_placer, make_policy
+from rota.compose.presets import preset as named_preset
 from rota.compose.solve import Instance, solve
 from rota.model.cluster import Cluster
+from rota.model.job import Arrival
 from rota.model.policy import Policy
 from rota.model.tenants import Tenants
+from rota.papers.figures import own_figures, tenant_shares
 from rota.policies.hierarchical import Hierarchical
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
-from rota.report.result import Result
-from rota.report.timeline import edges
 from rota.sweeps.crew import Alive, Answer, Crew, available_cores
 from rota.traces.gavel_jobs import gavel_jobs
+from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
-
-BINS = 60
-"""Stretches of time over which the shares of tenants are known."""
 
 TIMES = 3
 """How often a policy is asked to time it."""
@@ -48,13 +44,24 @@ class Cell:
     """The curve it belongs to."""
     x: float
     """Where on the curve."""
+    group: str = ""
+    """What else tells it apart, such as the workload: cells are compared within a group."""
     policy: str
+    placer: str | None = None
     cluster: str
-    trace: Mapping[str, Any]
-    """Keywords of `gavel_jobs`."""
+    trace: str | Mapping[str, Any]
+    """A path or the name of a trace; or keywords of `gavel_jobs`, which draws with the cell's seed and rates."""
+    format: str = "auto"
+    shift_s: float = 0.0
+    """All jobs come so much later: where rounds begin at 0, that moves the rounds."""
     seed: int = 0
     preset: str = "gavel"
     profile: str | None = None
+    variability: str | None = None
+    """A path that `read_variability` takes."""
+    variability_medians: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further keywords of `simulate`, such as those of its physics."""
     window: tuple[int, int] | None = None
     """The jobs that count for averages."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -93,24 +100,39 @@ def run_cells(cells: Sequence[Cell], *, workers: int | None = None, watch: Watch
 def measure(work: dict[str, Any], alive: Alive) -> Answer:
     """What a worker does with a cell."""
     cell, started = Cell(**work), time.process_time()
-    known = rates(cell.profile)
-    trace = gavel_jobs(**cell.trace, seed=cell.seed, rates=known)
-    policy = make_policy(cell.policy)
+    known = _known(cell)
+    trace = _shifted(_jobs(cell, known), cell.shift_s)
     if cell.solve:
-        return {"figures": {"solve_seconds": _solve_seconds(trace, policy, Cluster.parse(cell.cluster), known)}}
+        return {"figures": {"solve_seconds": _solve_seconds(trace, make_policy(cell.policy), Cluster.parse(cell.cluster), known)}}
     result = simulate(
         trace,
-        policy=Hierarchical(tenants=Tenants(weights=cell.weights)) if cell.weights else policy,
+        policy=Hierarchical(tenants=Tenants(weights=cell.weights)) if cell.weights else cell.policy,
+        placer=cell.placer,
         cluster=cell.cluster,
         preset=cell.preset,
         profile=cell.profile,
+        variability=cell.variability,
+        variability_medians=cell.variability_medians,
         jobs=(cell.window[0], cell.window[1]) if cell.window else None,
         seed=cell.seed,
         progress=alive,
+        **cell.options,
     )
     shares = tenant_shares(result, known) if cell.weights else {}
-    own = {"late_share": _late(result), "cpu_seconds": time.process_time() - started}
+    own = {**own_figures(result, known), "cpu_seconds": time.process_time() - started}
     return {"figures": {**result.summary.to_dict(), **own, **shares}}
+
+
+def _jobs(cell: Cell, known: Rates) -> Trace:
+    if isinstance(cell.trace, str):
+        return open_trace(cell.trace, format=cell.format)
+    return gavel_jobs(**cell.trace, seed=cell.seed, rates=known)
+
+
+def _shifted(trace: Trace, seconds: float) -> Trace:
+    if not seconds:
+        return trace
+    return replace(trace, arrivals=tuple(Arrival(each.submitted_s + seconds, each.spec) for each in trace.arrivals))
 
 
 def _solve_seconds(trace: Trace, policy: Policy, cluster: Cluster, known: Rates) -> float:
@@ -122,42 +144,12 @@ def _solve_seconds(trace: Trace, policy: Policy, cluster: Cluster, known: Rates)
     return statistics.median([solve(question, policy, make_placer("packed")).solve_seconds for _ in range(TIMES + 1)][1:])
 
 
+def _known(cell: Cell) -> Rates:
+    """The rates that the cell's jobs have in one node."""
+    rates: Rates | None = named_preset(cell.preset).physics.get("rates")
+    return measured(cell.profile) if cell.profile is not None or rates is None else rates
+
+
 @functools.lru_cache(maxsize=2)
-def rates(profile: str | None) -> Rates:
+def measured(profile: str | None) -> Rates:
     return read_rates(profile) if profile is not None else Rates(model=Catalogue())
-
-
-def _late(result: Result) -> float | None:
-    """The part of the jobs with a deadline that missed it; one that never finished did."""
-    limit = np.array([arrival.spec.deadline_seconds for arrival in result.arrivals])
-    dated = np.isfinite(limit)
-    taken = result.record.finished_s - result.record.submitted_s
-    return float((~(taken[dated] <= limit[dated])).mean()) if dated.any() else None
-
-
-def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
-    """Of all the work that was done in each stretch of time, the part of each tenant. Work is measured in seconds on a GPU of
-    average speed, for each job by its own rates, as the paper normalises throughput."""
-    at_s = edges([result], BINS)
-    specs = [arrival.spec for arrival in result.arrivals]
-    names = sorted({spec.tenant for spec in specs})
-    done = np.zeros((len(names), BINS))
-    holds, cluster = result.record.holds, result.cluster
-    size = np.bincount(cluster.gpu_pool, minlength=len(cluster.pools))
-    pools = cluster.gpu_pool[holds.gpus[holds.first[:-1]]].tolist()
-    for job, pool, start_s, end_s in zip(holds.job.tolist(), pools, holds.start_s, holds.end_s, strict=True):
-        spec = specs[job]
-        by_pool = np.array([known.rate(spec.profile, kind, spec.gpus)[0] for kind in cluster.pools])
-        speed = by_pool[pool] / (by_pool @ size / size.sum())
-        overlap = np.minimum(end_s, at_s[1:]) - np.maximum(start_s, at_s[:-1])
-        done[names.index(spec.tenant)] += np.maximum(overlap, 0.0) * spec.gpus * speed
-    total = done.sum(axis=0)
-    share = np.divide(done, total, out=np.full_like(done, math.nan), where=total > 0)
-    return {
-        "hours": ((at_s[:-1] + at_s[1:]) / 2 / 3600).tolist(),
-        "tenants": {name: [_plain(value) for value in row] for name, row in zip(names, share.tolist(), strict=True)},
-    }
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -1,5 +1,6 @@
 """What a paper says, beside what was measured here."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -21,20 +22,38 @@ class Claim:
     measured: float | None
     unit: str
     holds: bool | None
-    """None: it could not be measured; the note says why."""
+    """None: it could not be measured, or not compared; the note says why."""
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def claim(name: str, *, paper: float, measured: float | None, unit: str = "x", note: str = "", above: bool = False) -> Claim:
-    """How many times better something is: it holds if at least 80% of the published gain was measured. 1x is no gain, so of 3.5x
-    that is 3x. With `above` the paper gives a direction and no number: it holds if more than `paper` was measured."""
+def claim(
+    name: str,
+    *,
+    paper: float,
+    measured: float | None,
+    unit: str = "x",
+    note: str = "",
+    above: bool = False,
+    below: bool = False,
+) -> Claim:
+    """How much better something is: it holds if at least 80% of the published gain was measured. 1x is no gain, so of 3.5x that
+    is 3x; 0% is none, so of 40% it is 32%. With `above` the paper gives a direction and no number: it holds if more than `paper`
+    was measured. With `below` less is better: it holds up to a quarter more than published."""
     if measured is None:
         return Claim(name=name, paper=paper, measured=None, unit=unit, holds=None, note=note or "It was not measured.")
-    holds = measured > paper if above else measured - 1 >= ENOUGH * (paper - 1)
+    nothing = 1.0 if unit == "x" else 0.0
+    holds = measured > paper if above else measured - nothing >= ENOUGH * (paper - nothing)
+    if below:
+        holds = measured - nothing <= (paper - nothing) / ENOUGH
     return Claim(name=name, paper=paper, measured=measured, unit=unit, holds=holds, note=note)
+
+
+def unjudged(name: str, *, paper: float, measured: float | None, unit: str = "x", note: str) -> Claim:
+    """Something that was published and cannot be compared, whatever was measured; the note says why."""
+    return Claim(name=name, paper=paper, measured=measured, unit=unit, holds=None, note=note)
 
 
 def largest_gain(baseline: Curve, ours: Curve) -> tuple[float, float] | None:
@@ -57,3 +76,8 @@ def sustained(curve: Curve, limit: float) -> float | None:
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def geomean(values: Sequence[float]) -> float | None:
+    """None of nothing."""
+    return math.exp(sum(math.log(value) for value in values) / len(values)) if values else None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.papers.asked import Asked
 from rota.papers.cells import Cell
 
 TITLE = "Gavel: heterogeneity-aware policies, measured again"
@@ -20,6 +21,7 @@ FACTS = {
     "Cluster": CLUSTER,
     "Preset": "gavel: rounds of 6 minutes, new shares at most every 32 minutes, free moves",
 }
+RULE = "Gains are the largest on the curves below, as the paper's are the largest it saw."
 
 LAS, LAS_BLIND, LAS_PACKED = "max-min-fairness", "max-min-fairness:aware=false", "max-min-fairness:packing=true"
 FTF, FTF_BLIND = "finish-time-fairness", "finish-time-fairness:aware=false"
@@ -31,6 +33,9 @@ TENANTS = "hierarchical"
 
 WEIGHTS = {"tenant-1": 1.0, "tenant-2": 2.0, "tenant-3": 3.0}
 """Of the tenants that share a cluster."""
+
+TENANT_JOB_SECONDS = 3600.0
+"""How often a job of theirs comes, on average."""
 
 SMALL = "4xV100 + 4xP100 + 4xK80"
 """For the shares of tenants, which are easier to see with few jobs."""
@@ -89,8 +94,9 @@ MOST_BY_JOB = 512
 """Jobs up to which a policy is timed that looks at every job instead of every kind."""
 
 
-def cells(quick: bool, profile: str | None) -> list[Cell]:
-    return grid(QUICK if quick else FULL, profile)
+def cells(asked: Asked) -> list[Cell]:
+    profile = str(asked.data / PROFILE) if asked.data is not None else None
+    return grid(QUICK if asked.quick else FULL, profile)
 
 
 def grid(scale: Scale, profile: str | None) -> list[Cell]:
@@ -142,7 +148,7 @@ def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> C
 
 def _tenants(profile: str | None) -> Cell:
     """Jobs so long that none ends before the last has come: whoever is there competes."""
-    trace = {"jobs": 36, "seconds_between": 3600, "tenants": len(WEIGHTS), "duration": 300_000}
+    trace = {"jobs": 36, "seconds_between": TENANT_JOB_SECONDS, "tenants": len(WEIGHTS), "duration": 300_000}
     return Cell(
         study="tenants", label=TENANTS, x=0.0, policy=TENANTS, cluster=SMALL, trace=trace, profile=profile, weights=WEIGHTS
     )

@@ -18,6 +18,7 @@ from rota.papers.gavel import (
     LAS_PACKED,
     MAKESPAN,
     MAKESPAN_BLIND,
+    TENANT_JOB_SECONDS,
     THROUGHPUT,
 )
 from rota.papers.page import Section
@@ -215,7 +216,7 @@ def _shares(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
             Series(label=name, x=hours, y=[float("nan") if value is None else 100 * value for value in row])
             for name, row in found.figures["tenants"].items()
         ]
-        every = duration(found.cell.trace["seconds_between"])
+        every = duration(TENANT_JOB_SECONDS)
         subtitle = f"{found.cell.policy} on {found.cell.cluster}; a job every {every} on average, for each tenant in turn"
         pictures = [chart("Work done for each tenant", subtitle, series, x_title="hours", y_title="share of all work, %")]
     return [], Section(

@@ -22,13 +22,22 @@ class Section:
     plots: Sequence[Plot] = ()
     heads: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    found: Sequence[str] = ()
+    """What was seen, in sentences."""
     problems: Sequence[str] = ()
     """What went wrong in it."""
 
 
 def paper_page(
-    title: str, *, claims: Sequence[Claim], sections: Sequence[Section], facts: Mapping[str, str], notes: Sequence[str] = ()
+    title: str,
+    *,
+    claims: Sequence[Claim],
+    sections: Sequence[Section],
+    facts: Mapping[str, str],
+    notes: Sequence[str] = (),
+    rule: str = "",
 ) -> str:
+    """`rule` says what else is to know about the claims of this paper."""
     style = asset("page.css") + asset("paper.css")
     parts = {
         "policy": security_policy(style),
@@ -36,8 +45,8 @@ def paper_page(
         "title": text(title),
         "finding": text(finding(claims)),
         "rule": text(
-            f"A claim holds if at least {ENOUGH:.0%} of the published gain was measured; 1x is no gain, so of 3.5x that is 3x. "
-            "Gains are the largest on the curves below, as the paper's are the largest it saw."
+            f"A claim holds if at least {ENOUGH:.0%} of the published gain was measured; "
+            f"1x is no gain, so of 3.5x that is 3x. {rule}"
         ),
         "facts": "".join(f"<div><dt>{text(name)}</dt><dd><bdi>{text(value)}</bdi></dd></div>" for name, value in facts.items()),
         "notes": _list(notes),
@@ -55,14 +64,16 @@ def finding(claims: Sequence[Claim]) -> str:
     known = [each for each in claims if each.holds is not None]
     held = sum(bool(each.holds) for each in known)
     unknown = len(claims) - len(known)
-    rest = f" {unknown} could not be measured." if unknown else ""
+    rest = f" {unknown} could not be judged." if unknown else ""
     return f"Of {len(known)} published claims, {held} hold{'s' if held == 1 else ''} here.{rest}"
 
 
 def figure(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g}{unit}" if unit in ("x", "%") else f"{value:.3g} {unit}"
+    # Rounded first, so that nothing is -0.
+    shown = f"{float(f'{value:.3g}') + 0.0:.3g}"
+    return f"{shown}{unit}" if unit in ("x", "%") else f"{shown} {unit}"
 
 
 def _beside(each: Claim) -> str:
@@ -88,7 +99,8 @@ def _section(each: Section) -> str:
     pictures = "".join(f'<figure class="picture">{plot.svg}</figure>' for plot in each.plots)
     head = f'<section id="{text(each.key)}">\n<h2>{text(each.title)}</h2>\n<p class="lead">{text(each.lead)}</p>\n'
     said = "".join(_beside(about) for about in each.claims)
-    return f"{head}{_list(each.problems)}{said}{pictures}{_table(each)}\n</section>"
+    seen = "".join(f'<p class="said">{text(sentence)}</p>' for sentence in each.found)
+    return f"{head}{_list(each.problems)}{said}{seen}{pictures}{_table(each)}\n</section>"
 
 
 def _table(each: Section) -> str:
@@ -97,7 +109,8 @@ def _table(each: Section) -> str:
     head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in each.heads)
     body = "".join("<tr>" + "".join(f"<td><bdi>{text(cell)}</bdi></td>" for cell in row) + "</tr>" for row in each.rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<details><summary>As a table</summary><div class="scroll">{table}</div></details>'
+    folded = "" if each.plots else " open"
+    return f'<details{folded}><summary>As a table</summary><div class="scroll">{table}</div></details>'
 
 
 def _list(lines: Sequence[str]) -> str:

@@ -2,35 +2,72 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rota.errors import NameUnknown, OptionError
-from rota.papers import gavel, gavel_findings
+from rota.papers import gavel, gavel_findings, pal, pal_findings, tiresias, tiresias_findings
+from rota.papers.asked import Asked
 from rota.papers.cells import Cell, Outcome, Watch, run_cells
 from rota.papers.claims import Claim
 from rota.papers.page import Section, figure, finding, paper_page
 from rota.report.result import duration, plain_table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
     """A paper that can be measured again."""
 
     title: str
-    cells: Callable[[bool, str | None], list[Cell]]
-    """From whether it is to be quick and the path of its profile."""
+    cells: Callable[[Asked], list[Cell]]
     conclude: Callable[[Sequence[Outcome]], tuple[list[Claim], list[Section]]]
-    profile: str
-    """The file of its own rates, inside the folder with its data."""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str]
+    rule: str
+    """What is to know about its claims."""
+    source: str = ""
+    """What a folder with its own data would tell."""
+    needs: Sequence[str] = ()
+    """Files that such a folder must have, stars for any letters; none: no folder is read."""
+    with_data: str = ""
+    """Where that is from, if there is such a folder."""
+    without: str = ""
+    """And if there is none."""
 
 
 PAPERS: Mapping[str, Paper] = {
-    "gavel": Paper(gavel.TITLE, gavel.cells, gavel_findings.conclude, gavel.PROFILE, gavel.FACTS),
+    "gavel": Paper(
+        title=gavel.TITLE,
+        cells=gavel.cells,
+        conclude=gavel_findings.conclude,
+        facts=gavel.FACTS,
+        rule=gavel.RULE,
+        source="Rates",
+        needs=(gavel.PROFILE,),
+        with_data=f"measured by the paper's authors ({gavel.PROFILE})",
+        without="modelled by Rota's built-in catalogue",
+    ),
+    "tiresias": Paper(
+        title=tiresias.TITLE,
+        cells=tiresias.cells,
+        conclude=tiresias_findings.conclude,
+        facts=tiresias.FACTS,
+        rule=tiresias.RULE,
+    ),
+    "pal": Paper(
+        title=pal.TITLE,
+        cells=pal.cells,
+        conclude=pal_findings.conclude,
+        facts=pal.FACTS,
+        rule=pal.RULE,
+        source="Jobs and GPUs",
+        needs=pal.NEEDS,
+        with_data="the paper's own workloads and runs",
+        without="made up in the shape of the paper's, and chosen to have one slow GPU of 64 as the published draw has",
+    ),
 }
-COMING = ("tiresias", "pal", "gandiva", "ones")
+COMING = ("gandiva", "ones")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +95,32 @@ class Reproduction:
 def reproduce(
     name: str, *, quick: bool = False, data: Path | str | None = None, workers: int | None = None, watch: Watch | None = None
 ) -> Reproduction:
-    """Measure a paper's claims again. `data` is the folder with the paper's own rates; without it the built-in catalogue's are
-    used, and the page says so."""
+    """Measure a paper's claims again. `data` is the folder with the paper's own data; without it what it would tell is modelled
+    or made up, and the page says so."""
     paper = _named(name)
-    profile = _profile(paper, data)
+    folder = _folder(name, paper, data)
     started = time.perf_counter()
-    outcomes = run_cells(paper.cells(quick, profile), workers=workers, watch=watch)
+    with TemporaryDirectory(prefix="rota-") as scratch:
+        asked = Asked(scratch=Path(scratch), quick=quick, data=folder)
+        outcomes = run_cells(paper.cells(asked), workers=workers, watch=watch)
     claims, sections = paper.conclude(outcomes)
     seconds = time.perf_counter() - started
     facts = {
         **paper.facts,
-        "Rates": f"measured by the paper's authors ({paper.profile})" if profile else "modelled by Rota's built-in catalogue",
+        **({paper.source: paper.with_data if folder else paper.without} if paper.source else {}),
         "Grid": "quick" if quick else "full",
         "Simulations": f"{len(outcomes):,}",
         "Time": duration(seconds),
     }
     notes = []
-    if not profile:
+    if paper.needs and not folder:
         notes.append(
-            f"The paper's own rates were not given, so the figures are of modelled ones: --data FOLDER with {paper.profile}."
+            f"The paper's own data was not given. {paper.source}: {paper.without}. "
+            f"To use it: --data FOLDER, with {' and '.join(paper.needs)}."
         )
     if quick:
-        notes.append("A quick run: few jobs, few loads, one seed. Gains at high load show fully only in the full grid.")
-    html = paper_page(paper.title, claims=claims, sections=sections, facts=facts, notes=notes)
+        notes.append("A quick run: a coarse grid that shows which way things go. Gains show fully only in the full one.")
+    html = paper_page(paper.title, claims=claims, sections=sections, facts=facts, notes=notes, rule=paper.rule)
     return Reproduction(claims, html, seconds)
 
 
@@ -94,12 +134,13 @@ def _named(name: str) -> Paper:
     raise NameUnknown("paper", name, PAPERS, hint=f"rota reproduce {next(iter(PAPERS))} --quick")
 
 
-def _profile(paper: Paper, data: Path | str | None) -> str | None:
+def _folder(name: str, paper: Paper, data: Path | str | None) -> Path | None:
     if data is None:
         return None
-    path = Path(data) / paper.profile
-    if not path.is_file():
-        raise OptionError(
-            f"has no {paper.profile}.", field="--data", value=str(data), hint="the folder with it, or leave --data out"
-        )
-    return str(path)
+    if not paper.needs:
+        raise OptionError(f"{name} reads no data of its own.", field="--data", value=str(data), hint="leave --data out")
+    folder = Path(data)
+    missing = next((need for need in paper.needs if not any(each.is_file() for each in folder.glob(need))), None)
+    if missing is not None:
+        raise OptionError(f"has no {missing}.", field="--data", value=str(data), hint="the folder with it, or leave --data out")
+    return folder

@@ -1,5 +1,7 @@
 """What makes a generated trace look lived in: tenants of unequal weight, days and nights, and real models."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rota.model.accelerators import REFERENCE
@@ -72,3 +74,14 @@ def _zipf(n: int) -> Floats:
     shares: Floats = 1.0 / np.arange(1, n + 1)
     shares /= shares.sum()
     return shares
+
+
+def dealt(weights: Sequence[float], count: int) -> Ints:
+    """So many numbers of places, each as often as its weight says: rounded down first, and the rest to those who lost most by
+    that."""
+    exact = np.array(weights) * (count / sum(weights))
+    each = np.floor(exact).astype(np.int64)
+    behind = np.argsort(each - exact, kind="stable")[: count - int(each.sum())]
+    each[behind] += 1
+    places: Ints = np.repeat(np.arange(len(each)), each)
+    return places

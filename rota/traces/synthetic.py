@@ -6,7 +6,7 @@ numbers give the same trace, always.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import numpy as np
 from rota.errors import TraceError
 from rota.files.rows import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
-from rota.traces.gavel_jobs import EXAMPLE, SETTINGS, named_gavel
+from rota.traces import gavel_jobs, sia_jobs, tiresias_jobs
 from rota.traces.read import AUTO, check_format, read_trace
 from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
 from rota.traces.shaping import MODELS, by_day, owners, trained
@@ -50,8 +50,20 @@ _SETTINGS: Mapping[str, Setting] = {
 }
 
 
-GENERATED: Mapping[str, tuple[Mapping[str, Setting], str]] = {"synthetic": (_SETTINGS, _EXAMPLE), "gavel": (SETTINGS, EXAMPLE)}
+GENERATED: Mapping[str, tuple[Mapping[str, Setting], str]] = {
+    "synthetic": (_SETTINGS, _EXAMPLE),
+    "gavel": (gavel_jobs.SETTINGS, gavel_jobs.EXAMPLE),
+    "sia": (sia_jobs.SETTINGS, sia_jobs.EXAMPLE),
+    "tiresias": (tiresias_jobs.SETTINGS, tiresias_jobs.EXAMPLE),
+}
 """Names of traces that are generated from settings: what they take, and an example."""
+
+_OF_PAPERS: Mapping[str, Callable[[str], Trace]] = {
+    "gavel": gavel_jobs.named_gavel,
+    "sia": sia_jobs.named_sia,
+    "tiresias": tiresias_jobs.named_tiresias,
+}
+"""Those with a file of their own: jobs as papers have them."""
 
 
 def synthetic(
@@ -112,14 +124,14 @@ def synthetic(
 
 
 def named(text: str) -> Trace:
-    """The trace of a built-in name, of `synthetic:jobs=500,seed=1,load=0.8`, or of `gavel:` with settings of its own."""
+    """The trace of a built-in name, of `synthetic:jobs=500,seed=1,load=0.8`, or of another generator with settings of its own."""
     if text in BUILT_IN:
         return replace(named(BUILT_IN[text]), name=text)
     name = text.partition(":")[0]
-    if name == "gavel":
-        return replace(named_gavel(text), name=text)
+    if name in _OF_PAPERS:
+        return replace(_OF_PAPERS[name](text), name=text)
     if name != "synthetic":
-        known = (*BUILT_IN, _EXAMPLE, EXAMPLE)
+        known = (*BUILT_IN, *(example for _, example in GENERATED.values()))
         raise TraceError(
             f"no trace has this name.{closest(name, known)} All: {', '.join(known)}, or a path.",
             field="trace",

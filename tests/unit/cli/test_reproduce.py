@@ -7,7 +7,7 @@ import pytest
 
 from rota.papers.claims import claim
 from rota.papers.page import Section, paper_page
-from rota.papers.reproduce import Reproduction
+from rota.papers.reproduce import PAPERS, Reproduction
 from tests.unit.cli.test_bad_input import rota
 
 CLAIMS = [claim("Makespan", paper=2.5, measured=2.4), claim("Cost", paper=1.4, measured=None, note="no run ended")]
@@ -47,7 +47,7 @@ def test_a_table_for_people_and_rows_for_sheets(
     asked: list[dict[str, object]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, _ = rota(capsys, monkeypatch, "reproduce", "gavel")
-    assert code == 0 and "Makespan" in out and "2.4x" in out and "1 could not be measured" in out
+    assert code == 0 and "Makespan" in out and "2.4x" in out and "1 could not be judged" in out
     assert asked[0]["quick"] is False and Path("rota-gavel.html").exists()
     code, out, _ = rota(capsys, monkeypatch, "reproduce", "gavel", "-o", "csv")
     assert out.splitlines()[0] == "name,paper,measured,unit,holds,note" and len(out.splitlines()) == 3
@@ -57,7 +57,9 @@ def test_a_table_for_people_and_rows_for_sheets(
     ("words", "said"),
     [
         (("gavle",), "Closest: gavel"),
-        (("tiresias",), "planned"),
+        (("gandiva",), "planned"),
+        (("tiresias", "--data", "."), "reads no data"),
+        (("pal", "--data", "nowhere"), "profiles.json"),
         (("gavel", "--data", "nowhere"), "simulation_throughputs.json"),
         (("gavel", "--html", "page.txt"), ".html"),
         (("gavel", "-o", "xml"), "not an output"),
@@ -70,3 +72,8 @@ def test_what_cannot_be_done_is_said_at_once(
     code, out, err = rota(capsys, monkeypatch, "reproduce", *words)
     assert code == 2 and not out and said in err and "Try:" in err
     assert not list(tmp_path.iterdir())
+
+
+def test_help_names_the_papers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = rota(capsys, monkeypatch, "reproduce", "--help")
+    assert code == 0 and all(name in out for name in PAPERS)

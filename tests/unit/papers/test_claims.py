@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.papers.claims import claim, largest_gain, sustained
+from rota.papers.claims import claim, geomean, largest_gain, sustained, unjudged
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,26 @@ from rota.papers.claims import claim, largest_gain, sustained
 )
 def test_a_claim_holds_from_four_fifths_of_the_gain(paper: float, measured: float, holds: bool) -> None:
     assert claim("it", paper=paper, measured=measured).holds is holds
+
+
+@pytest.mark.parametrize(("measured", "holds"), [(40, True), (32, True), (31.9, False), (-5, False)])
+def test_of_what_is_saved_none_is_nothing(measured: float, holds: bool) -> None:
+    assert claim("it", paper=40, measured=measured, unit="%").holds is holds
+
+
+@pytest.mark.parametrize(("measured", "holds"), [(1.0, True), (1.4, True), (1.49, True), (1.51, False)])
+def test_where_less_is_better(measured: float, holds: bool) -> None:
+    assert claim("it", paper=1.4, measured=measured, below=True).holds is holds
+
+
+def test_what_cannot_be_compared_is_shown_and_not_judged() -> None:
+    found = unjudged("it", paper=28.0, measured=17.0, unit="%", note="nobody knows what it means")
+    assert (found.measured, found.holds, found.note) == (17.0, None, "nobody knows what it means")
+
+
+def test_geometric_means() -> None:
+    assert geomean([0.5, 2.0]) == pytest.approx(1.0)
+    assert geomean([]) is None
 
 
 def test_a_direction_without_a_number() -> None:

@@ -1,7 +1,7 @@
 """Gavel's studies, as small as they get, and what is said when something is missing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from rota.api import simulate
 from rota.beliefs.rates import Rates
 from rota.errors import InputError
 from rota.papers import gavel
-from rota.papers.cells import Cell, Outcome, run_cells, tenant_shares
+from rota.papers.asked import Asked
+from rota.papers.cells import Cell, Outcome, run_cells
+from rota.papers.figures import tenant_shares
 from rota.papers.gavel_findings import conclude
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.profiles.catalogue import Catalogue
@@ -46,15 +48,19 @@ def made(cell: Cell) -> Outcome:
     return Outcome(cell, figures)
 
 
-def test_the_grids_are_complete_and_apart() -> None:
+def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
+    counts = []
     for quick in (True, False):
-        cells = gavel.cells(quick, None)
+        cells = gavel.cells(Asked(scratch=tmp_path, quick=quick))
         assert {cell.study for cell in cells} == {"single", "multi", "makespan", "cost", "tenants", "solve"}
         assert len({(c.study, c.label, c.x, c.seed) for c in cells}) == len(cells)
         for cell in cells:
             json.dumps([cell.trace, cell.window])
+            assert isinstance(cell.trace, Mapping)
             assert cell.window is None or 0 < cell.window[0] < cell.window[1] < cell.trace["jobs"], "neither end counts"
-    assert len(gavel.cells(True, None)) < len(gavel.cells(False, None))
+        counts.append(len(cells))
+    assert counts[0] < counts[1]
+    assert all(cell.profile == str(tmp_path / gavel.PROFILE) for cell in gavel.cells(Asked(scratch=tmp_path, data=tmp_path)))
 
 
 def test_what_is_concluded() -> None:
@@ -104,7 +110,7 @@ def test_shares_of_tenants_count_work_not_time() -> None:
 
 @pytest.mark.slow
 def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(PAPERS["gavel"], cells=lambda quick, profile: gavel.grid(TINY, profile))
+    small = replace(PAPERS["gavel"], cells=lambda asked: gavel.grid(TINY, None))
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"gavel": small})
     found = reproduce("gavel", workers=2)
     assert all(each.measured is not None for each in found.claims if "sustained" not in each.name), found.claims
@@ -117,8 +123,15 @@ def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_papers_and_folders_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="planned"):
-        reproduce("tiresias")
+        reproduce("gandiva")
+    with pytest.raises(InputError, match="reads no data"):
+        reproduce("tiresias", data=tmp_path)
     with pytest.raises(InputError, match="Closest: gavel"):
         reproduce("gavle")
     with pytest.raises(InputError, match="simulation_throughputs"):
         reproduce("gavel", data=tmp_path)
+    with pytest.raises(InputError, match="profiles"):
+        reproduce("pal", data=tmp_path / "nowhere")
+    (tmp_path / "profiles.json").write_text("{}")
+    with pytest.raises(InputError, match="workload"):
+        reproduce("pal", data=tmp_path)

@@ -3,7 +3,7 @@
 import re
 
 from rota.papers.claims import claim
-from rota.papers.page import Section, finding, paper_page
+from rota.papers.page import Section, figure, finding, paper_page
 from rota.report.plots import Series, chart
 
 CLAIMS = [
@@ -23,18 +23,23 @@ def made() -> str:
         plots=[picture],
         heads=["x"],
         rows=[["1"]],
+        found=["It was seen."],
         problems=["it broke"],
     )
-    return paper_page("A paper", claims=CLAIMS, sections=[section], facts={"Cluster": "2xV100"}, notes=["careful"])
+    bare = Section(key="two", title="Two", lead="No picture.", heads=["y"], rows=[["2"]])
+    facts = {"Cluster": "2xV100"}
+    return paper_page("A paper", claims=CLAIMS, sections=[section, bare], facts=facts, notes=["careful"], rule="And more.")
 
 
 def test_claims_figures_and_verdicts_are_there() -> None:
     html = made()
-    for words in ("A paper", "2xV100", "careful", "it broke", "What it is.", "a note", "Curve", "<td><bdi>1</bdi></td>"):
+    said = ("A paper", "2xV100", "careful", "it broke", "What it is.", "It was seen.", "a note", "Curve", "And more.")
+    for words in (*said, "<td><bdi>1</bdi></td>"):
         assert words in html, words
+    assert html.count("<details><") == 1 and html.count("<details open><") == 1, "a table without a picture is open"
     table = html[html.index("<tbody>") : html.index("</tbody>")]
     assert re.findall(r'class="verdict (\w+)"', table) == ["yes", "no", "unknown"]
-    assert finding(CLAIMS) == "Of 2 published claims, 1 holds here. 1 could not be measured."
+    assert finding(CLAIMS) == "Of 2 published claims, 1 holds here. 1 could not be judged."
     assert finding(CLAIMS[1:2] * 2) == "Of 2 published claims, 0 hold here."
 
 
@@ -43,3 +48,13 @@ def test_it_loads_nothing_and_names_stay_text() -> None:
     assert "&lt;b&gt;Unknown&lt;/b&gt;" in html and "no {{policy}} ran" in html
     assert "default-src 'none'; style-src 'sha256-" in html and "<script" not in html
     assert not re.search(r'(?:src|href)="(?!#|data:)', html)
+
+
+def test_figures_are_short() -> None:
+    assert [figure(value, unit) for value, unit in ((2.4567, "x"), (42.0, "%"), (-0.0001, "points"), (None, "x"))] == [
+        "2.46x",
+        "42%",
+        "-0.0001 points",
+        "-",
+    ]
+    assert figure(-0.0, "%") == "0%"

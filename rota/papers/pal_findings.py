@@ -1,0 +1,374 @@
+"""What the studies of PAL come to: claims beside the paper's, and a section of the page for each study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from rota.papers.bars import Bar, bars
+from rota.papers.cells import Outcome
+from rota.papers.claims import Claim, claim, geomean, mean, unjudged
+from rota.papers.page import Section
+from rota.papers.pal import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
+from rota.report.plots import Plot, Series, chart
+
+JCT, MAKESPAN = "mean_jct_seconds", "makespan_seconds"
+NAMES: Mapping[str, str] = {PAL: "PAL", PM_FIRST: "PM-First"}
+
+Ratios = Mapping[str, float]
+"""By workload: a figure over the same with sticky packed placement."""
+
+
+def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
+    claims: list[Claim] = []
+    sections: list[Section] = []
+    for study in (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts):
+        found, section = study(outcomes)
+        claims += found
+        sections += [replace(section, claims=found)] if section is not None else []
+    return claims, sections
+
+
+def ratios(outcomes: Sequence[Outcome], study: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
+    """At one place of a study; workloads of which one of the two has no figure are left out."""
+    known: dict[tuple[str, str], float] = {}
+    for outcome in outcomes:
+        cell, value = outcome.cell, outcome.figures.get(figure)
+        if cell.study == study and cell.x == at and value:
+            known[cell.label, cell.group] = value
+    mine = [group for label, group in known if label == placer and (PACKED, group) in known]
+    return {group: known[placer, group] / known[PACKED, group] for group in mine}
+
+
+def gain(found: Ratios) -> float | None:
+    """In per cent, over all workloads."""
+    middle = geomean(list(found.values()))
+    return 100 * (1 - middle) if middle is not None else None
+
+
+def told(value: float | None) -> str:
+    return "-" if value is None else f"{round(value, 1) + 0.0:.1f}%"
+
+
+def _problems(outcomes: Sequence[Outcome], study: str) -> list[str]:
+    return [
+        f"{outcome.cell.label} under {outcome.cell.policy}, {outcome.cell.group}, at {outcome.cell.x:g}: {outcome.error}"
+        for outcome in outcomes
+        if outcome.cell.study.startswith(study) and outcome.error
+    ]
+
+
+def _values(outcomes: Sequence[Outcome], study: str) -> list[float]:
+    """What was varied."""
+    return sorted({outcome.cell.x for outcome in outcomes if outcome.cell.study == study})
+
+
+def _labels(outcomes: Sequence[Outcome], study: str) -> list[str]:
+    return list(dict.fromkeys(outcome.cell.label for outcome in outcomes if outcome.cell.study == study))
+
+
+def _groups(outcomes: Sequence[Outcome], study: str) -> list[str]:
+    return list(dict.fromkeys(outcome.cell.group for outcome in outcomes if outcome.cell.study == study))
+
+
+# The placements ------------------------------------------------------------------------------------------------------
+
+
+def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    study = "placements"
+    policies = list(dict.fromkeys((o.cell.x, o.cell.policy) for o in outcomes if o.cell.study == study))
+    rows, drawn = [], []
+    groups = _groups(outcomes, study)
+    for at, policy in policies:
+        group = []
+        for placer in _labels(outcomes, study):
+            jct, makespan = ratios(outcomes, study, placer, at=at), ratios(outcomes, study, placer, MAKESPAN, at=at)
+            if not jct:
+                continue
+            each = [told(gain({name: jct[name]})) if name in jct else "-" for name in groups]
+            rows.append([f"{policy}+{placer}", told(gain(jct)), *each, told(gain(makespan))])
+            middle = geomean(list(jct.values())) or 0.0
+            low, high = min(jct.values()), max(jct.values())
+            group.append(Bar(label=placer, value=100 * middle, low=100 * low, high=100 * high, told=f"{100 * middle:.0f}%"))
+        drawn.append((f"under {policy}", group))
+    fifo = next((at for at, policy in policies if policy == "fifo"), 0.0)
+    pictures = [
+        bars(
+            "Mean JCT of each placement, sticky packed being 100%",
+            f"Geometric mean over {len(groups)} workloads; the thin line is the least and the most of them",
+            drawn,
+            mark=(100.0, "sticky packed"),
+        )
+    ]
+    return _headline(outcomes, fifo, {policy: at for at, policy in policies}), Section(
+        key=study,
+        title="Placements",
+        lead="Seven placements of the same jobs under three orders of the queue. PAL and PM-First know how slow each GPU is "
+        "for each class of application; packed and random do not. Sticky: a running job keeps its GPUs; otherwise everybody "
+        "is placed anew in each round. PAL treats jobs wider than a node as PM-First does (wide=false); ours (pal) gives "
+        "them few nodes.",
+        plots=pictures if any(group for _, group in drawn) else [],
+        heads=["order+placement", "mean JCT saved", *groups, "makespan saved"],
+        rows=rows,
+        problems=_problems(outcomes, study),
+    )
+
+
+def _headline(outcomes: Sequence[Outcome], fifo: float, policies: Mapping[str, float]) -> list[Claim]:
+    claims = []
+    workloads = ratios(outcomes, "placements", PAL, at=fifo)
+    over = f"{len(workloads)} workload{'' if len(workloads) == 1 else 's'} (the paper has 8)"
+    others = ", ".join(
+        f"under {policy} {told(gain(ratios(outcomes, 'placements', PAL, at=at)))}"
+        for policy, at in policies.items()
+        if at != fifo
+    )
+    published = {PAL: (43.0, 21.0, 59.0), PM_FIRST: (40.0, 5.0, 59.0)}
+    for placer, (usual, least, most) in published.items():
+        found = ratios(outcomes, "placements", placer, at=fifo)
+        gains = [100 * (1 - ratio) for ratio in found.values()]
+        beside = f" The abstract says 42%. Here {others}." if placer == PAL and others else ""
+        claims += [
+            _saved(f"Mean JCT, {NAMES[placer]}", usual, gain(found), f"Under FIFO, geometric mean over {over}.{beside}"),
+            _saved(
+                f"Mean JCT, {NAMES[placer]}, worst workload",
+                least,
+                min(gains, default=None),
+                f"Under FIFO, {_which(found, max(found.values(), default=None))} of {over}.",
+            ),
+            _saved(
+                f"Mean JCT, {NAMES[placer]}, best workload",
+                most,
+                max(gains, default=None),
+                f"Under FIFO, {_which(found, min(found.values(), default=None))} of {over}.",
+            ),
+        ]
+    spans = gain(ratios(outcomes, "placements", PAL, MAKESPAN, at=fifo))
+    claims.append(
+        _saved("Makespan, PAL", 47.0, spans, f"Under FIFO, geometric mean over {over}; the abstract does not say under what.")
+    )
+    return claims
+
+
+def _saved(name: str, paper: float, measured: float | None, note: str) -> Claim:
+    if measured is None:
+        return claim(name, paper=paper, measured=None, unit="%", note="It and sticky packed have no run in common that ended.")
+    return claim(name, paper=paper, measured=measured, unit="%", note=note)
+
+
+def _which(found: Ratios, ratio: float | None) -> str:
+    """The workload with this ratio."""
+    return next((name for name, each in found.items() if each == ratio), "no workload")
+
+
+# Utilisation ---------------------------------------------------------------------------------------------------------
+
+
+def _utilisation(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    study = "placements"
+    fifo = next((o.cell.x for o in outcomes if o.cell.study == study and o.cell.policy == "fifo"), 0.0)
+    rows, means = [], {}
+    for placer in _labels(outcomes, study):
+        mine = [o.figures for o in outcomes if (o.cell.study, o.cell.label, o.cell.x) == (study, placer, fifo) and o.figures]
+        taken = [figures["utilization"] for figures in mine if figures.get("utilization")]
+        useful = [figures["useful_share"] for figures in mine if figures.get("useful_share")]
+        if taken and useful:
+            means[placer] = (mean(taken), mean(useful))
+            rows.append([placer, f"{mean(taken):.2f}", f"{mean(useful):.2f}"])
+    name = "Utilisation, PAL"
+    if PAL not in means or PACKED not in means:
+        claims = [unjudged(name, paper=28.0, measured=None, unit="%", note="PAL or sticky packed has no run that ended.")]
+    else:
+        more = [100 * (mine / base - 1) for mine, base in zip(means[PAL], means[PACKED], strict=True)]
+        note = (
+            "Not judged: what was published as utilisation is not defined in what we have. The share of GPU time that is "
+            f"taken goes from {means[PACKED][0]:.2f} to {means[PAL][0]:.2f} (measured here). The share that would be enough "
+            f"for the same work on median GPUs goes from {means[PACKED][1]:.2f} to {means[PAL][1]:.2f}, {more[1]:+.0f}%, "
+            "because the makespan is shorter."
+        )
+        claims = [unjudged(name, paper=28.0, measured=more[0], unit="%", note=note)]
+    return claims, Section(
+        key="utilisation",
+        title="Utilisation",
+        lead="Two shares of all GPU time until the last job ends, under FIFO, means over the workloads. Taken: somebody "
+        "holds the GPU, however slow. Useful: what the jobs would need on median GPUs of one node. A placement that picks "
+        "well needs less time for the same work, so the first may stay while the second grows.",
+        heads=["placement", "taken", "useful"],
+        rows=rows,
+    )
+
+
+# Locality ------------------------------------------------------------------------------------------------------------
+
+
+def _locality(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    study = "locality"
+    gains = _gains_by(outcomes, study)
+    ends = {placer: (curve.get(1.0), curve.get(3.0)) for placer, curve in gains.items()}
+    first, last = ends.get(PAL, (None, None))
+    other = ends.get(PM_FIRST, (None, None))[1]
+    flat = (
+        "Published, the gain falls as locality matters more: PAL from 30% to 20%, PM-First from 30% to 9%. Here PAL goes "
+        f"from {told(first)} to {told(last)} and PM-First from {told(ends.get(PM_FIRST, (None, None))[0])} to {told(other)}: "
+        "most of it is time not spent on a slow GPU, and that does not depend on the penalty."
+    )
+    ahead = last - other if last is not None and other is not None else None
+    claims = [
+        _saved("Mean JCT, PAL, penalty 1.0", 30.0, first, "Under FIFO."),
+        _saved("Mean JCT, PAL, penalty 3.0", 20.0, last, f"Under FIFO. {flat}"),
+        claim(
+            "PAL ahead of PM-First, penalty 3.0", paper=11.0, measured=ahead, unit="points", note="Of mean JCT saved, under FIFO."
+        ),
+    ]
+    return claims, Section(
+        key=study,
+        title="Locality",
+        lead="How many times slower a gang is across nodes, from not at all to three times. More than half of these jobs are "
+        "wider than a node and always pay; the others choose.",
+        plots=_relative(gains, "Mean JCT against the penalty for spanning nodes", "spread penalty"),
+        heads=["spread penalty", *(f"{x:g}" for x in _values(outcomes, study))],
+        rows=[[placer, *(told(curve.get(x)) for x in _values(outcomes, study))] for placer, curve in gains.items()],
+        problems=_problems(outcomes, study),
+    )
+
+
+def _gains_by(outcomes: Sequence[Outcome], study: str) -> dict[str, dict[float, float]]:
+    """For PAL and PM-First, what was saved by what was varied."""
+    found: dict[str, dict[float, float]] = {}
+    for placer in (PAL, PM_FIRST):
+        curve = {x: gain(ratios(outcomes, study, placer, at=x)) for x in _values(outcomes, study)}
+        found[placer] = {x: value for x, value in curve.items() if value is not None}
+    return found
+
+
+def _relative(gains: Mapping[str, Mapping[float, float]], title: str, x_title: str) -> list[Plot]:
+    """The same as curves of what is left, which is never below 0."""
+    series = [
+        Series(label=label, x=list(curve), y=[100 - value for value in curve.values()]) for label, curve in gains.items() if curve
+    ]
+    at = sorted({x for curve in gains.values() for x in curve})
+    if not series:
+        return []
+    base = Series(label=PACKED, x=at, y=[100.0] * len(at))
+    subtitle = "Under FIFO, geometric mean over the workloads; lower is better"
+    return [chart(title, subtitle, [*series, base], x_title=x_title, y_title="mean JCT, % of sticky packed")]
+
+
+# Draws of the same GPUs ----------------------------------------------------------------------------------------------
+
+
+def _seeds(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    drawn, medians = _gains_by(outcomes, "seeds"), _gains_by(outcomes, "medians")
+    named = {
+        **{f"{NAMES[placer]}, a run for each GPU": curve for placer, curve in drawn.items()},
+        **{f"{NAMES[placer]}, each GPU's median": curve for placer, curve in medians.items()},
+    }
+    at = _values(outcomes, "seeds")
+    said = []
+    one, other = list(drawn[PAL].values()), list(medians[PAL].values())
+    if one and other:
+        said = [
+            f"With one run drawn for each GPU, PAL saves {told(min(one))} to {told(max(one))} of mean JCT, depending on the "
+            f"draw alone; with the median of each GPU's runs {told(min(other))} to {told(max(other))}.",
+            "The difference is what a score means. In the file one or two runs in a hundred took far longer than the median, "
+            "on GPUs whose other runs were as good as any. Drawing a run freezes such an accident into a property of a GPU "
+            "for as long as the simulation lasts: sticky packed keeps jobs on it for days, and whoever avoids it looks good. "
+            "A draw without one leaves little to gain.",
+        ]
+    return [], Section(
+        key="seeds",
+        title="Draws of GPUs",
+        lead=f"The same jobs on the same files of runs with other random draws; what was published is seed {SEED}. Under FIFO.",
+        found=said,
+        plots=_relative(named, "Mean JCT by the draw", "seed of the draw"),
+        heads=["mean JCT saved, by seed", *(f"{x:g}" for x in at)],
+        rows=[[label, *(told(curve.get(x)) for x in at)] for label, curve in named.items()],
+        problems=[*_problems(outcomes, "seeds"), *_problems(outcomes, "medians")],
+    )
+
+
+# Other machines ------------------------------------------------------------------------------------------------------
+
+
+def _machines(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section | None]:
+    studies = list(dict.fromkeys(o.cell.study for o in outcomes if o.cell.study.startswith("machine ")))
+    if not studies:
+        return [], None
+    rows = []
+    for study in studies:
+        for x in _values(outcomes, study):
+            saved = [told(gain(ratios(outcomes, study, placer, at=x))) for placer in (PAL, PM_FIRST)]
+            rows.append([f"{study.removeprefix('machine ')}, seed {x:g}", *saved])
+    return [], Section(
+        key="machines",
+        title="Other machines",
+        lead="GPUs drawn from runs that were measured elsewhere. Of Lonestar6 only class A was measured and the other "
+        "classes are those of Longhorn; there some GPUs are really slow: six of 219 take more than twice the median, with "
+        "one run each. Under FIFO.",
+        heads=["machine", "PAL saves", "PM-First saves"],
+        rows=rows,
+        problems=_problems(outcomes, "machine "),
+    )
+
+
+# Moves that cost -----------------------------------------------------------------------------------------------------
+
+
+def _moves(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    study = "moves"
+    rows, drawn = [], []
+    for placer in _labels(outcomes, study):
+        jct = ratios(outcomes, study, placer)
+        if not jct:
+            continue
+        mine = [o.figures for o in outcomes if o.cell.study == study and o.cell.label == placer and o.figures]
+        migrations = mean([figures["migrations"] for figures in mine])
+        middle = 100 * (geomean(list(jct.values())) or 0.0)
+        low, high = 100 * min(jct.values()), 100 * max(jct.values())
+        drawn.append(Bar(label=placer, value=middle, low=low, high=high, told=f"{middle:.0f}%, {migrations:,.0f} moves"))
+        rows.append([placer, told(gain(jct)), told(gain(ratios(outcomes, study, placer, MAKESPAN))), f"{migrations:,.0f}"])
+    costs = ", ".join(f"{name.removesuffix('_seconds')} {seconds:g} s" for name, seconds in COSTS.items())
+    return [], Section(
+        key=study,
+        title="Moves that cost",
+        lead=f"The published simulator moves jobs for free. Here a move costs what it does on a current GPU ({costs}), and a "
+        f"placement that places everybody anew moves a running job only where it pays within an hour. {OURS} gives jobs wider "
+        "than a node few nodes. Under FIFO.",
+        plots=[bars("Mean JCT where moves cost", "Sticky packed, with the same costs, being 100%", [("", drawn)])]
+        if drawn
+        else [],
+        heads=["placement", "mean JCT saved", "makespan saved", "moves per run"],
+        rows=rows,
+        problems=_problems(outcomes, study),
+    )
+
+
+# Rounds --------------------------------------------------------------------------------------------------------------
+
+
+def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    study = "shifts"
+    gains = _gains_by(outcomes, study)
+    said = [
+        f"{NAMES[placer]} saves {told(min(curve.values()))} to {told(max(curve.values()))}, {told(median(curve.values()))} in "
+        "the middle."
+        for placer, curve in gains.items()
+        if curve
+    ]
+    rows = []
+    for group in _groups(outcomes, study):
+        for placer in (PAL, PM_FIRST):
+            found = [ratios(outcomes, study, placer, at=x) for x in _values(outcomes, study)]
+            each = [100 * (1 - ratio[group]) for ratio in found if group in ratio]
+            if each:
+                rows.append([f"{group}, {NAMES[placer]}", told(min(each)), told(median(each)), told(max(each))])
+    return [], Section(
+        key=study,
+        title="When rounds begin",
+        lead="All jobs come some seconds later, so that rounds begin at other moments of the same trace. Nothing else "
+        "changes: what differs is chance, and how far gains move says how exactly to read them. Under FIFO.",
+        found=said,
+        plots=_relative(gains, "Mean JCT by when rounds begin", "seconds that jobs come later"),
+        heads=["workload", "least saved", "median", "most"],
+        rows=rows,
+        problems=_problems(outcomes, study),
+    )

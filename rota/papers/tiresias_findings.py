@@ -1,0 +1,220 @@
+"""What the studies of Tiresias come to: claims beside the paper's, and a section of the page for each setting."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rota.papers.bars import Bar, bars
+from rota.papers.cells import Outcome
+from rota.papers.claims import Claim, claim, mean, unjudged
+from rota.papers.page import Section
+from rota.papers.tiresias import FIFO, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
+
+JCT = "mean_jct_seconds"
+QUEUEING = ("mean_queueing_seconds", "median_queueing_seconds", "p95_queueing_seconds")
+RECALLED: Mapping[str, tuple[float, float, float]] = {
+    YARN: (8146, 7464, 15327),
+    SRTF: (593, 32, 3133),
+    TIRESIAS_G: (1005, 39, 7933),
+    TIRESIAS_L: (963, 13, 7755),
+}
+"""Mean, median and 95th percentile of queueing in seconds on the testbed, as recalled: not verified against the paper's text."""
+UNVERIFIED = "The published figures are recalled, not verified against the paper's text."
+
+TABLE = {
+    "mean JCT": JCT,
+    "median": "median_jct_seconds",
+    "p95": "p95_jct_seconds",
+    "makespan": "makespan_seconds",
+    "mean queueing": QUEUEING[0],
+}
+
+Figures = Mapping[str, Sequence[float]]
+"""By contender: one value for each seed that every contender has."""
+
+
+def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
+    claims: list[Claim] = []
+    sections: list[Section] = []
+    for study in (_testbed, _authors, _queueing, _placement):
+        found, section = study(outcomes)
+        claims += found
+        sections.append(replace(section, claims=found))
+    gandiva = "Not measured: Gandiva shares GPUs in time slices, which the simulator here does not do yet."
+    claims.append(unjudged("Mean JCT against Gandiva", paper=2.0, measured=None, note=gandiva))
+    return claims, sections
+
+
+def by_seed(outcomes: Sequence[Outcome], setting: str, figure: str = JCT) -> Figures:
+    """Seeds that some contender has no figure for are left out for all."""
+    known: dict[str, dict[float, float]] = {}
+    for outcome in outcomes:
+        if outcome.cell.study == setting:
+            mine = known.setdefault(outcome.cell.label, {})
+            value = outcome.figures.get(figure)
+            if value is not None:
+                mine[outcome.cell.x] = float(value)
+    common = set.intersection(*(set(each) for each in known.values())) if known else set()
+    return {label: [each[seed] for seed in sorted(common)] for label, each in known.items() if common}
+
+
+def times(found: Figures, more: str, less: str) -> list[float]:
+    """How many times more one has than another, seed by seed; nothing, if one of them was not run."""
+    if more not in found or less not in found:
+        return []
+    return [one / other for one, other in zip(found[more], found[less], strict=True) if other > 0]
+
+
+def ratio(name: str, paper: float, found: Figures, more: str, less: str, note: str, *, below: bool = False) -> Claim:
+    each = times(found, more, less)
+    if not each:
+        return claim(name, paper=paper, measured=None, note=f"{more} and {less} have no run in common that ended.")
+    seeds = f"Mean of {len(each)} seeds, from {min(each):.3g}x to {max(each):.3g}x. " if len(each) > 1 else ""
+    return claim(name, paper=paper, measured=mean(each), note=seeds + note, below=below)
+
+
+def _problems(outcomes: Sequence[Outcome], setting: str) -> list[str]:
+    return [
+        f"{outcome.cell.label}, seed {outcome.cell.x:g}: {outcome.error}"
+        for outcome in outcomes
+        if outcome.cell.study == setting and outcome.error
+    ]
+
+
+def _rows(outcomes: Sequence[Outcome], setting: str) -> tuple[list[str], list[list[str]]]:
+    columns = [by_seed(outcomes, setting, figure) for figure in TABLE.values()]
+    stops = by_seed(outcomes, setting, "suspensions")
+    rows = []
+    for label in columns[0]:
+        rows.append([label, *(f"{mean(each[label]):,.0f} s" for each in columns), f"{mean(stops[label]):,.0f}"])
+    return ["contender", *TABLE, "suspensions"], rows
+
+
+def _picture(outcomes: Sequence[Outcome], setting: str, subtitle: str) -> list[Bar]:
+    return [
+        Bar(label=label, value=mean(values), low=min(values), high=max(values), told=f"{mean(values):,.0f} s")
+        for label, values in by_seed(outcomes, setting).items()
+    ]
+
+
+def _section(outcomes: Sequence[Outcome], setting: str, *, key: str, title: str, lead: str) -> Section:
+    heads, rows = _rows(outcomes, setting)
+    drawn = _picture(outcomes, setting, title)
+    subtitle = "Mean over seeds; the thin line is the least and the most of them"
+    return Section(
+        key=key,
+        title=title,
+        lead=lead,
+        plots=[bars(f"Mean JCT: {title.lower()}", subtitle, [("", drawn)])] if drawn else [],
+        heads=heads,
+        rows=rows,
+        problems=_problems(outcomes, setting),
+    )
+
+
+def _testbed(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    found = by_seed(outcomes, "resumed")
+    other = times(found, YARN, TIRESIAS_G)
+    free = times(by_seed(outcomes, "free"), YARN, TIRESIAS_L)
+    beside = f" {mean(free):.3g}x here where nothing costs." if free else ""
+    beside += f" With the Gittins index {mean(other):.3g}x." if other else ""
+    claims = [
+        ratio(
+            "Mean JCT, Tiresias against YARN-CS",
+            5.5,
+            found,
+            YARN,
+            TIRESIAS_L,
+            f"Published as up to. 4.9x in the simulator of the authors.{beside}",
+        )
+    ]
+    return claims, _section(
+        outcomes,
+        "resumed",
+        key="testbed",
+        title="With what the testbed costs",
+        lead="Models that are mostly one tensor (VGG, AlexNet) run at 0.6 of their speed across nodes where they would fit "
+        "one, and each time that a job is suspended and comes back costs half a minute. YARN-CS is first come, first served, "
+        "and waits for whole nodes; FIFO counts GPUs only. SRTF and SRSF know every run time. Tiresias knows none.",
+    )
+
+
+def _authors(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    found = by_seed(outcomes, "free")
+    of = by_seed(outcomes, "resumed")
+    costs = times(of, TIRESIAS_L, SRTF)
+    beside = f" With what the testbed costs {mean(costs):.3g}x." if costs else ""
+    claims = [
+        ratio(
+            "Mean JCT, Tiresias against perfect knowledge (SRTF)",
+            1.4,
+            found,
+            TIRESIAS_L,
+            SRTF,
+            f"Less is better. The abstract says comparable; 1.40x is from the simulator of the authors.{beside}",
+            below=True,
+        )
+    ]
+    return claims, _section(
+        outcomes,
+        "free",
+        key="authors",
+        title="As the authors simulate",
+        lead="Neither placement nor preemption costs anything, as in the simulator that was published with the paper. What "
+        f"it gave for 480 jobs of the same shape: {YARN} 7,391 s, {FIFO} 6,820 s, {SRTF} 1,078 s, {SRSF} 1,042 s, "
+        f"{TIRESIAS_L} 1,491 s and {TIRESIAS_G} 1,540 s, with two queues and 3,200 GPU-seconds between them.",
+    )
+
+
+def _queueing(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    found = {figure: by_seed(outcomes, "resumed", figure) for figure in QUEUEING}
+    claims = []
+    for name, place in (("Mean", 0), ("95th percentile of", 2)):
+        paper = RECALLED[YARN][place] / RECALLED[TIRESIAS_L][place]
+        claims.append(
+            ratio(
+                f"{name} queueing, Tiresias against YARN-CS",
+                round(paper, 2),
+                found[QUEUEING[place]],
+                YARN,
+                TIRESIAS_L,
+                UNVERIFIED,
+            )
+        )
+    rows = []
+    for label, published in RECALLED.items():
+        mine = [found[figure].get(label) for figure in QUEUEING]
+        if all(mine):
+            rows.append([label, *(f"{value:,.0f} s" for value in published), *(f"{mean(each or [0.0]):,.0f} s" for each in mine)])
+    return claims, Section(
+        key="queueing",
+        title="Queueing",
+        lead="Time that a job has no GPUs: its JCT less the time that it held them. Each seed has a mean, a median and a "
+        f"95th percentile of its own; here is the mean of these over seeds. {UNVERIFIED}",
+        heads=["contender", "mean, testbed", "median, testbed", "p95, testbed", "mean, here", "median, here", "p95, here"],
+        rows=rows,
+    )
+
+
+def _placement(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+    found = by_seed(outcomes, "placed")
+    said = []
+    for base in (TIRESIAS_L, TIRESIAS_G):
+        for how in ("packed", "spread", "random"):
+            each = times(found, f"{base}, {how}", base)
+            if each:
+                said.append(
+                    f"{base} with {how} placement: {mean(each):.2f} times the mean JCT that it has with placement by skew."
+                )
+    return [], replace(
+        _section(
+            outcomes,
+            "placed",
+            key="placement",
+            title="What placement does",
+            lead=f"Only placement costs: VGG and AlexNet are {PENALTY:.2f} times slower across nodes where they would fit "
+            "one; wider jobs and other models do not mind. By skew, Tiresias keeps the former together, waits where that "
+            "cannot be had, and lets the others take what is left. Packed keeps everybody together where it can and waits "
+            "for nobody.",
+        ),
+        found=said,
+    )

@@ -1,0 +1,89 @@
+"""Jobs shaped like the workloads that PAL (Jain et al., SC'24) was evaluated on, which come from Sia and Philly.
+
+160 jobs come within five hours. Two in five are short, on one GPU; nearly as many are short and want more than a node. A few are
+large models that run for hours or days, and those few are most of the work: the queue is long when the last job has come, and
+drains for days. How many jobs there are of each model and size does not vary from seed to seed; when they come and how long they
+run does. Profiles are those that reading PAL's own lists gives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.files.rows import MOST_COUNT
+from rota.model.accelerators import REFERENCE
+from rota.model.job import Arrival, JobSpec
+from rota.profiles.catalogue import Catalogue
+from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.shaping import dealt
+from rota.traces.trace import Trace
+
+EXAMPLE = "sia:jobs=160,seed=0"
+
+SETTINGS: Mapping[str, Setting] = {
+    "jobs": Number(1, MOST_COUNT),
+    "seed": Number(0, 10**18),
+    "hours": Number(0, 1e6, whole=False),
+    "largest": Number(1, MOST_COUNT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is drawn for jobs of one model."""
+
+    profile: str
+    share: float
+    """Of all jobs."""
+    sizes: Mapping[int, float]
+    """GPUs, and how often in comparison."""
+    typical_seconds: float = 0.0
+    spread: float = 0.0
+    """Run times: log-normal around the typical one. 0: short jobs, a fifth of them over at once and the others evenly spread."""
+
+
+WIDE: Mapping[int, float] = {6: 0.35, 8: 0.24, 12: 0.22, 16: 0.19}
+
+MODELS: Sequence[Model] = (
+    Model("pal/vgg19", 0.435, {1: 1.0}),
+    Model("pal/pointnet", 0.37, WIDE),
+    Model("pal/dcgan", 0.065, {6: 0.34, 8: 0.33, 12: 0.33}, 320.0, 0.7),
+    Model("pal/bert", 0.03, WIDE, 1_100.0, 0.65),
+    Model("pal/gpt2", 0.02, WIDE, 24_000.0, 0.6),
+    Model("pal/resnet50", 0.09, {4: 0.68, 24: 0.1, 32: 0.12, 48: 0.1}, 17_000.0, 1.2),
+)
+AT_ONCE, EVENLY = (17.0, 25.0), (60.0, 900.0)
+"""Seconds that short jobs run."""
+LONGEST_SECONDS = 300_000.0
+
+
+def sia_jobs(jobs: int = 160, seed: int = 0, *, hours: float = 5.0, largest: int = 48) -> Trace:
+    """A trace whose jobs come evenly within so many hours; none wants more than `largest` GPUs. Steps are run time times the rate
+    in the built-in catalogue, which for these profiles does not depend on the number of GPUs."""
+    given = {"jobs": jobs, "seed": seed, "hours": hours, "largest": largest}
+    check_settings("sia", given, SETTINGS, EXAMPLE)
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    kinds = [(model, gpus) for model in MODELS for gpus in model.sizes]
+    which = draw.permutation(dealt([model.share * model.sizes[gpus] for model, gpus in kinds], jobs))
+    at_s = np.sort(np.rint(draw.uniform(0.0, 3600.0 * hours, jobs)))
+    catalogue = Catalogue()
+    arrivals = []
+    for number, (submitted_s, kind) in enumerate(zip(at_s.tolist(), which.tolist(), strict=True)):
+        model, gpus = kinds[kind][0], min(kinds[kind][1], largest)
+        rate, _ = catalogue.rate(model.profile, REFERENCE, gpus) or (1.0, 0.0)
+        steps = max(round(_seconds(model, draw) * rate), 1)
+        name = f"{model.profile.removeprefix('pal/')}-{number}"
+        arrivals.append(Arrival(submitted_s, JobSpec(name=name, gpus=gpus, steps=float(steps), profile=model.profile)))
+    return Trace(f"sia:{spelled(given)}", "sia", tuple(arrivals))
+
+
+def named_sia(text: str) -> Trace:
+    """The trace of `sia:jobs=160,seed=0`."""
+    return sia_jobs(**read_settings(text, SETTINGS, EXAMPLE))
+
+
+def _seconds(model: Model, draw: np.random.Generator) -> float:
+    if model.spread:
+        return float(min(model.typical_seconds * np.exp(model.spread * draw.standard_normal()), LONGEST_SECONDS))
+    return float(draw.uniform(*AT_ONCE) if draw.random() < 0.2 else draw.uniform(*EVENLY))

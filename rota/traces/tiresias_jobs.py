@@ -1,0 +1,93 @@
+"""Jobs shaped like the testbed workload of Tiresias (Gu et al., NSDI'19), drawn anew: the published list has no licence.
+
+Ten image models; a job comes every 30 seconds on average and runs for two minutes to two hours. Half of the jobs want one GPU,
+a quarter more than a node. How many jobs are short or long, narrow or wide is as published and does not vary from seed to seed;
+who is which, when they come and how long they run does.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rota.files.rows import MOST_COUNT
+from rota.model.accelerators import REFERENCE
+from rota.model.job import Arrival, JobSpec
+from rota.profiles.catalogue import Catalogue
+from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.shaping import dealt
+from rota.traces.trace import Trace
+
+EXAMPLE = "tiresias:jobs=480,seed=0"
+
+SETTINGS: Mapping[str, Setting] = {
+    "jobs": Number(1, MOST_COUNT),
+    "seed": Number(0, 10**18),
+    "seconds_between": Number(0, 1e9, whole=False),
+    "spread_penalty": Number(1, 1000, whole=False),
+}
+
+MODELS = (
+    "vgg19",
+    "vgg16",
+    "vgg11",
+    "alexnet",
+    "resnet152",
+    "resnet101",
+    "resnet50",
+    "inception4",
+    "inception3",
+    "googlenet",
+)
+"""Profiles of the built-in catalogue."""
+SKEWED = MODELS[:4]
+"""Most of such a model is one tensor: it suffers when its GPUs are spread over more nodes than they need."""
+
+SIZES: Mapping[int, int] = {1: 244, 2: 42, 4: 80, 8: 85, 16: 24, 32: 5}
+"""GPUs, and how many of 480 jobs want them."""
+
+NARROW = 4
+"""GPUs of a node: a job that wants more is wide."""
+LONG: Mapping[bool, float] = {False: 0.125 / 0.762, True: 0.075 / 0.238}
+"""The part of the narrow jobs, and of the wide ones, that is long."""
+SHORT_SECONDS, LONG_SECONDS = (120.0, 800.0), (800.0, 7200.0)
+LEAN: Mapping[tuple[bool, bool], float] = {(False, False): 2.2, (False, True): 2.2, (True, False): 2.8, (True, True): 1.2}
+"""By long and wide: 1 spreads run times evenly over their range on a logarithmic scale, more leans to its lower end. Chosen such
+that half of the jobs run for four minutes or less, one in twenty for forty-five or more, and the mean is 3,200 GPU-seconds."""
+
+
+def tiresias_jobs(jobs: int = 480, seed: int = 0, *, seconds_between: float = 30.0, spread_penalty: float = 1.0) -> Trace:
+    """A trace of such jobs. `seconds_between` is the mean time between arrivals; with 0 all come at once.
+
+    Steps are run time times the rate on V100s in one node, so that with the preset `ideal` a job runs for the time that was drawn
+    on any type. Where skewed models pay `spread_penalty` for spanning nodes, say so here too: wide jobs cannot but pay it, and
+    the time that was drawn is the time on as few nodes as they need.
+    """
+    given = {"jobs": jobs, "seed": seed, "seconds_between": seconds_between, "spread_penalty": spread_penalty}
+    check_settings("tiresias", given, SETTINGS, EXAMPLE)
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    sizes = np.array(list(SIZES))[draw.permutation(dealt(list(SIZES.values()), jobs))]
+    wide = sizes > NARROW
+    long = np.zeros(jobs, dtype=bool)
+    for kind, part in LONG.items():
+        members = draw.permutation(np.flatnonzero(wide == kind))
+        long[members[: round(part * len(members))]] = True
+    models = draw.integers(len(MODELS), size=jobs)
+    height = draw.random(jobs)
+    gaps = draw.standard_exponential(jobs) * seconds_between
+    at_s = np.cumsum(gaps) - gaps[0]
+    catalogue = Catalogue()
+    arrivals = []
+    for number in range(jobs):
+        profile, gpus = MODELS[models[number]], int(sizes[number])
+        low, high = LONG_SECONDS if long[number] else SHORT_SECONDS
+        seconds = low * (high / low) ** (height[number] ** LEAN[bool(long[number]), bool(wide[number])])
+        rate, _ = catalogue.rate(profile, REFERENCE, gpus) or (1.0, 0.0)
+        apart = spread_penalty if gpus > NARROW and profile in SKEWED else 1.0
+        spec = JobSpec(name=f"{profile}-{number}", gpus=gpus, steps=float(seconds * rate / apart), profile=profile)
+        arrivals.append(Arrival(float(at_s[number]), spec))
+    return Trace(f"tiresias:{spelled(given)}", "tiresias", tuple(arrivals))
+
+
+def named_tiresias(text: str) -> Trace:
+    """The trace of `tiresias:jobs=480,seed=0`."""
+    return tiresias_jobs(**read_settings(text, SETTINGS, EXAMPLE))

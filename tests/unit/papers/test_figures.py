@@ -1,0 +1,50 @@
+"""Figures of cells: what is measured beside the summary, and what a cell can say."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.api import simulate
+from rota.beliefs.rates import SAME_SPEED
+from rota.model.job import Arrival, JobSpec
+from rota.papers.cells import Cell, measure
+from rota.papers.figures import own_figures
+from rota.papers.pal_scores import write_runs
+from rota.traces.trace import Trace
+
+
+def test_queueing_and_useful_work() -> None:
+    jobs = [Arrival(0.0, JobSpec(name=f"job-{n}", gpus=1, steps=100.0, deadline_seconds=150.0)) for n in range(3)]
+    result = simulate(Trace("three", "made", tuple(jobs)), policy="fifo", cluster="1xV100", preset="ideal")
+    found = own_figures(result, SAME_SPEED)
+    assert found["median_queueing_seconds"] == pytest.approx(100) and found["p95_queueing_seconds"] == pytest.approx(190)
+    assert found["useful_share"] == pytest.approx(1.0) and found["late_share"] == pytest.approx(2 / 3)
+    slow = simulate(Trace("three", "made", tuple(jobs)), policy="fifo", cluster="2xV100", preset="ideal", launch_seconds=100.0)
+    assert own_figures(slow, SAME_SPEED)["useful_share"] == pytest.approx(300 / (2 * 400))
+
+
+def figures(cell: Cell) -> dict[str, float]:
+    answer = measure({name: getattr(cell, name) for name in Cell.__slots__}, lambda *_: None)
+    found: dict[str, float] = answer["figures"]
+    return found
+
+
+def test_jobs_that_come_a_round_later_meet_the_same_rounds(tmp_path: Path) -> None:
+    cell = Cell(
+        study="s",
+        label="pal",
+        x=0,
+        policy="fifo",
+        placer="pal",
+        cluster="4x(4xV100)",
+        trace="sia:jobs=12,seed=3,largest=8,hours=0.5",
+        preset="blox",
+        variability=str(write_runs(tmp_path)),
+        seed=42,
+    )
+    now, later, between = (figures(replace(cell, shift_s=seconds))["mean_jct_seconds"] for seconds in (0.0, 360.0, 170.0))
+    assert now == pytest.approx(later) and now != pytest.approx(between)
+    by_median = figures(replace(cell, variability_medians=True))["mean_jct_seconds"]
+    paid = figures(replace(cell, options={"launch_seconds": 300.0}))["mean_jct_seconds"]
+    assert by_median > 0 and paid > now

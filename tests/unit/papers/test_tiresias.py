@@ -1,0 +1,83 @@
+"""The studies of Tiresias, as small as they get: what is run, what is concluded, and what is said when something is missing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.papers import tiresias
+from rota.papers.asked import Asked
+from rota.papers.cells import Cell, Outcome
+from rota.papers.reproduce import PAPERS, reproduce
+from rota.papers.tiresias import CONTENDERS, SKEWED, SRTF, TIRESIAS_L, YARN
+from rota.papers.tiresias_findings import by_seed, conclude
+
+TINY = tiresias.Scale(seeds=1, jobs=12)
+
+
+def made(cell: Cell) -> Outcome:
+    """Figures by which YARN-CS takes six times as long as the others, and twice that with the second seed."""
+    slow = (6.0 if cell.label == YARN else 1.0) * (2.0 if cell.label == YARN and cell.x == 1 else 1.0)
+    names = ("mean_jct", "median_jct", "p95_jct", "makespan", "mean_queueing", "median_queueing", "p95_queueing")
+    figures: dict[str, Any] = {f"{name}_seconds": 100.0 * slow for name in names}
+    return Outcome(cell, {**figures, "suspensions": 4})
+
+
+def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
+    counts = []
+    for quick in (True, False):
+        cells = tiresias.cells(Asked(scratch=tmp_path, quick=quick))
+        assert {cell.study for cell in cells} == {"free", "placed", "resumed"}
+        assert len({(cell.study, cell.label, cell.x) for cell in cells}) == len(cells)
+        assert {cell.label for cell in cells} == set(CONTENDERS)
+        counts.append(len(cells))
+        for cell in cells:
+            json.dumps([cell.trace, cell.options])
+            assert ("spread_penalty" in cell.options) == (cell.study != "free")
+            assert ("restore_seconds" in cell.options) == (cell.study == "resumed")
+            assert str(cell.trace).endswith("spread_penalty=1.0") == (cell.study == "free"), "both know of it, or neither"
+    assert counts[0] < counts[1]
+    assert all(tiresias.SPREAD[model] == pytest.approx(1 / 0.6) for model in SKEWED) and tiresias.SPREAD[""] == 1.0
+
+
+def test_what_is_concluded() -> None:
+    claims, sections = conclude([made(cell) for cell in tiresias.grid(replace(TINY, seeds=2))])
+    by_name = {each.name: each for each in claims}
+    found = by_name["Mean JCT, Tiresias against YARN-CS"]
+    assert found.measured == pytest.approx(9.0) and found.holds and "from 6x to 12x" in found.note
+    assert by_name["Mean JCT, Tiresias against perfect knowledge (SRTF)"].holds, "as good is better than published"
+    assert by_name["Mean queueing, Tiresias against YARN-CS"].paper == pytest.approx(8146 / 963, abs=0.01)
+    assert "not verified" in by_name["Mean queueing, Tiresias against YARN-CS"].note
+    gandiva = by_name["Mean JCT against Gandiva"]
+    assert gandiva.holds is None and gandiva.measured is None and "time slices" in gandiva.note
+    assert [section.key for section in sections] == ["testbed", "authors", "queueing", "placement"]
+    assert all(section.rows and not section.problems for section in sections)
+    assert len(sections[2].rows) == 4 and "1,005 s" in sections[2].rows[2]
+
+
+def test_a_seed_that_somebody_failed_at_counts_for_nobody() -> None:
+    outcomes = [made(cell) for cell in tiresias.grid(replace(TINY, seeds=2))]
+    broken = [replace(o, figures={}, error="it broke") if (o.cell.label, o.cell.x) == (SRTF, 1) else o for o in outcomes]
+    found = by_seed(broken, "free")
+    assert found[YARN] == [600.0] and found[TIRESIAS_L] == [100.0]
+    assert conclude(broken)[1][1].problems == [f"{SRTF}, seed 1: it broke"]
+
+
+def test_what_failed_is_said_and_not_judged() -> None:
+    broken = [Outcome(cell, {}, "it broke") for cell in tiresias.grid(TINY)]
+    claims, sections = conclude(broken)
+    assert all(each.holds is None and each.measured is None and each.note for each in claims)
+    assert all(not section.plots and not section.rows for section in sections)
+    assert all(section.problems for section in sections if section.key != "queueing")
+
+
+@pytest.mark.slow
+def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(PAPERS["tiresias"], cells=lambda asked: tiresias.grid(TINY))
+    monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"tiresias": small})
+    found = reproduce("tiresias", workers=2)
+    jct = next(each for each in found.claims if each.name == "Mean JCT, Tiresias against YARN-CS")
+    assert jct.measured is not None and jct.measured >= 1, found.claims
+    assert "--data" not in found.html
