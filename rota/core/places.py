@@ -48,7 +48,7 @@ class _Search:
         """(pool, GPUs) that have no place together. Every place that is found makes fewer, so they get none later either."""
         usable, _ = state.usable()
         free = usable & units.released(state, [job for job in self._jobs if job in state.desired])
-        self._floor = Floor(state.cluster, free, state.gpu_job < 0, settings.seed, state.decision, units.scores(state))
+        self._floor = Floor(state.cluster, free, state.gpu_job < 0, settings.seed, state.decision, *units.scores(state))
         self._granted: list[int] = grants.position.tolist()
         self._behind = np.zeros(len(free), dtype=bool)
         """GPUs of running jobs whose turn is still to come."""

@@ -134,7 +134,7 @@ def _changes(
     elif len(starts):
         usable, _ = state.usable()
         free = units.released(state, touched)
-        floor = Floor(state.cluster, usable & free, state.gpu_job < 0, settings.seed, state.decision, units.scores(state))
+        floor = Floor(state.cluster, usable & free, state.gpu_job < 0, settings.seed, state.decision, *units.scores(state))
         if beside is None:
             changes += _place(state, placer, floor, allocation, table, grants, starts)
         else:

@@ -147,9 +147,10 @@ def ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple
     return Request(job, pool, gpus, price, state.desired.get(job), hint, *habits)
 
 
-def scores(state: Ledger) -> Floats | None:
-    """How slow GPUs are believed to be, in levels."""
-    return None if state.variability is None else state.variability.bins()
+def scores(state: Ledger) -> tuple[Floats | None, Floats | None]:
+    """How slow GPUs are believed to be, in levels and exactly."""
+    known = state.variability
+    return (None, None) if known is None else (known.bins(), known.feared)
 
 
 def with_alone(candidates: Candidates, options: Options) -> Candidates:

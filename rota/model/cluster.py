@@ -140,6 +140,11 @@ class Cluster:
         """Nodes of each pool."""
         return tuple([n for n, pool in enumerate(self.node_pool.tolist()) if pool == p] for p in range(len(self.pools)))
 
+    @cached_property
+    def widest(self) -> tuple[int, ...]:
+        """GPUs of the largest node of each pool."""
+        return tuple(int(self.node_gpus[nodes].max()) for nodes in self.pool_nodes)
+
     def fewest_nodes(self, pool: int, gpus: int) -> int:
         """Nodes of a pool that so many GPUs take at least."""
         largest = np.sort(self.node_gpus[self.pool_nodes[pool]])[::-1]

@@ -48,6 +48,8 @@ class Floor:
     decision: int
     scores: Floats | None = None
     """How many times longer a step takes on each GPU, in levels, by application class: shape (classes, GPUs). None: all alike."""
+    exact: Floats | None = None
+    """The same, not in levels: it decides between GPUs that are equally good otherwise."""
 
     def rng(self) -> np.random.Generator:
         return keyed_rng(self.seed, self.decision, 2)

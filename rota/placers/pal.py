@@ -16,27 +16,37 @@ class Pal(Picky):
     """Pack, unless what is slow about the only packed choice costs more than spreading."""
 
     wide: bool = True
-    """Jobs wider than a node span few nodes and few racks; if not, they take the least slow GPUs wherever they are."""
+    """Jobs wider than a node take the GPUs that are exactly the least slow, in few racks and on few nodes, once those who fit on
+    a node have theirs; if not, they take the least slow by level, wherever they are and whenever their turn is."""
 
     def keeps_together(self, request: Request) -> bool:
         return True
+
+    def turn(self, floor: Floor, request: Request) -> tuple[int, ...]:
+        if not self.wide:
+            return super().turn(floor, request)
+        # One node is all to those who fit on one, and nothing to those who never do; a single GPU fits anywhere.
+        narrow = 1 < request.gpus <= floor.cluster.widest[request.pool]
+        return (request.application, 0 if narrow else 1 if request.gpus > 1 else 2)
 
     def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
         count = request.gpus
         wide = count > shelf.widest
         if count == 1 or (wide and not self.wide):
             return enough(shelf.best(count))
-        spans = range(int(wide), len(floor.cluster.domains) + 1)
+        if wide:
+            return enough(shelf.close(request))
+        spans = range(len(floor.cluster.domains) + 1)
         cost = np.concatenate([shelf.levels * request.penalty(span) for span in spans])
         for entry in np.argsort(cost, kind="stable").tolist():  # of equal costs, one node comes before several
             span, most = divmod(entry, len(shelf.levels))
-            found = self._over(shelf, count, spans[span], most, wide)
+            found = self._over(shelf, count, span, most)
             if found is not None:
                 return found
         return enough(shelf.best(count))
 
-    def _over(self, shelf: Shelf, count: int, span: int, most: int, wide: bool) -> Ints | None:
+    def _over(self, shelf: Shelf, count: int, span: int, most: int) -> Ints | None:
         """Across so many levels of locality and no GPU slower than `most`, if there are so many."""
         if span == 0:
             return shelf.within(count, most)
-        return shelf.close(count, most, span) if wide or span < shelf.levels_of_locality else shelf.best(count, most)
+        return shelf.inside(count, most, span) if span < shelf.levels_of_locality else shelf.best(count, most)

@@ -22,6 +22,10 @@ class Picky:
     def keeps_together(self, request: Request) -> bool:
         return False
 
+    def turn(self, floor: Floor, request: Request) -> tuple[int, ...]:
+        """Who picks before whom: the smaller; among equals, in the order of the policy."""
+        return (request.application,)
+
     def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
         """GPUs for one request."""
         raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
@@ -29,7 +33,7 @@ class Picky:
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         shelves: dict[tuple[int, int], Shelf] = {}
         placed: dict[int, Ints] = {}
-        for number in sorted(range(len(requests)), key=lambda n: requests[n].application):
+        for number in sorted(range(len(requests)), key=lambda n: self.turn(floor, requests[n])):
             request = requests[number]
             key = (request.pool, request.application)
             shelf = shelves.get(key)

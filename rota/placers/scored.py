@@ -5,9 +5,12 @@ and GPUs are only looked at on nodes that were chosen."""
 
 import numpy as np
 
-from rota.model.floor import Floor
+from rota.model.floor import Floor, Request
 from rota.model.units import Floats, Ints
 from rota.placers.close import few_nodes
+
+AS_GOOD = 1.01
+"""GPUs that are slower than others by less than this factor are as good: runs on the same GPU differ by more."""
 
 
 class Shelf:
@@ -17,7 +20,8 @@ class Shelf:
         cluster = floor.cluster
         self._floor, self._pool = floor, pool
         self._scores = floor.scores[row] if floor.scores is not None else np.ones(cluster.gpus)
-        mine = cluster.gpu_pool == pool
+        self._exact = floor.exact[row] if floor.exact is not None else self._scores
+        self._mine = mine = cluster.gpu_pool == pool
         self.levels: Floats = np.unique(self._scores[mine])
         """Slowness of each level, best first."""
         self._level = np.searchsorted(self.levels, self._scores)
@@ -73,13 +77,45 @@ class Shelf:
                 return self._on(node, 0, level)[:count]
         return None
 
-    def close(self, count: int, most: int, span: int) -> Ints | None:
-        """Across `span` levels of locality at most, none slower than level `most`: in few racks and on few nodes. None: no place
-        has so many."""
+    def inside(self, count: int, most: int, span: int) -> Ints | None:
+        """Across `span` levels of locality at most, none slower than level `most`, on few nodes. None: no place has so many."""
         found = few_nodes(self._floor.cluster.domains, self._counts[: most + 1].sum(axis=0), count, span)
         if found is None:
             return None
         return np.sort(np.concatenate([self._on(node, 0, most)[:take] for node, take in found]))
+
+    def close(self, request: Request) -> Ints | None:
+        """For a gang that no node can hold: as far out as pays, no GPU slower than it must be there, few racks and few nodes.
+        A gang waits for its slowest GPU, so exact scores count, but GPUs that are about as good are as good. None: there are not
+        so many."""
+        count, domains, nodes = request.gpus, self._floor.cluster.domains, self._floor.cluster.gpu_node
+        free = (self._floor.available & self._mine).nonzero()[0]
+        if len(free) < count:
+            return None
+        limits = [self._limit(free, count, span) for span in range(1, len(domains) + 1)]
+        costs = [limit * request.penalty(span) for span, limit in enumerate(limits, 1)]
+        span = int(np.argmin(costs)) + 1
+        good = free[self._exact[free] <= limits[span - 1] * AS_GOOD]
+        worst = np.zeros(len(domains[0]))
+        np.maximum.at(worst, nodes[good], self._exact[good])
+        found = few_nodes(domains, np.bincount(nodes[good], minlength=len(worst)), count, span, worst)
+        assert found is not None
+        parts = []
+        for node, take in found:
+            here = good[nodes[good] == node]
+            parts.append(here if len(here) == take else here[np.argsort(self._exact[here], kind="stable")][:take])
+        return np.sort(np.concatenate(parts))
+
+    def _limit(self, free: Ints, count: int, span: int) -> float:
+        """How slow the slowest of so many free GPUs is at least, if they span so many levels; infinite: no place has so many."""
+        exact, domains = self._exact[free], self._floor.cluster.domains
+        if span == len(domains):
+            return float(np.partition(exact, count - 1)[count - 1])
+        group = domains[span][self._floor.cluster.gpu_node[free]]
+        order = np.lexsort((exact, group))
+        size = np.bincount(group)
+        last = np.cumsum(size) - size + count - 1
+        return float(exact[order[last[size >= count]]].min(initial=np.inf))
 
     def _on(self, node: int, lowest: int, highest: int) -> Ints:
         """Free GPUs of a node at these levels, by number."""
