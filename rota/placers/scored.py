@@ -3,6 +3,8 @@
 Slowness comes in a few levels (bins), so what is free is kept as counts by level and node; no subset of GPUs is ever enumerated,
 and GPUs are only looked at on nodes that were chosen."""
 
+from functools import cached_property
+
 import numpy as np
 
 from rota.model.floor import Floor, Request
@@ -21,7 +23,7 @@ class Shelf:
         self._floor, self._pool = floor, pool
         self._scores = floor.scores[row] if floor.scores is not None else np.ones(cluster.gpus)
         self._exact = floor.exact[row] if floor.exact is not None else self._scores
-        self._mine = mine = cluster.gpu_pool == pool
+        mine = cluster.gpu_pool == pool
         self.levels: Floats = np.unique(self._scores[mine])
         """Slowness of each level, best first."""
         self._level = np.searchsorted(self.levels, self._scores)
@@ -88,34 +90,40 @@ class Shelf:
         """For a gang that no node can hold: as far out as pays, no GPU slower than it must be there, few racks and few nodes.
         A gang waits for its slowest GPU, so exact scores count, but GPUs that are about as good are as good. None: there are not
         so many."""
-        count, domains, nodes = request.gpus, self._floor.cluster.domains, self._floor.cluster.gpu_node
-        free = (self._floor.available & self._mine).nonzero()[0]
+        count, cluster, available = request.gpus, self._floor.cluster, self._floor.available
+        order, exact, node = self._by_slowness
+        free = available[order].nonzero()[0]
         if len(free) < count:
             return None
-        limits = [self._limit(free, count, span) for span in range(1, len(domains) + 1)]
-        costs = [limit * request.penalty(span) for span, limit in enumerate(limits, 1)]
-        span = int(np.argmin(costs)) + 1
-        good = free[self._exact[free] <= limits[span - 1] * AS_GOOD]
-        worst = np.zeros(len(domains[0]))
-        np.maximum.at(worst, nodes[good], self._exact[good])
-        found = few_nodes(domains, np.bincount(nodes[good], minlength=len(worst)), count, span, worst)
+        limits = [self._limit(order[free], count, span) for span in range(1, len(cluster.domains))]
+        limits.append(float(exact[free[count - 1]]))
+        span = int(np.argmin([limit * request.penalty(span) for span, limit in enumerate(limits, 1)])) + 1
+        limit = limits[span - 1] * AS_GOOD
+        good = node[free[: exact[free].searchsorted(limit, side="right")]]
+        found = few_nodes(cluster.domains, np.bincount(good, minlength=len(cluster.nodes)), count, span)
         assert found is not None
         parts = []
-        for node, take in found:
-            here = good[nodes[good] == node]
-            parts.append(here if len(here) == take else here[np.argsort(self._exact[here], kind="stable")][:take])
+        for place, take in found:
+            first, end = self._first[place], self._first[place + 1]
+            here = (available[first:end] & (self._exact[first:end] <= limit)).nonzero()[0] + first
+            parts.append(here[:take])
         return np.sort(np.concatenate(parts))
 
+    @cached_property
+    def _by_slowness(self) -> tuple[Ints, Floats, Ints]:
+        """GPUs of the pool, the least slow first, with their scores and nodes."""
+        mine = (self._floor.cluster.gpu_pool == self._pool).nonzero()[0]
+        order = mine[np.argsort(self._exact[mine], kind="stable")]
+        return order, self._exact[order], self._floor.cluster.gpu_node[order]
+
     def _limit(self, free: Ints, count: int, span: int) -> float:
-        """How slow the slowest of so many free GPUs is at least, if they span so many levels; infinite: no place has so many."""
-        exact, domains = self._exact[free], self._floor.cluster.domains
-        if span == len(domains):
-            return float(np.partition(exact, count - 1)[count - 1])
-        group = domains[span][self._floor.cluster.gpu_node[free]]
-        order = np.lexsort((exact, group))
+        """How slow the slowest of so many free GPUs, sorted by slowness, is at least in one group of this level of locality;
+        infinite: none has so many."""
+        group = self._floor.cluster.domains[span][self._floor.cluster.gpu_node[free]]
+        order = np.argsort(group, kind="stable")
         size = np.bincount(group)
         last = np.cumsum(size) - size + count - 1
-        return float(exact[order[last[size >= count]]].min(initial=np.inf))
+        return float(self._exact[free[order[last[size >= count]]]].min(initial=np.inf))
 
     def _on(self, node: int, lowest: int, highest: int) -> Ints:
         """Free GPUs of a node at these levels, by number."""

@@ -48,3 +48,27 @@ def test_rows(row: dict[str, Any]) -> None:
     within = 0.05 if "Random" in row["placement"] else 0.01
     assert done.mean_jct_seconds == pytest.approx(row["avg_jct"], rel=within)
     assert done.makespan_seconds == pytest.approx(row["makespan"], rel=within)
+
+
+@needs_shared
+@pytest.mark.parametrize("workload", [1, 2, 3])
+def test_wide_jobs_with_moves_that_cost(workload: int) -> None:
+    """`wide=true` is PAL with what its artifact leaves open; it must not cost anybody."""
+
+    def mean_jct(placer: str) -> float:
+        done = simulate(
+            SHARED / "data/pal_variability/traces" / f"workload-{workload}.csv",
+            policy="fifo",
+            placer=placer,
+            cluster="16x(4xV100)",
+            preset="blox",
+            variability=SHARED / "expected/pal/pm_scores_64gpu_seed42.csv",
+            seed=42,
+            format="pal",
+            launch_seconds=5.0,
+            checkpoint_seconds=6.0,
+            restore_seconds=3.0,
+        )
+        return float(done.summary.mean_jct_seconds or 0.0)
+
+    assert mean_jct("pal") < mean_jct("pal:wide=false")
