@@ -39,8 +39,8 @@ UNKNOWN_SPREAD = 0.25
 """How far a GPU that nobody measured may be off, when someone is to blame for a slow gang."""
 EQUALLY_SUSPECT = 1.25
 """Members of a slow gang whose part in it is no less likely than the likeliest one's, up to this factor, share the blame."""
-MOST_SUSPECTS = 8
-"""Where more may be to blame for a slow gang, nobody is treated as if it were."""
+SUSPICION = 0.9
+"""What a measurement that several share counts for each while they are suspects."""
 SLOWEST = 1e6
 
 Levels = Literal["pal", "silhouette"]
@@ -106,15 +106,17 @@ class Variability:
 
     @cached_property
     def feared(self) -> Floats:
-        """Scores with suspicions: whoever may be the reason for slow gangs counts as slow as these, until one without it is slow
-        too or one with it is fast. Better to spare three GPUs for nothing than to use the fourth."""
+        """Scores with suspicions: whoever may be the reason for slow gangs counts as slower, the more of the blame it has, until
+        a gang with it is fast. Better to spare three GPUs for nothing than to use the fourth; and sparing some changes the gangs,
+        which tells more."""
         if not any(weight < 1.0 for kept in self.recent.values() for _, _, weight in kept[1:]):
             return self.scores
         found = self.scores.copy()
         for (row, gpu), kept in self.recent.items():
-            if any(1 / MOST_SUSPECTS <= weight < 1.0 for _, _, weight in kept[1:]):
-                worst = _weighted_median([(when, value, _suspicion(weight)) for when, value, weight in kept])
-                found[row, gpu] = max(found[row, gpu], worst)
+            blame = min(sum(weight for _, _, weight in kept[1:] if weight < 1.0), 1.0)
+            if blame:
+                worst = _weighted_median([(when, value, SUSPICION if weight < 1.0 else weight) for when, value, weight in kept])
+                found[row, gpu] += max(worst - found[row, gpu], 0.0) * blame
         found.setflags(write=False)
         return found
 
@@ -144,16 +146,25 @@ class Variability:
         - if none was, one of them is to blame: most likely one whose belief is near or uncertain, or one of many slow gangs.
           It is measured as that slow. If n members are about as likely, each keeps 1/n of the measurement and more spread, but
           nobody's score moves: a gang that stays together cannot tell who it is, and the next one that differs will. Until
-          then, if they are few, all of them are suspects (`feared`);
+          then all of them are suspects (`feared`);
         - of the others it says nothing, and whoever was in a fast gang is no suspect any more.
 
         The belief is the weighted median of the first belief and the latest measurements, the older the lighter. It moves
         towards a measurement or stays where it is, never away, so a slower measurement never makes a GPU look faster."""
         return self.learned_all([(profile_or_class, gpus, slowdown)], now_s)
 
-    def learned_all(self, measured: Iterable[tuple[str, Sequence[int] | Ints, float]], now_s: float) -> "Variability":
-        """The same for many measurements of one instant, (profile or class, GPUs, slowdown) each, in the order given."""
+    def learned_all(
+        self,
+        measured: Iterable[tuple[str, Sequence[int] | Ints, float]],
+        now_s: float,
+        cleared: Iterable[tuple[str, Sequence[int] | Ints, float]] = (),
+    ) -> "Variability":
+        """The same for many measurements of one instant, (profile or class, GPUs, slowdown) each, in the order given. Of those
+        that were `cleared` it is known that they were no slower than that, and nothing more."""
         draft = _Draft(self)
+        for name, gpus, limit in cleared:
+            row = self._place.get(name, -1)
+            draft.clear(row if row >= 0 else self.row(name), np.asarray(gpus, dtype=np.int64), limit)
         for name, gpus, slowdown in measured:
             if not (math.isfinite(slowdown) and 0 < slowdown <= SLOWEST):
                 raise OptionError(
@@ -204,7 +215,7 @@ class _Draft:
         return replace(self._before, scores=self._scores, spread=self._spread, recent=self._recent, first_spread=self._first)
 
     def learn(self, row: int, members: Ints, slowdown: float, now_s: float) -> None:
-        self._clear(row, members, slowdown)
+        self.clear(row, members, slowdown)
         blamed, share = self._blamed(row, members, slowdown)
         for gpu in blamed.tolist():
             self._changed = True
@@ -218,7 +229,7 @@ class _Draft:
                 self._scores[row, gpu] = min(max(_weighted_median(kept), low), high)
             self._spread[row, gpu] = _spread(kept, float(self._scores[row, gpu]), float(self._first[row, gpu]))
 
-    def _clear(self, row: int, members: Ints, slowdown: float) -> None:
+    def clear(self, row: int, members: Ints, slowdown: float) -> None:
         """No member is slower than the gang: what they were suspected of because of slower ones, somebody else did."""
         limit = slowdown * (1 + NOISE)
         for gpu in members.tolist():
@@ -267,11 +278,6 @@ def _binned(scores: Floats, *, by_silhouette: bool) -> Floats:
     found = kmeans(scores, usual + int(apart.sum()), draw)
     centres = found.centres[:, 0]
     return (centres / np.median(centres))[found.labels]
-
-
-def _suspicion(weight: float) -> float:
-    """What a measurement counts for where suspicions do: one shared by few as much as one of their own, nearly."""
-    return 0.9 if 1 / MOST_SUSPECTS <= weight < 1.0 else weight
 
 
 def _weighted_median(kept: Sequence[Measurement]) -> float:

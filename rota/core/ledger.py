@@ -252,11 +252,16 @@ class Ledger:
         """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
         together as they can."""
         slow = 1.0 if self.variability is None else self.variability.slowdown(self.specs[job].profile, gpus)
-        if len(gpus) > 1 and (levels := self.cluster.spanned(gpus)):
-            pool = self.cluster.gpu_pool.item(gpus.item(0))
-            penalties = self.habits(job, pool).penalties
-            slow *= penalties[levels] / penalties[self.cluster.fewest_levels(pool, len(gpus))]
-        return slow
+        return slow * self.stretch(job, gpus)
+
+    def stretch(self, job: int, gpus: Ints) -> float:
+        """How many times longer it is believed to take because these GPUs do not lie as close together as they could."""
+        levels = self.cluster.spanned(gpus)
+        if not levels:
+            return 1.0
+        pool = self.cluster.gpu_pool.item(gpus.item(0))
+        penalties = self.habits(job, pool).penalties
+        return penalties[levels] / penalties[self.cluster.fewest_levels(pool, len(gpus))]
 
     def habits(self, job: int, pool: int) -> Habits:
         """What is believed of a job that depends on where it is placed."""

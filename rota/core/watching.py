@@ -5,8 +5,6 @@ levels of locality and in the same company, and with nothing else: so neither a 
 A job that nobody profiled is compared with itself in other places.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from rota.beliefs.variability import Variability
@@ -15,16 +13,21 @@ from rota.core.ledger import Ledger, PaceKey
 from rota.core.settings import Settings
 from rota.model.units import Bools, Ints
 
+Slowdown = tuple[str, Ints, float]
+"""Profile, GPUs, and how many times slower than on usual ones."""
+
 LEAST_SECONDS = 300.0
 """A pace is measured over so long, and then again."""
 OTHERS = 3
 """So many other places must have been seen before a place can be called slow."""
-KEPT = 15
+KEPT = 24
 """Places remembered for each kind of run, the latest."""
 NEWS = 0.05
 """A score that changed by this much, relatively, is worth looking at all GPUs anew..."""
 NEWS_EVERY_SECONDS = 900.0
 """...but not more often than this: sorting them into levels takes a while where they are many."""
+DOUBTS, LEAST_DOUBT = 3.0, 0.1
+"""Where the model of rates relates two runs, so many of its spreads, or of this, are its own fault."""
 WITHIN = 0.1, 20.0
 """A pace further off than this is no matter of the GPU: the job did something else."""
 
@@ -41,35 +44,57 @@ def watch(state: Ledger, settings: Settings, rows: Ints, clean: Bools, at_s: flo
     jobs.paced_s[again], jobs.paced_steps[again] = at_s, jobs.steps_done[again]
     if not heard:
         return
-    state.learning = state.learning.learned_all(_slowdowns(state, state.learning, heard), at_s)
+    exact: list[Slowdown] = []
+    cleared: list[Slowdown] = []
+    for row, rate in heard:
+        _compare(state, state.learning, row, rate, exact, cleared)
+    state.learning = state.learning.learned_all(exact, at_s, cleared)
     _believe(state, at_s)
     cordon(state, settings)
 
 
-def _slowdowns(state: Ledger, known: Variability, heard: list[tuple[int, float]]) -> Iterator[tuple[str, Ints, float]]:
-    """(profile, GPUs, how many times slower than usual) wherever there is enough to compare with."""
-    for row, rate in heard:
-        job = state.jobs.id.item(row)
-        profile, gpus = state.specs[job].profile, state.lives[job].gpus
-        key = _key(state, job, row)
-        mine = tuple(gpus.tolist())
-        seen = state.paces.get(key, ())
-        others = [(place, pace) for place, pace in seen if place != mine]
-        state.paces[key] = (*others, (mine, rate))[-KEPT:]
-        if len(others) >= OTHERS:
-            # What others did on usual GPUs, as far as theirs are known.
-            usual = float(np.median([pace * known.slowdown(profile, place) for place, pace in others]))
-            if WITHIN[0] < usual / rate < WITHIN[1]:
-                yield profile, gpus, usual / rate
+def _compare(state: Ledger, known: Variability, row: int, rate: float, exact: list[Slowdown], cleared: list[Slowdown]) -> None:
+    """How many times slower than usual a job ran. Runs that differ in nothing but the place say it exactly. Where there are none,
+    runs on other numbers of GPUs say whether it is more than the model of how they scale could be wrong."""
+    job = state.jobs.id.item(row)
+    profile, gpus = state.specs[job].profile, state.lives[job].gpus
+    key, partner = _key(state, job, row)
+    slowdown = _slowdown(state, known, profile, key, gpus, rate)
+    option = int(state.options.by_slot[state.jobs.kind[row], state.jobs.slot[row]])
+    if profile and not partner:
+        fair = state.options.rate.item(option) / state.stretch(job, gpus)
+        rough = _slowdown(state, known, profile, (profile, key[1], 0, 0, ""), gpus, rate / fair)
+        if slowdown is None and rough is not None:
+            doubt = 1 + DOUBTS * max(state.options.spread.item(option), LEAST_DOUBT)
+            (exact if rough > doubt else cleared).append((profile, gpus, rough if rough > doubt else doubt))
+    if slowdown is not None:
+        exact.append((profile, gpus, slowdown))
 
 
-def _key(state: Ledger, job: int, row: int) -> PaceKey:
-    """What must be the same for two runs to be compared."""
+def _slowdown(state: Ledger, known: Variability, profile: str, key: PaceKey, gpus: Ints, pace: float) -> float | None:
+    """Against what was seen in other places, which are remembered; None: in too few, or it is no matter of the GPUs."""
+    mine = set(gpus.tolist())
+    known_places = state.paces.get(key, ())
+    common = [len(mine.intersection(place)) for place, _ in known_places]
+    # Much the same GPUs are much the same place.
+    elsewhere = [each for each, both in zip(known_places, common, strict=True) if 2 * both <= max(len(mine), len(each[0]))]
+    state.paces[key] = (*elsewhere, (tuple(gpus.tolist()), pace))[-KEPT:]
+    # One slow GPU makes all places slow that have it, so only those say what is usual that have none of these.
+    others = [each for each, both in zip(known_places, common, strict=True) if not both]
+    if len(others) < OTHERS:
+        return None
+    # What others did, had they been on usual GPUs, as far as theirs are known.
+    usual = float(np.median([seen * known.slowdown(profile, place) for place, seen in others]))
+    return usual / pace if WITHIN[0] < usual / pace < WITHIN[1] else None
+
+
+def _key(state: Ledger, job: int, row: int) -> tuple[PaceKey, str]:
+    """What must be the same for two runs to be compared, and the profile of who shares the GPUs."""
     options, spec, gpus = state.options, state.specs[job], state.lives[job].gpus
     beside = int(options.beside[options.by_slot[state.jobs.kind[row], state.jobs.slot[row]]])
     partner = list(state.kind_of)[beside].profile if beside >= 0 else ""
     pool = state.cluster.gpu_pool.item(gpus.item(0))
-    return (spec.profile or f"#{job}", pool, len(gpus), state.cluster.spanned(gpus), partner)
+    return (spec.profile or f"#{job}", pool, len(gpus), state.cluster.spanned(gpus), partner), partner
 
 
 def _believe(state: Ledger, at_s: float) -> None:

@@ -14,6 +14,9 @@ from rota.placers.close import few_nodes
 AS_GOOD = 1.01
 """GPUs that are slower than others by less than this factor are as good: runs on the same GPU differ by more."""
 
+MUCH_BETTER = 1.25
+"""Those that are faster by this factor are worth having though others hold the gang up: these may only be suspects."""
+
 
 class Shelf:
     """The free GPUs of one pool as one application class sees them."""
@@ -99,14 +102,22 @@ class Shelf:
         limits.append(float(exact[free[count - 1]]))
         span = int(np.argmin([limit * request.penalty(span) for span, limit in enumerate(limits, 1)])) + 1
         limit = limits[span - 1] * AS_GOOD
-        good = node[free[: exact[free].searchsorted(limit, side="right")]]
-        found = few_nodes(cluster.domains, np.bincount(good, minlength=len(cluster.nodes)), count, span)
+        if span == len(cluster.domains) and exact[free[0]] * MUCH_BETTER <= limit:
+            # It needs some that are much slower than others: no more of them than it must.
+            sure = order[free[: exact[free].searchsorted(limit / MUCH_BETTER, side="right")]]
+            rest = free[len(sure) :]
+        else:
+            sure, rest = order[:0], free
+        good = node[rest[: exact[rest].searchsorted(limit, side="right")]]
+        found = few_nodes(cluster.domains, np.bincount(good, minlength=len(cluster.nodes)), count - len(sure), span)
         assert found is not None
-        parts = []
+        parts = [sure]
         for place, take in found:
             first, end = self._first[place], self._first[place + 1]
-            here = (available[first:end] & (self._exact[first:end] <= limit)).nonzero()[0] + first
-            parts.append(here[:take])
+            here = available[first:end] & (self._exact[first:end] <= limit)
+            if len(sure):
+                here &= self._exact[first:end] > limit / MUCH_BETTER
+            parts.append((here.nonzero()[0] + first)[:take])
         return np.sort(np.concatenate(parts))
 
     @cached_property
