@@ -131,7 +131,7 @@ class Ledger:
     learning: Variability | None = None
     """The same with the latest measurements, where it is learned: it becomes what is believed now and then."""
     believed_s: float = -FOREVER
-    """When it last did."""
+    """When it was last looked whether it should."""
     paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
     """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
     cordoned: tuple[int, ...] = ()

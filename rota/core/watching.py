@@ -38,7 +38,7 @@ def watch(state: Ledger, settings: Settings, rows: Ints, clean: Bools, at_s: flo
     seconds = at_s - jobs.paced_s[rows]
     due = clean & (seconds >= LEAST_SECONDS)
     steps = jobs.steps_done[rows] - jobs.paced_steps[rows]
-    assert state.learning is not None
+    assert state.learning is not None and state.variability is not None
     heard = [(row, rate) for row, rate in zip(rows[due].tolist(), (steps[due] / seconds[due]).tolist(), strict=True) if rate > 0]
     again = rows[due | ~clean]
     jobs.paced_s[again], jobs.paced_steps[again] = at_s, jobs.steps_done[again]
@@ -47,7 +47,7 @@ def watch(state: Ledger, settings: Settings, rows: Ints, clean: Bools, at_s: flo
     exact: list[Slowdown] = []
     cleared: list[Slowdown] = []
     for row, rate in heard:
-        _compare(state, state.learning, row, rate, exact, cleared)
+        _compare(state, state.variability, row, rate, exact, cleared)
     state.learning = state.learning.learned_all(exact, at_s, cleared)
     _believe(state, at_s)
     cordon(state, settings)
@@ -101,11 +101,14 @@ def _believe(state: Ledger, at_s: float) -> None:
     """Now and then what was learned becomes what is believed: placers see it, and paces are foreseen by it."""
     learned, believed = state.learning, state.variability
     assert learned is not None and believed is not None
-    if at_s < state.believed_s + NEWS_EVERY_SECONDS or (np.abs(learned.feared / believed.feared - 1) <= NEWS).all():
+    if at_s < state.believed_s + NEWS_EVERY_SECONDS:
+        return
+    state.believed_s = at_s
+    if (np.abs(learned.feared / believed.feared - 1) <= NEWS).all():
         return
     jobs = state.jobs
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
     places = [(state.specs[job].profile, state.lives[job].gpus) for job in jobs.id[running].tolist()]
-    state.variability, state.believed_s = learned, at_s
+    state.variability = learned
     jobs.rate[running] *= [believed.slowdown(*place) / learned.slowdown(*place) for place in places]
     state.touch()
