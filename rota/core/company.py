@@ -6,9 +6,10 @@ somebody does, the option alone of the same pool while nobody does. Each of two 
 service counts a GPU once.
 """
 
+from rota.core.entries import Life, same_gpus
 from rota.core.holders import NOBODY, those_on
 from rota.core.job_table import JobTable
-from rota.core.ledger import Ledger, Life, same_gpus
+from rota.core.ledger import Ledger
 from rota.model.options import Options
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from rota.core.cordon import cordon
+from rota.core.entries import Answer, InFlight, Life, Verdict
 from rota.core.learning import learn
-from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
+from rota.core.ledger import Ledger
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.mechanism import MOST_OWED, Table
 from rota.core.nodes import lose_sight, node_lost, node_reported

@@ -4,7 +4,8 @@ from dataclasses import replace
 from types import UnionType
 
 from rota.core import company
-from rota.core.ledger import Ledger, Life, Verdict
+from rota.core.entries import Life, Verdict
+from rota.core.ledger import Ledger
 from rota.core.settings import Settings
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended

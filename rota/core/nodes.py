@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from rota.core.entries import Verdict, same_gpus
 from rota.core.holders import those_on
-from rota.core.ledger import Ledger, Verdict, same_gpus
+from rota.core.ledger import Ledger
 from rota.core.lives import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
 from rota.core.settings import Settings
 from rota.model.commands import Suspend, SuspendKind

@@ -3,7 +3,8 @@
 import numpy as np
 
 from rota.core import units
-from rota.core.ledger import Answer, Ledger, same_gpus
+from rota.core.entries import Answer, same_gpus
+from rota.core.ledger import Ledger
 from rota.core.mechanism import Grants, Table, grant
 from rota.core.places import Places, find_places
 from rota.core.settings import Settings

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from rota.core.entries import InFlight, Life, same_gpus
 from rota.core.holders import those_on
-from rota.core.ledger import InFlight, Ledger, Life, same_gpus
+from rota.core.ledger import Ledger
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.plan import Change, Plan

@@ -11,8 +11,9 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
+from rota.core.entries import Answer, InFlight, Life, Verdict
 from rota.core.job_table import JobTable
-from rota.core.ledger import Answer, InFlight, Ledger, Life, Verdict
+from rota.core.ledger import Ledger
 from rota.core.settings import Settings
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from rota.core.entries import same_gpus
 from rota.core.holders import leave
-from rota.core.ledger import Ledger, same_gpus
+from rota.core.ledger import Ledger
 from rota.core.mechanism import Grants, Table
 from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request

@@ -3,8 +3,9 @@
 import numpy as np
 
 from rota.core.company import co_runner
+from rota.core.entries import NO_GPUS, same_gpus
 from rota.core.holders import NOBODY
-from rota.core.ledger import NO_GPUS, Ledger, same_gpus
+from rota.core.ledger import Ledger
 from rota.model.job import Phase
 
 

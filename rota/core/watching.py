@@ -9,7 +9,8 @@ import numpy as np
 
 from rota.beliefs.variability import Variability
 from rota.core.cordon import cordon
-from rota.core.ledger import Ledger, PaceKey
+from rota.core.entries import PaceKey
+from rota.core.ledger import Ledger
 from rota.core.settings import Settings
 from rota.model.units import Bools, Ints
 

@@ -1,0 +1,83 @@
+"""What the ledger is made of: small frozen values, one incarnation, one command on its way, one answer."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from rota.model.allocation import Allocation
+from rota.model.commands import JobCommand
+from rota.model.units import FOREVER, Ints
+
+NO_GPUS: Ints = np.empty(0, dtype=np.int64)
+
+
+def same_gpus(a: Ints, b: Ints) -> bool:
+    if a is b:
+        return True
+    if len(a) == 1 == len(b):  # most jobs
+        return a.item() == b.item()
+    return len(a) == len(b) and bool((a == b).all())
+
+
+class Verdict(IntEnum):
+    """How an incarnation ends. Of several parts' ends the highest counts: a gang reaches its end together, so one part that
+    finished means that the work is done, even if another was lost on the way out."""
+
+    OPEN = 0
+    SUSPENDED = 1
+    LOST = 2
+    FINISHED = 3
+    FAILED = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Life:
+    """One incarnation, from the command that launches it until its last part is known to be gone."""
+
+    incarnation: int
+    option: int
+    gpus: Ints
+    parts: tuple[int, ...]
+    """Nodes whose processes are not known to be gone."""
+    parked: bool = False
+    reserved: bool = False
+    """Host memory is set aside for it, from the command to park until it runs again or is gone."""
+    verdict: Verdict = Verdict.OPEN
+    steps: float = FOREVER
+    """Fewest steps any part that ended had safe."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InFlight:
+    """A command on its way, and the nodes that have not answered."""
+
+    command: JobCommand
+    waiting: tuple[int, ...]
+    sent_s: float
+
+
+PaceKey = tuple[str, int, int, int, str]
+"""Profile, pool, GPUs, levels of locality spanned, and the profile of who shares them."""
+
+
+class Habits(NamedTuple):
+    """What placers may know of a kind of job on a pool."""
+
+    application: int
+    """Its class, as a row of the scores."""
+    penalties: tuple[float, ...]
+    """How many times longer its steps are believed to take across 0, 1, 2, ... levels of locality."""
+    skew: float | None
+    """The part of its model that the largest tensor is; None: nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The policy's last answer and the jobs it speaks of."""
+
+    allocation: Allocation
+    ids: Ints
+    version: int
+    """The ledger's version when the question was asked: while it stands, positions are rows."""
