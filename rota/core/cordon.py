@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.core.ledger import Ledger
 from rota.core.settings import Settings
-from rota.model.units import FOREVER, MILLI, Bools, Ints
+from rota.model.units import FOREVER, Bools
 
 MOST = 0.1
 """Of the GPUs of a pool at most this part, or one: where more are slow, it is not they who are odd."""
@@ -16,7 +16,7 @@ PROBATION_SECONDS = 14 * 86_400.0
 
 
 def cordon(state: Ledger, settings: Settings) -> None:
-    """Apply the rule to what is believed now. No job that is known becomes too large for its pool by it."""
+    """Apply the rule to what is believed now."""
     if settings.cordon_slower_than == FOREVER or state.variability is None:
         return
     worst = state.variability.scores.max(axis=0)
@@ -24,30 +24,35 @@ def cordon(state: Ledger, settings: Settings) -> None:
     found: list[int] = []
     for pool in range(len(state.cluster.pools)):
         mine = (slow & (state.cluster.gpu_pool == pool)).nonzero()[0]
-        gpus = int(state.cluster.pool_gpus[pool])
-        most = min(max(int(gpus * MOST), 1), gpus - _widest(state, pool))
-        found += mine[np.argsort(-worst[mine], kind="stable")][: max(most, 0)].tolist()
-    if tuple(sorted(found)) != state.cordoned:
-        state.set_cordoned(tuple(sorted(found)))
+        most = max(int(state.cluster.pool_gpus[pool] * MOST), 1)
+        found += mine[np.argsort(-worst[mine], kind="stable")][:most].tolist()
+    if tuple(found) != state.cordoned:
+        state.set_cordoned(tuple(found))
 
 
 def slow_gpus(state: Ledger) -> list[str]:
     """What there is to tell an operator: GPUs far off the others, the slowest first, and whether they are out of service."""
     if state.variability is None or not (state.learning is not None or state.cordoned):
         return []
-    known = state.variability
+    known, out = state.variability, state.out_of_service()
     feared, proven = known.feared.max(axis=0), known.scores.max(axis=0)
-    odd = (feared > ODD).nonzero()[0]
     words = []
-    for gpu in odd[np.argsort(-feared[odd], kind="stable")][:MOST_TOLD].tolist():
+    sure = (proven > ODD).nonzero()[0]
+    for gpu in sure[np.argsort(-proven[sure], kind="stable")].tolist():
         node = state.cluster.nodes[state.cluster.gpu_node[gpu]].name
-        who = f"GPU {gpu} on {node}" if proven[gpu] > ODD else f"GPU {gpu} on {node}, or one that ran with it,"
-        name = known.classes[int(known.feared[:, gpu].argmax())]
-        service = ", out of service" if gpu in state.cordoned else ""
-        words.append(f"{who} takes {feared[gpu]:.2f} times as long as others for class {name}{service}.")
-    if len(odd) > MOST_TOLD:
-        words.append(f"So do {len(odd) - MOST_TOLD:,} more, by {ODD:g} times at least.")
-    return words
+        name = known.classes[int(known.scores[:, gpu].argmax())]
+        service = ", out of service" if gpu in out else ""
+        words.append(f"GPU {gpu} on {node} takes {proven[gpu]:.2f} times as long as others for class {name}{service}.")
+    groups: dict[tuple[int, float], list[int]] = {}
+    for gpu in ((feared > ODD) & (proven <= ODD)).nonzero()[0].tolist():
+        groups.setdefault((int(known.feared[:, gpu].argmax()), round(float(feared[gpu]), 2)), []).append(gpu)
+    for (row, score), gpus in sorted(groups.items(), key=lambda each: -each[0][1]):
+        nodes = dict.fromkeys(state.cluster.nodes[node].name for node in state.cluster.gpu_node[gpus].tolist())
+        where = next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
+        together = gpus[-1] - gpus[0] == len(gpus) - 1 and len(gpus) > 1
+        who = f"GPUs {gpus[0]} to {gpus[-1]}" if together else f"{len(gpus)} GPUs ({gpus[0]}, ...)"
+        words.append(f"One of {who} on {where} takes {score:.2f} times as long as others for class {known.classes[row]}.")
+    return words[:MOST_TOLD] + ([f"And {len(words) - MOST_TOLD:,} more."] if len(words) > MOST_TOLD else [])
 
 
 def _on_probation(state: Ledger, gpus: int) -> Bools:
@@ -56,9 +61,3 @@ def _on_probation(state: Ledger, gpus: int) -> Bools:
     for (_, gpu), seen in (state.learning.recent if state.learning is not None else {}).items():
         latest[gpu] = max(latest[gpu], seen[-1][0])
     return (latest > -FOREVER) & (state.now_s - latest > PROBATION_SECONDS)
-
-
-def _widest(state: Ledger, pool: int) -> int:
-    """GPUs of the largest gang that may want this pool."""
-    need: Ints = state.options.milligpus[state.options.pool == pool]
-    return int(need.max(initial=0)) // MILLI

@@ -23,10 +23,7 @@ def reasons(state: Ledger) -> Ints:
     codes[(codes == Reason.OUTRANKED) & (pending | ~considered)] = Reason.AWAITING_DECISION
     full = (codes == Reason.NO_FREE_GPUS).nonzero()[0]
     codes[full[_share_used(state, full)]] = Reason.SHARE_USED
-    for job in state.fragmented:
-        row = state.row.get(job)
-        if row is not None and codes[row] == Reason.OUTRANKED:
-            codes[row] = Reason.FRAGMENTED
+    codes[(codes == Reason.OUTRANKED) & np.isin(kind, state.fragmented)] = Reason.FRAGMENTED
     kinds = list(state.kind_of)
     for row in (state.options.best[kind] < 0).nonzero()[0].tolist():
         codes[row] = why_never(kinds[kind[row]], state.cluster)[0]
@@ -166,13 +163,13 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
 def _fragmented(state: Ledger, row: int) -> Explanation:
     """Where the free GPUs of its types are, and on how few nodes it wants them."""
     options = state.options.by_kind[state.jobs.kind[row]]
-    pool = int(state.options.pool[options[0]])
+    left = _left(state)
+    pool = max(state.options.pool[options[options >= 0]].tolist(), key=lambda pool: left[pool])
     usable, _ = state.usable()
-    free = usable & (state.gpu_wanted < 0) & (state.cluster.gpu_pool == pool)
-    by_node = np.bincount(state.cluster.gpu_node[free], minlength=len(state.cluster.nodes))
+    by_node = state.cluster.count_by_node(usable & (state.gpu_wanted < 0) & (state.cluster.gpu_pool == pool))
     gpus = int(state.jobs.gpus[row])
     most = sorted(by_node[by_node > 0].tolist(), reverse=True)
-    nodes = state.cluster.fewest_nodes(pool, gpus)
+    nodes = state.fewest_nodes(pool, gpus)
     where = f"on {nodes} nodes" if nodes > 1 else "on one node"
     shown = ", ".join(map(str, most[:8])) + (", ..." if len(most) > 8 else "")
     sentence = f"It needs {gpus} GPUs {where}; {sum(most)} are free, but scattered: {shown or 'none'} by node."

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.cordon import cordon
 from rota.core.entries import Answer, InFlight, Life, Verdict
 from rota.core.learning import learn
 from rota.core.ledger import Ledger
@@ -60,11 +59,8 @@ def advance(state: Ledger, settings: Settings) -> None:
 
 def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
     if event.job > state.last_job:  # numbers rise, so anything else is a repeat
-        kinds = len(state.kind_of)
         state.add_job(event.job, event.spec, event.at_s)
         state.touch()
-        if len(state.kind_of) > kinds:
-            cordon(state, settings)  # it may need all there are
 
 
 def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:

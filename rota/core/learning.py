@@ -47,9 +47,8 @@ def _believe(state: Ledger, numbers: list[int]) -> None:
     mine = np.isin(jobs.kind[:size], numbers).nonzero()[0]
     best = state.options.best[jobs.kind[mine]]
     jobs.best_rate[mine[best >= 0]] = state.options.rate[best[best >= 0]]
+    state._habits.clear()
     runs = ((jobs.using[:size] > 0) & (jobs.rate[:size] > 0)).nonzero()[0]
     jobs.rate[runs] = state.options.rate[state.options.by_slot[jobs.kind[runs], jobs.slot[runs]]]
-    if state.variability is not None:
-        jobs.rate[runs] /= [state.slowdown(job, state.lives[job].gpus) for job in jobs.id[runs].tolist()]
-    state._habits.clear()
+    jobs.rate[runs] /= [state.slowdown(job, state.lives[job].gpus) for job in jobs.id[runs].tolist()]
     state.touch()

@@ -21,7 +21,7 @@ from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind, Options
-from rota.model.units import FOREVER, Bools, Floats, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 HISTORY = 4096
 """How many finished jobs' service is remembered."""
@@ -62,7 +62,7 @@ class Ledger:
     paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
     """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
     cordoned: tuple[int, ...] = ()
-    """GPUs that are out of service because they are too slow."""
+    """GPUs that are out of service because they are too slow, the slowest first."""
     skews: Skews = field(default_factory=Skews)
     """How skewed models are, as their tensors say."""
     now_s: float = 0.0
@@ -117,7 +117,7 @@ class Ledger:
     somebody_waits: bool = False
     """The last plan left a job out."""
     fragmented: tuple[int, ...] = ()
-    """Jobs that it left out because their GPUs could not be had close together."""
+    """Kinds of jobs that it left out because their GPUs could not be had close together."""
     shares_s: float = 0.0
     """Since when the accounts of time received are kept."""
     wake_s: float = FOREVER
@@ -211,7 +211,7 @@ class Ledger:
         """Which GPUs may be granted, and how many of them each pool has."""
         if self._usable is None:
             mask = self.node_up[self.cluster.gpu_node]
-            mask[list(self.cordoned)] = False
+            mask[self.out_of_service()] = False
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
                 mask[self.desired.get(job, NO_GPUS)] = False
@@ -231,8 +231,30 @@ class Ledger:
             mask[gpus] = same_gpus(self.desired.get(job, NO_GPUS), gpus)
         for job in self.barred:
             mask[self.desired.get(job, NO_GPUS)] = False
-        mask[list(self.cordoned)] = False
+        mask[self.out_of_service()] = False
         return mask & self.node_up[self.cluster.gpu_node]
+
+    def out_of_service(self) -> list[int]:
+        """GPUs that are cordoned and not needed: where so many nodes are down that a known gang would no longer fit without them,
+        the least slow come back."""
+        if not self.cordoned:
+            return []
+        gpus = np.array(self.cordoned)
+        spare = np.bincount(self.cluster.gpu_pool[self.node_up[self.cluster.gpu_node]], minlength=len(self.cluster.pools))
+        widest = np.zeros(len(self.cluster.pools), dtype=np.int64)
+        np.maximum.at(widest, self.options.pool, self.options.milligpus // MILLI)
+        pool, up = self.cluster.gpu_pool[gpus], self.node_up[self.cluster.gpu_node[gpus]]
+        found: list[int] = []
+        for gpu, where, counts in zip(gpus.tolist(), pool.tolist(), up.tolist(), strict=True):
+            if not counts or spare[where] > widest[where]:
+                found.append(gpu)
+                spare[where] -= counts
+        return found
+
+    def fewest_nodes(self, pool: int, gpus: int) -> int:
+        """Nodes that so many GPUs of a pool take at least, of those that are in service."""
+        mine = self.cluster.count_by_node(self.usable()[0] & (self.cluster.gpu_pool == pool))
+        return int(np.cumsum(np.sort(mine)[::-1]).searchsorted(gpus)) + 1
 
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
@@ -310,6 +332,7 @@ class Ledger:
     def remake_options(self) -> None:
         """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true."""
         self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=self.packing, before=self.options)
+        self._usable = None if self.cordoned else self._usable
         self.jobs.widen(self.options.slots)
 
     def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
@@ -403,6 +426,8 @@ class Ledger:
             self._new_rows()
         for group in (self.unsettled, self.doomed, self.cancelling, self.held):
             group.discard(job)
+        if not self.specs[job].profile and self.paces:
+            self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
         del self.row[job], self.specs[job]
         self.jobs.dead += 1
         if self.jobs.dead > 256 and 2 * self.jobs.dead >= self.jobs.size:

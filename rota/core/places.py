@@ -1,7 +1,7 @@
 """Places: jobs that would rather wait than be scattered. An option of the mechanism (`wait_for_place`): placers make nobody wait.
 
-Those who are granted GPUs take their places in the order of the policy: the placer says which GPUs, and if it wants them close
-together and they lie on more nodes than they must, the job waits for now. What it would have had goes to those behind it, unless
+Those who are granted GPUs take their places in the order of the policy. One that the placer would keep together waits if there is
+no place for it on as few nodes as it needs, as far as they are in service; what it would have had goes to those behind it, unless
 nobody may overtake. Running jobs keep their places, but for a job that comes before them and has no other.
 """
 
@@ -26,28 +26,46 @@ class Places:
     gpus: dict[int, Ints] = field(default_factory=dict)
     """Position -> GPUs, of those who are to start."""
     fragmented: tuple[int, ...] = ()
-    """Jobs that GPUs enough are free for, but not together."""
+    """Kinds of jobs that GPUs enough are free for, but not together."""
 
 
 def find_places(
-    state: Ledger, settings: Settings, placer: Placer, candidates: Candidates, table: Table, grants: Grants
+    state: Ledger,
+    settings: Settings,
+    placer: Placer,
+    candidates: Candidates,
+    table: Table,
+    grants: Grants,
+    alive: Bools | None,
 ) -> Places:
     """Grants with the places they need. Where one finds none, it is granted to those who come after it."""
-    return _Search(state, settings, placer, table, grants).run(candidates)
+    return _Search(state, settings, placer, candidates, table, grants, alive).run()
 
 
 class _Search:
-    def __init__(self, state: Ledger, settings: Settings, placer: Placer, table: Table, grants: Grants) -> None:
+    def __init__(
+        self,
+        state: Ledger,
+        settings: Settings,
+        placer: Placer,
+        candidates: Candidates,
+        table: Table,
+        grants: Grants,
+        alive: Bools | None,
+    ) -> None:
         self._state, self._placer, self._table = state, placer, table
+        options, self._position = table.options, candidates.position
+        self._way: Ints = options.best[table.kind[self._position]] if candidates.option is None else candidates.option
+        self._blocking, self._reserve = candidates.blocking, candidates.reserve
         self._option, self._left = grants.option.copy(), grants.left.copy()
         self._jobs: list[int] = state.jobs.id[table.rows].tolist()
         self._order: list[int] = []
         self._gpus: dict[int, Ints] = {}
-        self._fragmented: list[int] = []
-        self._hopeless: set[tuple[int, int]] = set()
-        """(pool, GPUs) that have no place together. Every place that is found makes fewer, so they get none later either."""
+        self._refused: set[tuple[int, int]] = set()
+        """(kind, option) of those who found no place. Every place that is found makes fewer, so none of them gets one later."""
         usable, _ = state.usable()
-        free = usable & units.released(state, [job for job in self._jobs if job in state.desired])
+        living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
+        free = usable & units.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.desired])
         self._floor = Floor(state.cluster, free, state.gpu_job < 0, settings.seed, state.decision, *units.scores(state))
         self._granted: list[int] = grants.position.tolist()
         self._behind = np.zeros(len(free), dtype=bool)
@@ -56,21 +74,24 @@ class _Search:
             if self._has(position, int(self._option[position])):
                 self._behind[state.desired[self._jobs[position]]] = True
 
-    def run(self, candidates: Candidates) -> Places:
+    def run(self) -> Places:
         for number, position in enumerate(self._granted):
             option = int(self._option[position])
             if self._stays(position, option) or self._starts(position, option):
                 continue
             self._give_up(position, option)
-            if candidates.blocking:
-                for later in self._granted[number + 1 :]:
-                    if not self._stays(later, int(self._option[later])):
-                        self._give_up(later, int(self._option[later]))
-                break
-        if self._fragmented:
-            self._go_on(candidates, may_start=not (candidates.blocking or candidates.reserve))
+            if self._otherwise(position) or not self._blocking:
+                continue
+            for later in self._granted[number + 1 :]:
+                if not self._stays(later, int(self._option[later])):
+                    self._give_up(later, int(self._option[later]))
+            break
+        if self._refused:
+            self._go_on()
         order = np.array(self._order, dtype=np.int64)
-        return Places(Grants(order, self._option, self._left), self._gpus, tuple(self._fragmented))
+        waiting = {int(kind) for kind in self._table.kind[self._option < 0]}
+        fragmented = tuple(sorted({kind for kind, _ in self._refused} & waiting))
+        return Places(Grants(order, self._option, self._left), self._gpus, fragmented)
 
     def _has(self, position: int, option: int) -> bool:
         return self._table.granted_option.item(position) == option
@@ -88,28 +109,41 @@ class _Search:
 
     def _starts(self, position: int, option: int) -> bool:
         """Whether there is a place for it; then it has it. One that drives nobody away comes first."""
-        state, job, cluster = self._state, self._jobs[position], self._state.cluster
+        key = (self._table.kind.item(position), option)
+        if key in self._refused:
+            return False
+        state, job = self._state, self._jobs[position]
         pool, need = int(state.options.pool[option]), int(state.options.milligpus[option]) // MILLI
         request = units.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]), ())
-        close = self._placer.keeps_together(request)
-        if not (close and (pool, need) in self._hopeless):
-            for spared in (self._behind, None):
-                gpus = self._place(request, spared)
-                if gpus is not None and (not close or len(state.nodes_of(gpus)) <= cluster.fewest_nodes(pool, need)):
-                    self._take(position, option, gpus)
-                    self._gpus[position] = gpus
-                    return True
-            self._hopeless.add((pool, need))
-        self._fragmented.append(job)
+        for room in (self._floor.available & ~self._behind, self._floor.available):
+            gpus = self._place(request, room & (state.cluster.gpu_pool == pool))
+            if gpus is not None:
+                self._take(position, option, gpus)
+                self._gpus[position] = gpus
+                return True
+        self._refused.add(key)
         return False
 
-    def _place(self, request: Request, spared: Bools | None) -> Ints | None:
-        """GPUs that the placer picks, without those that are spared; None: there are not so many."""
-        before = self._floor.available
-        room = before.copy() if spared is None else before & ~spared
-        if int((room & (self._state.cluster.gpu_pool == request.pool)).sum()) < request.gpus:
+    def _place(self, request: Request, room: Bools) -> Ints | None:
+        """GPUs that the placer picks. None: there are not so many, or it would keep them together and no such place is there. If
+        one is, the placer may still have its reasons to take another."""
+        if int(room.sum()) < request.gpus:
             return None
-        self._floor.available = room
+        if not self._placer.keeps_together(request):
+            return self._ask(request, room)
+        state, fewest = self._state, self._state.fewest_nodes(request.pool, request.gpus)
+        nodes = _whole(state.cluster.count_by_node(room), request.gpus, fewest)
+        if nodes is None:
+            return None
+        gpus = self._ask(request, room)
+        if len(state.nodes_of(gpus)) <= fewest:
+            return gpus
+        together = self._ask(request, room & np.isin(state.cluster.gpu_node, nodes))
+        return together if len(state.nodes_of(together)) <= fewest else gpus
+
+    def _ask(self, request: Request, room: Bools) -> Ints:
+        before = self._floor.available
+        self._floor.available = room.copy()
         (gpus,) = self._placer.place(self._floor, [request])
         self._floor.available = before
         return gpus
@@ -123,17 +157,45 @@ class _Search:
         self._left[self._state.options.pool[option]] += self._state.options.milligpus[option]
         self._option[position] = -1
 
-    def _go_on(self, candidates: Candidates, may_start: bool) -> None:
+    def _otherwise(self, position: int) -> bool:
+        """Whether it finds a place by another option that it may run by."""
+        for option in self._way[self._position == position].tolist():
+            if self._fits(option) and self._starts(position, option):
+                self._left[self._state.options.pool[option]] -= self._state.options.milligpus[option]
+                return True
+        return False
+
+    def _fits(self, option: int) -> bool:
+        return bool(self._state.options.milligpus[option] <= self._left[self._state.options.pool[option]])
+
+    def _go_on(self) -> None:
         """What is left goes to those behind: first of all to who has it already and was to give it up in vain."""
-        options, position = self._table.options, candidates.position
-        option = options.best[self._table.kind[position]] if candidates.option is None else candidates.option
-        refused = set(self._fragmented)
-        waits = [each for each in zip(position.tolist(), option.tolist(), strict=True) if self._option[each[0]] < 0]
-        for at, way in sorted(waits, key=lambda each: not self._has(*each)):
-            pool, need = int(options.pool[way]), int(options.milligpus[way])
-            if self._option[at] >= 0 or need > self._left[pool] or self._jobs[at] in refused:
-                continue
-            if self._stays(at, way) or (may_start and self._starts(at, way)):
-                self._left[pool] -= need
-                if self._left.max() < MILLI:
-                    break
+        options, table = self._table.options, self._table
+        pool, need, kind = options.pool[self._way], options.milligpus[self._way], table.kind[self._position]
+        has = table.granted_option[self._position] == self._way
+        for at in (has & (self._option[self._position] < 0)).nonzero()[0].tolist():
+            position, option = int(self._position[at]), int(self._way[at])
+            if self._option[position] < 0 and self._fits(option) and self._stays(position, option):
+                self._left[pool[at]] -= need[at]
+        if self._blocking or self._reserve:
+            return
+        open_to = ~has
+        while True:
+            open_to &= (self._option[self._position] < 0) & (need <= self._left[pool])
+            waiting = open_to.nonzero()[0]
+            if not len(waiting):
+                return
+            at = int(waiting[0])
+            if self._starts(int(self._position[at]), int(self._way[at])):
+                self._left[pool[at]] -= need[at]
+            else:  # and with it all that are like it
+                open_to &= (kind != kind[at]) | (self._way != self._way[at])
+
+
+def _whole(room: Ints, gpus: int, nodes: int) -> Ints | None:
+    """Nodes among which a gang finds a place on so few; None: there is none."""
+    if nodes == 1:
+        found: Ints = (room >= gpus).nonzero()[0]
+        return found if len(found) else None
+    emptiest = np.argsort(-room, kind="stable")[:nodes]
+    return emptiest if int(room[emptiest].sum()) >= gpus else None

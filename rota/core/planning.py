@@ -33,7 +33,7 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates.blocking = True
     places = Places(grant(candidates, table, capacity))
     if settings.wait_for_place:
-        places = find_places(state, settings, placer, candidates, table, places.grants)
+        places = find_places(state, settings, placer, candidates, table, places.grants, alive)
     grants = places.grants
     changes = _changes(state, settings, placer, allocation, table, places, alive)
     granted = grants.option >= 0
@@ -145,7 +145,8 @@ def _changes(
 
 def _must_leave(state: Ledger, rows: Ints) -> Bools:
     """Jobs with GPUs that are out of service. One that shares such GPUs leaves with the other."""
-    holders = {*state.gpu_wanted[list(state.cordoned)].tolist(), *state.gpu_wanted_beside[list(state.cordoned)].tolist()}
+    out = state.out_of_service()
+    holders = {*state.gpu_wanted[out].tolist(), *state.gpu_wanted_beside[out].tolist()}
     return np.isin(state.jobs.id[rows], list(holders - {-1}))
 
 

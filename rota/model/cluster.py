@@ -11,7 +11,7 @@ import numpy as np
 
 from rota.errors import ClusterError
 from rota.model.accelerators import ACCELERATORS
-from rota.model.units import Ints, frozen_ints
+from rota.model.units import Bools, Ints, frozen_ints
 
 EXAMPLE = '"8xV100 + 2x(4xA100)" is eight pooled V100s and two nodes of four A100s'
 MOST_GPUS = 1_000_000
@@ -144,6 +144,11 @@ class Cluster:
     def widest(self) -> tuple[int, ...]:
         """GPUs of the largest node of each pool."""
         return tuple(int(self.node_gpus[nodes].max()) for nodes in self.pool_nodes)
+
+    def count_by_node(self, gpus: Bools) -> Ints:
+        """How many of these GPUs each node has."""
+        counts: Ints = np.add.reduceat(gpus, self.node_first[:-1], dtype=np.int64)
+        return counts
 
     def fewest_nodes(self, pool: int, gpus: int) -> int:
         """Nodes of a pool that so many GPUs take at least."""

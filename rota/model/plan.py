@@ -25,4 +25,4 @@ class Plan:
     """The plan holds until this instant if nothing happens."""
     somebody_waits: bool = False
     fragmented: tuple[int, ...] = ()
-    """Jobs that GPUs enough are free for, but not close together: they wait for that."""
+    """Kinds of jobs that GPUs enough are free for, but not close together: they wait for that."""

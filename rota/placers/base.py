@@ -116,8 +116,7 @@ def _batches(requests: list[Request], indexes: list[int]) -> Iterator[list[int]]
 def node_free(floor: Floor, idle_only: bool = False) -> Ints:
     """GPUs that may be handed out on each node."""
     mask = floor.available & floor.idle if idle_only else floor.available
-    counts: Ints = np.add.reduceat(mask, floor.cluster.node_first[:-1], dtype=np.int64)
-    return counts
+    return floor.cluster.count_by_node(mask)
 
 
 def take(floor: Floor, nodes: list[int], counts: list[int]) -> Ints:

@@ -11,14 +11,13 @@ def few_nodes(domains: Sequence[Ints], free: Ints, gpus: int, span: int) -> list
     """(node, GPUs) of a gang that may span so many levels of locality, one at least, given what each node has free; None: no
     place has so many. `domains` are a cluster's.
 
-    Of the groups that hold all of it, the one with least to spare; where none does, those with most free, and for what is left
-    the one with least to spare again."""
+    Of the groups that hold all of it, those where it takes the fewest nodes, and of these the one with least to spare; where none
+    does, those with most free, and for what is left again so."""
     if span < len(domains):
-        room = np.bincount(domains[span], weights=free).astype(np.int64)
-        holds = (room >= gpus).nonzero()[0]
-        if not len(holds):
+        group = _best_group(domains[span], free, gpus)
+        if group is None:
             return None
-        free = np.where(domains[span] == holds[np.argmin(room[holds])], free, 0)
+        free = np.where(domains[span] == group, free, 0)
     elif int(free.sum()) < gpus:
         return None
     return _inside(domains[:span], free, gpus)
@@ -38,14 +37,32 @@ def _inside(domains: Sequence[Ints], free: Ints, gpus: int) -> list[tuple[int, i
         return _fullest(free, gpus)
     groups, found = domains[-1], []
     room = np.bincount(groups, weights=free).astype(np.int64)
+    free = free.copy()
     while gpus:
-        holds = (room >= gpus).nonzero()[0]
-        group = int(holds[np.argmin(room[holds])]) if len(holds) else int(np.argmax(room))
+        best = _best_group(groups, free, gpus)
+        group = best if best is not None else int(np.argmax(room))
         part = min(gpus, int(room[group]))
         found += _inside(domains[:-1], np.where(groups == group, free, 0), part)
         gpus -= part
         room[group] = 0
+        free[groups == group] = 0
     return found
+
+
+def _best_group(groups: Ints, free: Ints, gpus: int) -> int | None:
+    """The group that holds all of it on the fewest nodes, and of those the one with least to spare; None: none does."""
+    order = np.lexsort((-free, groups))
+    group, total = groups[order], np.cumsum(free[order])
+    begin = np.flatnonzero(np.diff(group, prepend=-1))
+    before = total[begin] - free[order][begin]
+    here = np.repeat(np.arange(len(begin)), np.diff(begin, append=len(group)))
+    enough = total - before[here] >= gpus
+    last = np.flatnonzero(enough & ~np.concatenate(([False], enough[:-1] & (here[1:] == here[:-1]))))
+    if not len(last):
+        return None
+    room = np.bincount(groups, weights=free)
+    nodes = last - begin[here[last]]
+    return int(group[last[np.lexsort((room[group[last]], nodes))[0]]])
 
 
 def _fullest(free: Ints, gpus: int) -> list[tuple[int, int]]:

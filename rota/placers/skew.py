@@ -17,7 +17,7 @@ LIMIT = 0.4
 
 @dataclass(frozen=True)
 class Skew(Packed):
-    """Best fit on one node for skewed models and for those nobody knows; the others fill up the fullest nodes."""
+    """Best fit on one node for skewed models and for those nobody knows; the others fill up nodes that are in use."""
 
     limit: float = LIMIT
     """A model is skewed if its largest tensor is more than this part of it; 0: all are, 1: none is."""
@@ -33,21 +33,28 @@ class Skew(Packed):
         placed: dict[int, Ints] = {}
         loose = [number for number, request in enumerate(requests) if not self.keeps_together(request)]
         rest = [number for number in loose if not granted_wish(floor, requests[number], number, placed)]
-        close = [number for number in range(len(requests)) if number not in set(loose)]
+        apart = set(loose)
+        close = [number for number in range(len(requests)) if number not in apart]
         placed.update(zip(close, super().place(floor, [requests[number] for number in close]), strict=True))
         if rest:
             idle, free = node_free(floor, idle_only=True), node_free(floor)
-            for number in rest:
-                placed[number] = self._anywhere(floor, idle, free, requests[number])
+            for number in sorted(rest, key=lambda number: -requests[number].gpus):
+                if requests[number].gpus > 1:
+                    placed[number] = self._anywhere(floor, idle, free, requests[number])
+            _deal(floor, requests, [number for number in rest if requests[number].gpus == 1], placed)
         return [placed[number] for number in range(len(requests))]
 
     def _anywhere(self, floor: Floor, idle: Ints, free: Ints, request: Request) -> Ints:
-        """Idle GPUs first, and what is left of the fullest nodes: whole nodes stay whole for those who need them."""
+        """Idle GPUs first. On a node that others use if one has room, else on what is left of several: whole nodes stay whole for
+        those who need them."""
         found: list[Ints] = []
         left = request.gpus
         for room in (idle, free):
             nodes = ((room > 0) & (floor.cluster.node_pool == request.pool)).nonzero()[0]
             nodes = nodes[np.argsort(room[nodes], kind="stable")]
+            fits = nodes[(room[nodes] >= left) & (room[nodes] < floor.cluster.node_gpus[nodes])]
+            if left == request.gpus and len(fits):
+                nodes = fits[:1]
             counts = np.minimum(room[nodes], np.maximum(left - (room[nodes].cumsum() - room[nodes]), 0))
             if not counts.any():
                 continue
@@ -56,3 +63,14 @@ class Skew(Packed):
             found.append(taken)
             left -= len(taken)
         return np.sort(np.concatenate(found))
+
+
+def _deal(floor: Floor, requests: list[Request], singles: list[int], placed: dict[int, Ints]) -> None:
+    """Single GPUs, all at once: idle ones first, those of the fullest nodes."""
+    for pool in {requests[number].pool for number in singles}:
+        mine = [number for number in singles if requests[number].pool == pool]
+        free = (floor.available & (floor.cluster.gpu_pool == pool)).nonzero()[0]
+        node = floor.cluster.gpu_node[free]
+        order = free[np.lexsort((free, node_free(floor)[node], ~floor.idle[free]))]
+        placed.update(zip(mine, order[: len(mine)].reshape(-1, 1), strict=True))
+        floor.available[order[: len(mine)]] = False

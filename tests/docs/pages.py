@@ -22,7 +22,8 @@ from rota.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-PAGES = sorted([*(ROOT / "docs/policies").glob("*.md"), ROOT / "docs/shares.md", ROOT / "docs/own-objective.md"])
+OTHERS = ("shares", "own-objective", "placement")
+PAGES = sorted([*(ROOT / "docs/policies").glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in OTHERS)])
 
 SHOWN = re.compile(r"(```sh\n(rota [^\n]*)\n```\n\n```(?:text|json)\n)(.*?)(```)", re.DOTALL)
 FILES = re.compile(r"```(?:python|json|yaml)\n(.*?)```", re.DOTALL)

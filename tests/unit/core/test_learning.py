@@ -12,11 +12,13 @@ from rota.beliefs.variability import Variability
 from rota.compose.profiled import told
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.snapshot import codec
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
 from rota.model.events import Allocated, Progressed, Started, Submitted
 from rota.model.job import JobSpec
 from rota.placers.packed import Packed
+from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
 
 TRUE = Rates(
@@ -126,3 +128,24 @@ def test_a_copy_learns_for_itself() -> None:
     twin = core.fork()
     twin.state._habits.clear()
     assert core.state._habits, "a fork may number new kinds otherwise"
+
+
+def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_core() -> None:
+    """A job that lies badly keeps its pace when another kind surprises, and so it does in a core that was restored."""
+    rates = Rates({("a", "V100", 2): 1.0, ("b", "V100", 1): 1.0}, apart={("a", "V100", 2): 0.5})
+    core = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), Settings(learn=True), rates=rates)
+    specs = [JobSpec(profile="b", steps=1e6), JobSpec(profile="b", steps=1e6), JobSpec(profile="b", steps=1e6)]
+    specs.append(JobSpec(profile="a", gpus=2, steps=1e6))
+    for number, spec in enumerate(specs):
+        core.step(0.0, [Submitted(number, spec, 0.0)])
+        for command in core.step(0.0, [Allocated(core.state.decision, Fifo().allocate(core.view()), 0.0)]):
+            if hasattr(command, "gpus"):
+                core.step(0.0, [Started(command.job, command.incarnation, command.sequence, 0.0, from_step=0.0)])
+    assert core.state.cluster.spanned(core.state.lives[3].gpus) == 1 and core.state.jobs.rate[3] == 0.5
+    words = codec()
+    twin = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), core.settings, rates=rates)
+    twin.restore(core.snapshot(words), words)
+    news = Progressed(np.array([0]), np.array([1]), np.array([120.0]), np.array([0.0]), 60.0)
+    for each in (core, twin):
+        each.step(60.0, [news])
+        assert each.state.jobs.rate[:4].tolist() == [2.0, 2.0, 2.0, 0.5]
