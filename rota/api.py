@@ -15,7 +15,7 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
-from rota.beliefs.variability import Variability
+from rota.beliefs.variability import Variability, plain_name
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import told
@@ -27,11 +27,12 @@ from rota.errors import OptionError, TraceError
 from rota.files.rows import closest
 from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster
-from rota.model.floor import Placer
+from rota.model.floor import Placer, Request
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
+from rota.placers.picky import Picky
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
 from rota.profiles.tensors import read_tensors
@@ -211,6 +212,7 @@ def prepare(
     if chosen.dollars_per_hour:
         floor = replace(floor, dollars_per_hour={**chosen.dollars_per_hour, **floor.dollars_per_hour})
     truth = _physics({**site.physics, **chosen.physics}, floor, profile, physics)
+    _check_gpus(truth, variability, variability_medians, variability_learned, cordon_slower_than)
     if variability is not None:
         truth = replace(truth, variability=read_variability(variability, floor, seed, not variability_medians))
     policy_text, pair = split_pair(policy) if isinstance(policy, str) else (policy, None)
@@ -246,7 +248,7 @@ def prepare(
         "format": workload.format,
         "skipped": len(workload.skipped),
         "skipped_why": dict(Counter(each.why for each in workload.skipped).most_common(MOST_REASONS)),
-        "notes": [*workload.notes, *_guesses(workload, floor, truth)],
+        "notes": [*workload.notes, *_guesses(workload, floor, truth, spots, wait_for_place)],
         "jobs": f"{jobs[0]}:{jobs[1]}" if jobs is not None else None,
         "policy": policy if isinstance(policy, str) else type(policy).__name__,
         "placer": placer if isinstance(placer, str) else (pair or "packed" if placer is None else type(placer).__name__),
@@ -281,6 +283,19 @@ def prepare(
     )
 
 
+def _check_gpus(truth: Physics, path: str | Path | None, medians: bool, learned: bool, cordon: float | None) -> None:
+    """Flags about slow GPUs need GPUs that differ: one that could do nothing is a mistake."""
+    if path is not None or truth.gpu_speed is not None:
+        return
+    given = {"variability_medians": medians, "variability_learned": learned, "cordon_slower_than": cordon}
+    for name, value in given.items():
+        if value:
+            problem = "does nothing: without --variability all GPUs of a type are alike."
+            raise OptionError(
+                problem, field=name, value=value, hint="--variability scores.csv; docs/variability.md has the format"
+            )
+
+
 def _plain_physics(given: Mapping[str, Any]) -> dict[str, float | str]:
     """Keywords of the physics as they can be written down and given again; arrays cannot."""
     found: dict[str, float | str] = {name: value for name, value in given.items() if isinstance(value, int | float)}
@@ -290,9 +305,21 @@ def _plain_physics(given: Mapping[str, Any]) -> dict[str, float | str]:
     return found
 
 
-def _guesses(trace: Trace, cluster: Cluster, physics: Physics) -> list[str]:
-    """What was taken for something else because nobody knows it: said, since it may be a slip of the pen."""
+def _guesses(trace: Trace, cluster: Cluster, physics: Physics, placer: Placer, waits: bool) -> list[str]:
+    """What was taken for something else because nobody knows it, or does nothing: said, since it may be a slip of the pen."""
     found = []
+    if isinstance(placer, Picky) and physics.variability is None:
+        found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
+    if waits and not placer.keeps_together(Request(0, 0, 1, 0.0)):
+        found.append("nobody waits for a place: this placer keeps no job together")
+    if physics.spread_penalty is not None:
+        models = {arrival.spec.profile for arrival in trace.arrivals}
+        plain = {plain_name(each) for each in models}
+        for model in physics.spread_penalty.models:
+            if model not in models and plain_name(model) not in plain:
+                found.append(
+                    f"no job here is of the model {model!r}, which has a spread penalty.{closest(model, sorted(models))}"
+                )
     for name in cluster.pools:
         if name not in ACCELERATORS and not physics.rates.everywhere:
             found.append(f"{name} is no accelerator type known here and counts as a V100.{closest(name, ACCELERATORS)}")

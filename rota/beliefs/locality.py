@@ -15,6 +15,8 @@ from rota.model.units import FOREVER
 
 EXAMPLE = '1.7, or 1.2/1.1 for nodes and racks, or "1.0, vgg19=1.7/1.2" by model'
 FIELD = "spread_penalty"
+EVERYBODY = "all"
+"""What stands for all models that have no factors of their own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Locality:
         if isinstance(given, str):
             return cls._read(given)
         if isinstance(given, Mapping):
-            return cls(_factors(given.get("", ())), {str(name): _factors(each) for name, each in given.items() if name})
+            named = {str(name): _factors(each) for name, each in given.items()}
+            return cls(named.pop("", named.pop(EVERYBODY, ())), named)
         return cls(_factors(given))
 
     @classmethod
@@ -53,14 +56,19 @@ class Locality:
         """`1.7`, `1.2/1.1`, `1.0, vgg19=1.7/1.2`."""
         found: dict[str, tuple[float, ...]] = {}
         for part in text.split(","):
-            name, equals, levels = part.rpartition("=")
-            name = name.strip()
-            if name in found or bool(equals) != bool(name):
-                raise OptionError("says one thing twice, or leaves a name out.", field=FIELD, value=text, hint=EXAMPLE)
+            name, equals, levels = (piece.strip() for piece in part.rpartition("="))
+            name = "" if name == EVERYBODY else name
             try:
-                found[name] = tuple(float(level) for level in levels.split("/"))
+                factors = tuple(float(level) for level in levels.split("/"))
             except ValueError:
-                raise OptionError("is not a number for each level.", field=FIELD, value=part.strip(), hint=EXAMPLE) from None
+                problem = "is not a number for each level, with slashes between."
+                raise OptionError(problem, field=FIELD, value=part.strip(), hint=EXAMPLE) from None
+            if name in found:
+                problem = f"says twice what {name or 'all models'} pay{'s' if name else ''}; levels have slashes between them."
+                raise OptionError(problem, field=FIELD, value=text, hint=EXAMPLE)
+            if equals and not name and not part.strip().startswith(EVERYBODY):
+                raise OptionError("has no model before the =.", field=FIELD, value=part.strip(), hint=EXAMPLE)
+            found[name] = factors
         return cls(found.pop("", ()), found)
 
     def factors(self, profile: str) -> tuple[float, ...]:
@@ -86,9 +94,10 @@ class Locality:
 
     def __str__(self) -> str:
         def levels(factors: Sequence[float]) -> str:
-            return "/".join(f"{factor:g}" for factor in factors)
+            return "/".join(repr(factor) for factor in factors)
 
-        return ", ".join([*([levels(self.usual)] if self.usual else []), *(f"{n}={levels(f)}" for n, f in self.models.items())])
+        usual = [levels(self.usual)] if self.usual else []
+        return ", ".join([*usual, *(f"{name}={levels(each)}" for name, each in self.models.items())]) or "1.0"
 
 
 def _factors(given: Any) -> tuple[float, ...]:

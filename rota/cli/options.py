@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CLUSTER = "8xV100 + 8xP100 + 8xK80"
 
 
-def number(flag: str, whole: bool = False) -> Any:
+def number(flag: str, whole: bool = False, like: str = "") -> Any:
     """A parser that names flag and value when it is given something else."""
 
     def parse(text: Any) -> float:
@@ -24,7 +24,7 @@ def number(flag: str, whole: bool = False) -> Any:
             return int(text) if whole else float(text)
         except ValueError as problem:
             kind, example = ("a whole number", "3") if whole else ("a number", "360")
-            raise OptionError(f"not {kind}.", field=flag, value=text, hint=f"{flag} {example}") from problem
+            raise OptionError(f"not {kind}.", field=flag, value=text, hint=f"{flag} {like or example}") from problem
 
     return parse
 

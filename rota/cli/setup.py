@@ -32,9 +32,9 @@ def _penalty(text: Any) -> float | str:
 _COUNT = number("--first", whole=True)
 
 FLAGS: dict[str, Flag] = {
-    "trace": _text("--trace", "A file, demo, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.", "demo"),
-    "cluster": _text("--cluster", '"36xV100 + 36xP100", nodes: "9x(4xV100)", or a YAML file.', CLUSTER),
-    "preset": _text("--preset", "ideal: no overheads, equal GPUs; gavel: its rounds. Default: measured overheads."),
+    "trace": _text("--trace", "A file, demo, philly-like, synthetic:jobs=500,seed=1, gavel:, sia: or tiresias:jobs=480.", "demo"),
+    "cluster": _text("--cluster", '"36xV100 + 36xP100", nodes: "9x(4xV100)", racks: "2x(9x(4xV100))", or a YAML file.', CLUSTER),
+    "preset": _text("--preset", "ideal: no overheads, equal GPUs; gavel, blox: rounds as theirs. Default: measured overheads."),
     "profile": _text("--profile", "Measured rates: our table or Gavel's JSON."),
     "profiled": _seconds("--profiled", "Tell the scheduler this part of them; it estimates the rest and learns."),
     "format": (Format, "auto"),
@@ -61,7 +61,7 @@ FLAGS: dict[str, Flag] = {
             typer.Option(
                 "--spread-penalty",
                 parser=_penalty,
-                metavar="NUMBER",
+                metavar="FACTORS",
                 help="How many times longer a step takes across nodes; 1.2/1.1 across racks too; vgg19=1.7 by model.",
             ),
         ],
@@ -73,16 +73,27 @@ FLAGS: dict[str, Flag] = {
     ),
     "node_mtbf_seconds": _seconds("--node-mtbf-seconds", "Mean time between failures of a node."),
     "node_repair_seconds": _seconds("--node-repair-seconds", "How long a failed node is away."),
-    "variability_learned": (
-        Annotated[bool, typer.Option("--variability-learned", help="The scheduler is not told, and learns it from step times.")],
-        False,
-    ),
-    "cordon_slower_than": _seconds("--cordon-slower-than", "Take GPUs out of service that take so many times as long."),
     "tensors": _text("--tensors", "Tensors of models as `rota profile tensors --save` wrote them, for the placer skew."),
     "variability": _text("--variability", "How slow each GPU is: PAL's folder of runs, or a table of scores."),
     "variability_medians": (
         Annotated[bool, typer.Option("--variability-medians", help="Of runs take each GPU's median, not one at random.")],
         False,
+    ),
+    "variability_learned": (
+        Annotated[bool, typer.Option("--variability-learned", help="The scheduler is not told, and learns it from step times.")],
+        False,
+    ),
+    "cordon_slower_than": (
+        Annotated[
+            float | None,
+            typer.Option(
+                "--cordon-slower-than",
+                parser=number("--cordon-slower-than", like="1.5"),
+                metavar="NUMBER",
+                help="Take GPUs out of service that take so many times as long.",
+            ),
+        ],
+        None,
     ),
 }
 

@@ -36,7 +36,7 @@ def up(
         float | None,
         typer.Option(
             "--cordon-slower-than",
-            parser=flag.number("--cordon-slower-than"),
+            parser=flag.number("--cordon-slower-than", like="1.5"),
             metavar="NUMBER",
             help="Take GPUs out of service that prove to take so many times as long as others.",
         ),

@@ -23,15 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from rota.beliefs.locality import Locality
+from rota.beliefs.locality import EVERYBODY, Locality
 from rota.errors import ClusterError
 from rota.files.tree import Entry, read_tree
 from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, Node, canonical
 from rota.model.units import FOREVER
 
 REPAIR_SECONDS = 3600.0
-EVERYBODY = "all"
-"""What stands for all models that are not named."""
 
 _NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory", "mtbf", "repair")
 

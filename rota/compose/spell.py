@@ -54,7 +54,7 @@ def fit(kind: type, options: Mapping[str, str], where: str) -> Any:
     for key, text in options.items():
         if key not in fields:
             raise NameUnknown(f"option of {where}", key, fields, hint=f"rota policy show {where}")
-        values[key] = _value(hints.get(key, str), text, where, key)
+        values[key] = _value(hints.get(key, str), text, where, key, inspect.signature(kind).parameters[key].default)
     try:
         return kind(**values)
     except OptionError:
@@ -63,7 +63,7 @@ def fit(kind: type, options: Mapping[str, str], where: str) -> Any:
         raise OptionError(f"{problem}.", field=where, value=dict(options), hint=f"rota policy show {where}") from problem
 
 
-def _value(hint: Any, text: str, where: str, key: str) -> Any:
+def _value(hint: Any, text: str, where: str, key: str, usual: Any = None) -> Any:
     field = f"{where} {key}"
     origin = typing.get_origin(hint)
     if origin is Literal:
@@ -73,7 +73,7 @@ def _value(hint: Any, text: str, where: str, key: str) -> Any:
         return text
     if origin in (Union, types.UnionType):
         inner = [part for part in typing.get_args(hint) if part is not type(None)]
-        return None if text.lower() == "none" else _value(inner[0], text, where, key)
+        return None if text.lower() == "none" else _value(inner[0], text, where, key, usual)
     if origin is tuple:
         return _numbers(text, field, where, key)
     if hint is Tenants:
@@ -86,7 +86,7 @@ def _value(hint: Any, text: str, where: str, key: str) -> Any:
     if hint is int:
         return int(_number(text, field, f"{where}:{key}=4", whole=True))
     if hint is float:
-        return _number(text, field, f"{where}:{key}=1.5")
+        return _number(text, field, f"{where}:{key}={usual if isinstance(usual, float) and math.isfinite(usual) else 1.5:g}")
     return text
 
 

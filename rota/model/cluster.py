@@ -187,6 +187,11 @@ def _term(term: str, text: str) -> tuple[str, list[int]]:
     while True:
         match = _TERM.fullmatch(inner)
         if match is None or len(counts) > MOST_LEVELS:
+            if text.count("(") != text.count(")"):
+                raise ClusterError("a bracket has no partner.", field="cluster", value=text, hint="2x(3x(4xV100)) is two racks")
+            if "+" in text and term.count("(") != term.count(")"):
+                hint = "each kind of node in a term of its own, or a YAML file with racks"
+                raise ClusterError("what is in brackets must be alike.", field="cluster", value=text, hint=hint)
             raise ClusterError("not COUNTxTYPE or NODESx(COUNTxTYPE).", field="cluster", value=term or text, hint=EXAMPLE)
         counts.append(int(match["count"] or match["copies"] or 1))
         if min(counts) < 1:
@@ -194,6 +199,11 @@ def _term(term: str, text: str) -> tuple[str, list[int]]:
         if math.prod(counts) > MOST_GPUS:
             raise ClusterError(f"more than {MOST_GPUS:,} GPUs.", field="cluster", value=term, hint=EXAMPLE)
         if match["bare"]:
+            if re.match(r"\d+x", match["bare"], re.IGNORECASE):
+                problem = f"{match['bare']!r} is no accelerator type: is a bracket missing?"
+                raise ClusterError(
+                    problem, field="cluster", value=term, hint="2x(3x(4xV100)) is two racks of three nodes of four"
+                )
             counts.reverse()
             return canonical(match["bare"]), counts if len(counts) > 1 else [*counts, 1]
         inner = match["inner"].strip()

@@ -16,8 +16,8 @@ PAYS_WITHIN_SECONDS = 3600.0
 class Picky:
     """Applications that suffer most from slow GPUs pick first (class A before B); among equals, in the order of the policy."""
 
-    sticky: bool = True
-    """A running job keeps its GPUs; false: everything is placed anew at each decision."""
+    sticky: bool = False
+    """A running job keeps its GPUs; false: everything is placed anew at each decision, and who runs moves if that pays."""
 
     def keeps_together(self, request: Request) -> bool:
         return False

@@ -70,8 +70,22 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
         told.append(("Skipped", f"{params['skipped']:,}: {why}" if why else f"{params['skipped']:,}", ""))
     for name, tell in (("Cluster", _floor), ("Links", _links), ("Prices", _prices)):
         told.append((name, _either(tell(run) for run in runs), ""))
-    for name, field in (("Profile", "profile"), ("Placer", "placer"), ("Preset", "preset"), ("Decides at", "decide")):
+    for name, field in (
+        ("Profile", "profile"),
+        ("Variability", "variability"),
+        ("Tensors", "tensors"),
+        ("Placer", "placer"),
+        ("Preset", "preset"),
+        ("Decides at", "decide"),
+    ):
         told.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
+    told.append(("Spread penalty", _either(str(run.params.get("physics", {}).get("spread_penalty", "")) for run in runs), ""))
+    for name, field, says in (
+        ("Places", "wait_for_place", "a job waits until its GPUs can be had close together"),
+        ("Slow GPUs", "variability_learned", "not told to the scheduler, which learns them from step times"),
+        ("Out of service", "cordon_slower_than", "GPUs slower than {}"),
+    ):
+        told.append((name, says.format(params.get(field)) if params.get(field) else "", ""))
     if params.get("round_seconds"):
         told.append(("Round", duration(params["round_seconds"]), ""))
     seeds = [str(result.params["seed"]) for result in comparison.lines[0].results]
@@ -105,7 +119,7 @@ def _floor(run: Result) -> str:
     except ClusterError:
         told = []
     if told == [(node.gpus, node.accelerator) for node in nodes]:
-        return min(named, shape, key=len)
+        return named if any(node.rack for node in nodes) else min(named, shape, key=len)
     return f"{named}: {shape}"
 
 

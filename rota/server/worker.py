@@ -5,6 +5,7 @@ A policy may be slow, leak, crash or print; none of that reaches the scheduler.
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -14,6 +15,7 @@ from rota.live.views import decode_view, encode_answer, memory_codec
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which ends this process when it leaves
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a policy prints goes to the log, not into the answers
     try:

@@ -53,7 +53,7 @@ SLOW = [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0]
 
 
 def test_a_slow_gpu_is_found_and_avoided() -> None:
-    core, record = run(arrivals(60, every_s=280.0), SLOW, Pal())
+    core, record = run(arrivals(60, every_s=280.0), SLOW, Pal(sticky=True))
     known = core.state.variability
     assert known is not None and [(gpu, round(score, 2)) for gpu, _, score in known.outliers(1.2)] == [(5, 2.0)]
     assert slow_gpus(core.state) == ["GPU 5 on n2 takes 2.00 times as long as others for class A."]
@@ -99,15 +99,15 @@ def test_a_gang_that_is_always_the_same_makes_suspects() -> None:
 
 def test_the_journal_tells_it_again_and_a_snapshot_keeps_it() -> None:
     journal: Journal = []
-    core, _ = run(arrivals(40), SLOW, Pal(), journal=journal, cordon_slower_than=1.5)
-    twin = Scheduler(CLUSTER, Pal(), core.settings, rates=SAME_SPEED)
+    core, _ = run(arrivals(40), SLOW, Pal(sticky=True), journal=journal, cordon_slower_than=1.5)
+    twin = Scheduler(CLUSTER, Pal(sticky=True), core.settings, rates=SAME_SPEED)
     words = codec()
     for number, (now_s, events, decided) in enumerate(journal):
         twin.fold(now_s, events)
         twin.commit(decided)
         if number == len(journal) // 2:
             plain = json.loads(json.dumps(twin.snapshot(words)))
-            twin = Scheduler(CLUSTER, Pal(), core.settings, rates=SAME_SPEED)
+            twin = Scheduler(CLUSTER, Pal(sticky=True), core.settings, rates=SAME_SPEED)
             twin.restore(plain, words)
     assert core.state.learning is not None and twin.state.learning is not None
     assert (twin.state.learning.scores == core.state.learning.scores).all() and core.state.learning.scores.max() > 1.5
@@ -127,7 +127,7 @@ def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
 
 
 def test_who_runs_there_when_the_rule_strikes_moves() -> None:
-    core, record = run(arrivals(60, every_s=400.0, steps=2600.0), SLOW, Pal(), cordon_slower_than=1.5)
+    core, record = run(arrivals(60, every_s=400.0, steps=2600.0), SLOW, Pal(sticky=True), cordon_slower_than=1.5)
     assert core.state.cordoned == (5,)
     there = [
         (s, e)
