@@ -153,9 +153,18 @@ def simulate(
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    believed = scheduler.state.variability
-    ready.params["notes"] += slow_gpus(scheduler.state)
-    return Result(summary, ready.params, record, workload.arrivals, ready.cluster, truth.variability, believed)
+    state = scheduler.state
+    ready.params["notes"] += slow_gpus(state)
+    return Result(
+        summary,
+        ready.params,
+        record,
+        workload.arrivals,
+        ready.cluster,
+        truth.variability,
+        state.variability,
+        tuple(sorted(state.out_of_service())),
+    )
 
 
 def _told(truth: Physics, learned: bool) -> Variability | None:

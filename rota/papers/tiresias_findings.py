@@ -18,7 +18,7 @@ RECALLED: Mapping[str, tuple[float, float, float]] = {
     TIRESIAS_L: (963, 13, 7755),
 }
 """Mean, median and 95th percentile of queueing in seconds on the testbed, as recalled: not verified against the paper's text."""
-UNVERIFIED = "The published figures are recalled, not verified against the paper's text."
+UNVERIFIED = "Not judged: the published figures are recalled, not verified against the paper's text."
 
 TABLE = {
     "mean JCT": JCT,
@@ -170,16 +170,10 @@ def _queueing(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
     claims = []
     for name, place in (("Mean", 0), ("95th percentile of", 2)):
         paper = RECALLED[YARN][place] / RECALLED[TIRESIAS_L][place]
-        claims.append(
-            ratio(
-                f"{name} queueing, Tiresias against YARN-CS",
-                round(paper, 2),
-                found[QUEUEING[place]],
-                YARN,
-                TIRESIAS_L,
-                UNVERIFIED,
-            )
+        measured = ratio(
+            f"{name} queueing, Tiresias against YARN-CS", round(paper, 2), found[QUEUEING[place]], YARN, TIRESIAS_L, UNVERIFIED
         )
+        claims.append(replace(measured, holds=None))  # nobody may fail what was perhaps never claimed
     rows = []
     for label, published in RECALLED.items():
         mine = [found[figure].get(label) for figure in QUEUEING]

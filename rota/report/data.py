@@ -69,6 +69,8 @@ def _seed(
                 "label": line.label,
                 "cluster": clusters.index(run.cluster),
                 "scores": _number(run.variability, scores),
+                "cordoned": list(run.cordoned),
+                "untold": bool(run.params.get("variability_learned")),
                 "placement": _placement(run, bins),
                 **_run(run, bins),
             }

@@ -32,6 +32,8 @@ class Result:
     """How slow each GPU really was for each application class; None: all of a type alike."""
     believed: Variability | None = None
     """How slow each was believed to be in the end."""
+    cordoned: tuple[int, ...] = ()
+    """GPUs that were out of service in the end because they were too slow."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:

@@ -81,6 +81,27 @@ def share(value: float) -> str:
     return "<1%" if 0 < value < 0.005 else f"{100 * value:.0f}%"
 
 
+def test_gpus_out_of_service_are_crossed_out_and_named(opened: Opener, tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text("gpu,class,score\n5,A,2.5\n", encoding="utf-8")
+    found = rota.simulate(
+        "synthetic:jobs=30,seed=1",
+        policy="tiresias",
+        cluster="2x(2x(4xV100))",
+        variability=tmp_path / "scores.csv",
+        cordon_slower_than=2.0,
+        spread_penalty="1.2/1.3",
+        wait_for_place=True,
+    )
+    assert found.cordoned == (5,)
+    page = opened(found.page())
+    expect(page.locator("#floor-legend")).to_contain_text("crossed: out of service1")
+    point(page, found, 5)
+    expect(page.locator("#tip")).to_contain_text("out of it")
+    facts = page.locator("dl").first
+    for words in ("2x(2x(4xV100))", "1.2/1.3", "GPUs slower than 2.0", "close together", "scores.csv"):
+        expect(facts).to_contain_text(words)
+
+
 def test_a_gpu_tells_its_scores_and_what_it_did(opened: Opener, placed: Comparison, placed_html: str) -> None:
     page = opened(placed_html)
     for number, line in enumerate(placed.lines):

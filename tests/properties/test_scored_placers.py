@@ -118,8 +118,10 @@ def test_across_racks_too_the_cheapest_place_is_taken(question: Any, penalties: 
 def test_who_runs_does_not_depend_on_the_placer() -> None:
     """Equal GPUs and no penalty: every placer gives the same run."""
     trace = synthetic(jobs=60, seed=3)
-    ends = {
-        placer: simulate(trace, policy="las", placer=placer, cluster="6x(4xV100)", preset="ideal").record.finished_s.tolist()
-        for placer in ("packed", "pal", "pm-first", "random", "skew", "spread")
-    }
-    assert len({tuple(end) for end in ends.values()}) == 1
+    for placer in ("pal", "pm-first", "random", "skew", "spread"):
+        ends = [
+            simulate(trace, policy="las", placer=each, cluster="6x(4xV100)", preset="ideal").record.finished_s
+            for each in ("packed", placer)
+        ]
+        # To rounding: a job that moves in an instant adds up its time in other parts.
+        assert np.abs(ends[0] - ends[1]).max() < 1e-6, placer

@@ -153,6 +153,29 @@ function paintFloor(floor, context) {
         context.fillStyle = colour;
         context.fillRect(x + inside, y + inside, size - 2 * inside, size - 2 * inside);
     }
+    if (!plan.coarse) paintCordoned(floor, context);
+}
+
+// A cross through every GPU that is out of service.
+function paintCordoned({ run, plan }, context) {
+    const { first } = run.cluster.nodes,
+        { size } = plan;
+    for (const gpu of run.cordoned) {
+        const node = nodeOf(run.cluster, gpu);
+        const [x, y] = cellAt(plan, node, gpu - first[node]);
+        floorCross(context, x, y, size);
+    }
+}
+
+function floorCross(context, x, y, size) {
+    context.strokeStyle = themeColour('--page');
+    context.lineWidth = Math.max(size / 8, 1);
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + size, y + size);
+    context.moveTo(x + size, y);
+    context.lineTo(x, y + size);
+    context.stroke();
 }
 
 function paintNames({ run, plan, at }, context) {
@@ -187,7 +210,11 @@ function floorWords(floor) {
         : `A square is a GPU, a block a node${racks}.`;
     const median = make('a', { class: 'word', href: '#define-score' }, 'Scores');
     const about = scored
-        ? [median, ' are factors on the time of a step: 1.00 is the median, more is slower.']
+        ? [
+              median,
+              ' are factors on the time of a step: 1.00 is the median, more is slower.',
+              run.untold ? ' These are the true ones; the scheduler had to learn them.' : '',
+          ]
         : ['Colours say how much of the time from the first submission to the end of the run a job had it.'];
     byId('floor-lead').replaceChildren(`${square} `, ...about);
     const counts = new Uint32Array(way.levels.length);
@@ -202,6 +229,10 @@ function floorWords(floor) {
         const ring = make('span', { class: 'swatch ringed' });
         entries.push(make('span', { class: 'entry' }, ring, words, make('small', {}, count(outliers))));
     }
+    if (run.cordoned.length) {
+        const words = make('small', {}, count(run.cordoned.length));
+        entries.push(make('span', { class: 'entry' }, 'crossed: out of service', words));
+    }
     byId('floor-legend').replaceChildren(...entries);
     const levels = colours.map((_, i) => `${levelLabel(way, i)} ${count(counts[i])}`).filter((_, i) => counts[i]);
     const all = `${plural(run.cluster.gpus, 'GPU')} on ${plural(names.length, 'node')}`;
@@ -214,6 +245,7 @@ function gpuRows(run, gpu) {
     const { scores, placement } = run;
     const of = (i) => score(scores.values[i * run.cluster.gpus + gpu]);
     const found = (scores ? scores.classes : []).map((name, i) => [named(`class ${name}`), of(i)]);
+    if (run.cordoned.includes(gpu)) found.push(['service', 'out of it']);
     return [...found, ['busy', percent(placement.busy[gpu] / 10000)], ['jobs', count(placement.jobs[gpu])]];
 }
 
