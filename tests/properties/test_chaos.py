@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from rota.beliefs.locality import Locality
+from rota.beliefs.rates import Rates
 from rota.core import fold, ledger, lives, nodes, reconcile, units
 from rota.model.cluster import Cluster, Node
 from rota.model.floor import Placer
 from rota.model.policy import Policy
 from rota.placers.packed import Packed
+from rota.placers.pal import Pal
 from rota.placers.random import Random
+from rota.placers.skew import Skew
 from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
 from rota.policies.gittins import Gittins
@@ -59,6 +63,36 @@ def world(seed: int, **options: Any) -> Chaos:
         memory_types=(Standing,),
         **options,
     )
+
+
+RACKS = Cluster.of(
+    [
+        Node("a", "V100", 4, "r1", 16.0),
+        Node("b", "V100", 4, "r1"),
+        Node("c", "V100", 4, "r2", 8.0),
+        Node("d", "V100", 2, "r2"),
+        Node("e", "K80", 4, "r3"),
+    ]
+)
+PICKY: list[Placer] = [Packed(), Pal(), Skew(), Spread(), Pal(wide=False), Packed(by_size=False)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_jobs_that_wait_for_places_all_get_one(seed: int) -> None:
+    """Racks, penalties, jobs that nobody scatters; snapshots and journals tell the same again, as every crash checks."""
+    jobs = [replace(job, profile=("", "p", "q")[number % 3]) for number, job in enumerate(mixed_jobs(25, seed, 8))]
+    chaos = Chaos(
+        RACKS,
+        jobs,
+        POLICIES[seed % len(POLICIES)],
+        PICKY[seed % len(PICKY)],
+        seed=seed,
+        settings=replace(HOSTILE_SETTINGS, wait_for_place=True, learn_variability=True, learn=True, cordon_slower_than=1.5),
+        rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
+        memory_types=(Standing,),
+        check_every=5,
+    ).run(200_000)
+    assert not chaos.core.state.row and not chaos.gpu_owner
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
