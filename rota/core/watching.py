@@ -90,10 +90,10 @@ def _slowdown(state: Ledger, known: Variability, profile: str, key: PaceKey, gpu
 
 
 def _key(state: Ledger, job: int, row: int) -> tuple[PaceKey, str]:
-    """What must be the same for two runs to be compared, and the profile of who shares the GPUs."""
+    """What must be the same for two runs to be compared, and the profile of who shares the GPUs; `#`: of somebody without one."""
     options, spec, gpus = state.options, state.specs[job], state.lives[job].gpus
     beside = int(options.beside[options.by_slot[state.jobs.kind[row], state.jobs.slot[row]]])
-    partner = list(state.kind_of)[beside].profile if beside >= 0 else ""
+    partner = list(state.kind_of)[beside].profile or "#" if beside >= 0 else ""
     pool = state.cluster.gpu_pool.item(gpus.item(0))
     return (spec.profile or f"#{job}", pool, len(gpus), state.cluster.spanned(gpus), partner), partner
 

@@ -24,10 +24,7 @@ def rows() -> list[dict[str, Any]]:
 
 def asked_for(row: dict[str, Any]) -> bool:
     sticky = row["placement"] == "Default-Packed-S"
-    heavy = row["trace"] == "workload-2.csv" and row["scheduler"] != "Fifo"
-    return (
-        not row["replay_after_trace"] and row["placement"] in PLACERS and (not sticky or row["scheduler"] == "Fifo") and not heavy
-    )
+    return not row["replay_after_trace"] and row["placement"] in PLACERS and (not sticky or row["scheduler"] == "Fifo")
 
 
 @needs_shared
