@@ -111,6 +111,8 @@ class Cluster:
         """The same of some sorted GPUs."""
         if len(gpus) < 2 or self.gpu_node.item(gpus.item(0)) == self.gpu_node.item(gpus.item(-1)):
             return 0
+        if len(self.domains) == 1:
+            return 1
         return self.levels_of(np.unique(self.gpu_node[gpus]).tolist())
 
     @cached_property

@@ -19,6 +19,10 @@ class Pal(Picky):
     """Jobs wider than a node take the GPUs that are exactly the least slow, in few racks and on few nodes, once those who fit on
     a node have theirs; if not, they take the least slow by level, wherever they are and whenever their turn is."""
 
+    @property
+    def spares(self) -> bool:
+        return self.wide
+
     def keeps_together(self, request: Request) -> bool:
         return True
 

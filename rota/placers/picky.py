@@ -1,6 +1,6 @@
 """What PM-First and PAL have in common: who picks first, and whether a move pays."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,11 @@ class Picky:
     def keeps_together(self, request: Request) -> bool:
         return False
 
+    @property
+    def spares(self) -> bool:
+        """Nobody is driven from its place unless that pays. If not, whoever picks first takes what is best for it."""
+        return False
+
     def turn(self, floor: Floor, request: Request) -> tuple[int, ...]:
         """Who picks before whom: the smaller; among equals, in the order of the policy."""
         return (request.application,)
@@ -31,36 +36,123 @@ class Picky:
         raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
-        shelves: dict[tuple[int, int], Shelf] = {}
-        placed: dict[int, Ints] = {}
-        for number in sorted(range(len(requests)), key=lambda n: self.turn(floor, requests[n])):
-            request = requests[number]
-            key = (request.pool, request.application)
-            shelf = shelves.get(key)
-            if shelf is None:
-                shelf = shelves[key] = Shelf(floor, *key)
-            found = self._wish(shelf, floor, request)
-            if found is None:
-                found = self.pick(shelf, floor, request)
-            floor.available[found] = False
-            for (pool, _), other in shelves.items():
-                if pool == request.pool:
-                    other.take(found)
-            placed[number] = found
+        """One by one, in turn. A job that pays for moving stays where it is unless a move pays."""
+        order = sorted(range(len(requests)), key=lambda number: self.turn(floor, requests[number]))
+        homes = {number: now for number in order if (now := _home(floor, requests[number])) is not None}
+        place = self._spare if homes and self.spares else self._plain
+        placed = place(floor, requests, order, homes)
         return [placed[number] for number in range(len(requests))]
 
-    def _wish(self, shelf: Shelf, floor: Floor, request: Request) -> Ints | None:
-        """The allocation's hint where it can be had, or where the job is if going elsewhere would not pay."""
-        if len(request.hint) == request.gpus and floor.available[list(request.hint)].all():
-            return np.sort(np.array(request.hint, dtype=np.int64))
-        now = request.current
-        if now is None or request.move_seconds <= 0 or len(now) != request.gpus or not floor.available[now].all():
-            return None
-        if floor.cluster.gpu_pool[now[0]] != request.pool:
-            return None
-        better = self.pick(shelf, floor, request)
-        gain = _pace(shelf, floor, request, now) / _pace(shelf, floor, request, better) - 1
-        return now if gain * PAYS_WITHIN_SECONDS <= request.move_seconds else better
+    def _plain(self, floor: Floor, requests: list[Request], order: list[int], homes: dict[int, Ints]) -> dict[int, Ints]:
+        """Whoever picks first may drive others from their places."""
+        side, placed = _Side(floor), {}
+        for number in order:
+            request, home = requests[number], homes.get(number)
+            found = _hinted(floor, request)
+            if found is None:
+                found = self.pick(side.shelf(request), floor, request)
+                if home is not None and floor.available[home].all():
+                    here, there = (_pace(side.shelf(request), floor, request, gpus) for gpus in (home, found))
+                    found = home if (here / there - 1) * PAYS_WITHIN_SECONDS <= request.move_seconds else found
+            side.mark(request.pool, found, free=False)
+            placed[number] = found
+        return placed
+
+    def _spare(self, floor: Floor, requests: list[Request], order: list[int], homes: dict[int, Ints]) -> dict[int, Ints]:
+        """Nobody is driven from its place unless that pays for both. Two sides of the floor: with the places of those whose turn
+        is still to come, and without."""
+        owner = np.full(floor.cluster.gpus, -1, dtype=np.int64)
+        for number, place in homes.items():
+            owner[place] = number
+        every, calm, placed = _Side(floor), _Side(replace(floor, available=floor.available & (owner < 0))), {}
+        for number in order:
+            request, home = requests[number], homes.get(number)
+            found, best = _hinted(floor, request), None
+            if found is None:
+                best = self.pick(every.shelf(request), floor, request)
+            if home is not None:
+                del homes[number]
+                owner[home] = -1
+                if best is not None and not _pays(every.shelf(request), floor, request, home, best):
+                    every.mark(request.pool, home, free=False)
+                    placed[number] = home
+                    continue  # it stays, as most do
+                calm.mark(request.pool, home, free=True)
+            if found is None and best is not None:
+                choices = [self.pick(calm.shelf(request), calm.floor, request), best]
+                found = _cheapest([home, *choices] if home is not None else choices, home, every, requests, number, owner)
+            assert found is not None
+            for other in _owners(owner, found):
+                left = homes.pop(other)
+                owner[left] = -1
+                calm.mark(requests[other].pool, left, free=True)
+            every.mark(request.pool, found, free=False)
+            calm.mark(request.pool, found, free=False)
+            placed[number] = found
+        return placed
+
+
+class _Side:
+    """A floor with its shelves."""
+
+    def __init__(self, floor: Floor) -> None:
+        self.floor = floor
+        self._shelves: dict[tuple[int, int], Shelf] = {}
+
+    def shelf(self, request: Request) -> Shelf:
+        key = (request.pool, request.application)
+        if key not in self._shelves:
+            self._shelves[key] = Shelf(self.floor, *key)
+        return self._shelves[key]
+
+    def mark(self, pool: int, gpus: Ints, *, free: bool) -> None:
+        self.floor.available[gpus] = free
+        for (where, _), shelf in self._shelves.items():
+            if where == pool:
+                shelf.mark(gpus, free)
+
+
+def _pays(shelf: Shelf, floor: Floor, request: Request, home: Ints, best: Ints) -> bool:
+    """Whether a move to the best there is would pay, if it drove nobody away."""
+    gain = 1 - _exact_pace(shelf, floor, request, best) / _exact_pace(shelf, floor, request, home)
+    return gain * PAYS_WITHIN_SECONDS > request.move_seconds
+
+
+def _cheapest(choices: list[Ints], home: Ints | None, side: _Side, requests: list[Request], number: int, owner: Ints) -> Ints:
+    """What loses least within an hour: by being slower than the fastest of them, by moving, and by driving others away. Of equal
+    ones the first."""
+    request, shelf = requests[number], side.shelf(requests[number])
+    paces = [_exact_pace(shelf, side.floor, request, gpus) for gpus in choices]
+    losses = []
+    for gpus, pace in zip(choices, paces, strict=True):
+        moves = [requests[other].move_seconds for other in _owners(owner, gpus)]
+        moves += [request.move_seconds] if home is not None and gpus is not home else []
+        losses.append(PAYS_WITHIN_SECONDS * (1 - min(paces) / pace) + sum(moves))
+    return choices[int(np.argmin(losses))]
+
+
+def _owners(owner: Ints, gpus: Ints) -> list[int]:
+    found = owner[gpus]
+    return [int(each) for each in np.unique(found[found >= 0])]
+
+
+def _hinted(floor: Floor, request: Request) -> Ints | None:
+    """The allocation's hint where it can be had."""
+    if len(request.hint) != request.gpus or not floor.available[list(request.hint)].all():
+        return None
+    return np.sort(np.array(request.hint, dtype=np.int64))
+
+
+def _home(floor: Floor, request: Request) -> Ints | None:
+    """The GPUs that a job has, if it pays for leaving them and may keep them."""
+    now = request.current
+    if now is None or request.move_seconds <= 0 or len(now) != request.gpus or not floor.available[now].all():
+        return None
+    return now if floor.cluster.gpu_pool[now[0]] == request.pool else None
+
+
+def _exact_pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:
+    return shelf.slowest_exactly(gpus) * request.penalty(floor.cluster.spanned(gpus))
 
 
 def _pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:

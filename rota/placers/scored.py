@@ -35,17 +35,23 @@ class Shelf:
         """GPUs of the largest node."""
         self.levels_of_locality = len(cluster.domains)
         """Most that a gang can span."""
+        self._taken = 0
+        """So many of the least slow are surely not free."""
         free = (floor.available & mine).nonzero()[0]
         cell = self._level[free] * len(cluster.nodes) + cluster.gpu_node[free]
         shape = (len(self.levels), len(cluster.nodes))
         self._counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
 
-    def take(self, gpus: Ints) -> None:
-        """These are no longer free."""
-        np.subtract.at(self._counts, (self._level[gpus], self._floor.cluster.gpu_node[gpus]), 1)
+    def mark(self, gpus: Ints, free: bool) -> None:
+        """These are free from now on, or no longer."""
+        self._taken = 0 if free else self._taken
+        np.add.at(self._counts, (self._level[gpus], self._floor.cluster.gpu_node[gpus]), 1 if free else -1)
 
     def slowest(self, gpus: Ints) -> float:
         return float(self._scores[gpus].max())
+
+    def slowest_exactly(self, gpus: Ints) -> float:
+        return float(self._exact[gpus].max())
 
     def best(self, count: int, most: int | None = None) -> Ints | None:
         """PM-First: the least slow, none beyond level `most`; among equals, those on nodes whose number of them is nearest to
@@ -95,20 +101,23 @@ class Shelf:
         so many."""
         count, cluster, available = request.gpus, self._floor.cluster, self._floor.available
         order, exact, node = self._by_slowness
-        free = available[order].nonzero()[0]
-        if len(free) < count:
+        span = len(cluster.domains)
+        free = self._least_slow(count)
+        if free is None:
             return None
-        limits = [self._limit(order[free], count, span) for span in range(1, len(cluster.domains))]
-        limits.append(float(exact[free[count - 1]]))
-        span = int(np.argmin([limit * request.penalty(span) for span, limit in enumerate(limits, 1)])) + 1
-        limit = limits[span - 1] * AS_GOOD
+        limit = float(exact[free[count - 1]])
+        if span > 1:
+            every = order[available[order]]
+            limits = [*(self._limit(every, count, inside) for inside in range(1, span)), limit]
+            span = int(np.argmin([each * request.penalty(levels) for levels, each in enumerate(limits, 1)])) + 1
+            limit = limits[span - 1]
+            free = available[order].nonzero()[0]
+        limit *= AS_GOOD
+        sure = order[:0]
         if span == len(cluster.domains) and exact[free[0]] * MUCH_BETTER <= limit:
             # It needs some that are much slower than others: no more of them than it must.
-            sure = order[free[: exact[free].searchsorted(limit / MUCH_BETTER, side="right")]]
-            rest = free[len(sure) :]
-        else:
-            sure, rest = order[:0], free
-        good = node[rest[: exact[rest].searchsorted(limit, side="right")]]
+            sure = order[free[: free.searchsorted(exact.searchsorted(limit / MUCH_BETTER, side="right"))]]
+        good = node[free[len(sure) : free.searchsorted(exact.searchsorted(limit, side="right"))]]
         found = few_nodes(cluster.domains, np.bincount(good, minlength=len(cluster.nodes)), count - len(sure), span)
         assert found is not None
         parts = [sure]
@@ -119,6 +128,24 @@ class Shelf:
                 here &= self._exact[first:end] > limit / MUCH_BETTER
             parts.append((here.nonzero()[0] + first)[:take])
         return np.sort(np.concatenate(parts))
+
+    def _least_slow(self, count: int) -> Ints | None:
+        """Places in the order of slowness of the free GPUs that are as good as the best so many. Looks only as far as it must."""
+        order, exact, _ = self._by_slowness
+        size = 4 * count + 256
+        while True:
+            end = self._taken + size
+            free: Ints = self._floor.available[order[self._taken : end]].nonzero()[0] + self._taken
+            if len(free) >= count:
+                reach = int(exact.searchsorted(exact[free[count - 1]] * AS_GOOD, side="right"))
+                if reach <= end:
+                    self._taken = int(free[0])
+                    return free[: free.searchsorted(reach)]
+                size = reach - self._taken
+            elif end >= len(order):
+                return None
+            else:
+                size *= 4
 
     @cached_property
     def _by_slowness(self) -> tuple[Ints, Floats, Ints]:
