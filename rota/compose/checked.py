@@ -38,7 +38,10 @@ def _yaml(path: str) -> Checked:
     if "nodes" in names and "run" not in names:
         cluster = read_site(path).cluster
         parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
-        return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}")
+        groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
+        racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
+        racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
+        return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
     spec = spec_from(root)
     gpus = spec.gpus if isinstance(spec.gpus, int) else f"{spec.gpus.min} to {spec.gpus.max}"
     return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
