@@ -7,7 +7,7 @@ One row is one line: a quoted cell may hold commas and quotes, but no line break
 import csv
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -98,6 +98,18 @@ class Table:
             if len(text) > LONGEST_CELL:
                 _check_lengths(zip(columns, cells, strict=True), where, line, error)
             yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
+
+    def check_header(self, what: str, known: Sequence[str], required: Sequence[str], example: str) -> None:
+        """Refuse columns that `what` does not have, and the lack of one that it needs."""
+        for column in self.columns:
+            if column not in known:
+                problem = f"a table of {what} has no such column.{closest(column, known)} All: {', '.join(known)}."
+                hint = "rename it, or take it out"
+                raise self.error(problem, where=self.where, line=self.header_line, field="column", value=shown(column), hint=hint)
+        for column in required:
+            if column not in self.columns:
+                problem = f"a table of {what} needs this column."
+                raise self.error(problem, where=self.where, line=self.header_line, field=column, hint=example)
 
     def _uneven(self, line: int, cells: int) -> InputError:
         if self.headless:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rota.beliefs.classes import Features, classify
 from rota.errors import ProfileError
-from rota.files.rows import Row, Table, closest, read_table, shown
+from rota.files.rows import Row, read_table
 
 COLUMNS = ("profile", "compute", "dram")
 
@@ -46,7 +46,7 @@ class Found:
 def read_features(path: Path | str) -> dict[str, Features]:
     """Profile -> compute and DRAM, in percent of the peak."""
     table = read_table(path, ProfileError)
-    _check_header(table)
+    table.check_header("utilisation", COLUMNS, COLUMNS, "a header profile,compute,dram")
     found: dict[str, Features] = {}
     lines: dict[str, int] = {}
     for row in table.rows():
@@ -77,23 +77,3 @@ def _percent(row: Row, column: str) -> float:
     if value > 100:
         raise row.wrong(column, "is more than 100.", hint="percent of the peak, from 0 to 100")
     return value
-
-
-def _check_header(table: Table) -> None:
-    for column in table.columns:
-        if column not in COLUMNS:
-            problem = f"a table of utilisation has no such column.{closest(column, COLUMNS)} All: {', '.join(COLUMNS)}."
-            raise ProfileError(
-                problem,
-                where=table.where,
-                line=table.header_line,
-                field="column",
-                value=shown(column),
-                hint="rename it, or take it out",
-            )
-    for column in COLUMNS:
-        if column not in table.columns:
-            problem = "a table of utilisation needs this column."
-            raise ProfileError(
-                problem, where=table.where, line=table.header_line, field=column, hint="a header profile,compute,dram"
-            )

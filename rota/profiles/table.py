@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rota.beliefs.rates import Key, Rates
 from rota.errors import ProfileError
-from rota.files.rows import Row, Table, closest, read_table, shown
+from rota.files.rows import Row, read_table
 from rota.model.cluster import ACCELERATOR, canonical
 
 REQUIRED = ("profile", "accelerator", "steps_per_second")
@@ -40,7 +40,7 @@ def read_rates(path: Path | str) -> Rates:
     shared: dict[tuple[str, Key], float] = {}
     rows: dict[tuple[Key, bool, str], Row] = {}
     source = read_table(path, ProfileError)
-    _check_header(source)
+    source.check_header("rates", COLUMNS, REQUIRED, _EXAMPLE)
     for row in source.rows():
         key, spans, beside = (_profile(row), _accelerator(row), _gpus(row)), _spans(row), row.text("beside")
         if (key, spans, beside) in rows:
@@ -103,21 +103,3 @@ def _running(row: Row, rate: float) -> float:
     if rate == 0:
         raise row.wrong("steps_per_second", "must be more than 0 for a gang that spans nodes.", hint="leave the line out")
     return rate
-
-
-def _check_header(table: Table) -> None:
-    for column in table.columns:
-        if column not in COLUMNS:
-            raise ProfileError(
-                f"a table of rates has no such column.{closest(column, COLUMNS)} All: {', '.join(COLUMNS)}.",
-                where=table.where,
-                line=table.header_line,
-                field="column",
-                value=shown(column),
-                hint="rename it, or take it out",
-            )
-    for column in REQUIRED:
-        if column not in table.columns:
-            raise ProfileError(
-                "a table of rates needs this column.", where=table.where, line=table.header_line, field=column, hint=_EXAMPLE
-            )

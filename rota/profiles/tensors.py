@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import OptionError, ProfileError
-from rota.files.rows import Row, Table, closest, read_table, shown
+from rota.files.rows import Row, read_table
 from rota.files.text import as_csv
 from rota.profiles.modules import built_module, explained
 
@@ -129,7 +129,7 @@ def _holds_something(place: Path) -> bool:
 def _read(path: Path | str) -> dict[str, dict[str, Any]]:
     """Profile -> its line, checked."""
     table = read_table(path, ProfileError)
-    _check_header(table)
+    table.check_header("tensors", COLUMNS, [name for name in COLUMNS if name != "largest_name"], _EXAMPLE)
     found: dict[str, dict[str, Any]] = {}
     seen: dict[str, int] = {}
     for row in table.rows():
@@ -153,22 +153,3 @@ def _count(row: Row, column: str) -> int:
     if not value.is_integer() or value < 1:
         raise row.wrong(column, "is not a whole number from 1.", hint=_AGAIN)
     return int(value)
-
-
-def _check_header(table: Table) -> None:
-    for column in table.columns:
-        if column not in COLUMNS:
-            problem = f"a table of tensors has no such column.{closest(column, COLUMNS)} All: {', '.join(COLUMNS)}."
-            raise ProfileError(
-                problem,
-                where=table.where,
-                line=table.header_line,
-                field="column",
-                value=shown(column),
-                hint="rename it, or take it out",
-            )
-    for column in COLUMNS:
-        if column not in table.columns and column != "largest_name":
-            raise ProfileError(
-                "a table of tensors needs this column.", where=table.where, line=table.header_line, field=column, hint=_EXAMPLE
-            )
