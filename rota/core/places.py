@@ -29,20 +29,9 @@ class Places:
     """Kinds of jobs that GPUs enough are free for, but not together."""
 
 
-def find_places(
-    state: Ledger,
-    settings: Settings,
-    placer: Placer,
-    candidates: Candidates,
-    table: Table,
-    grants: Grants,
-    alive: Bools | None,
-) -> Places:
+class Search:
     """Grants with the places they need. Where one finds none, it is granted to those who come after it."""
-    return _Search(state, settings, placer, candidates, table, grants, alive).run()
 
-
-class _Search:
     def __init__(
         self,
         state: Ledger,

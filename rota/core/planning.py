@@ -6,7 +6,7 @@ from rota.core import units
 from rota.core.entries import Answer, same_gpus
 from rota.core.ledger import Ledger
 from rota.core.mechanism import Grants, Table, grant
-from rota.core.places import Places, find_places
+from rota.core.places import Places, Search
 from rota.core.settings import Settings
 from rota.model.allocation import Allocation, Candidates
 from rota.model.floor import Floor, Placer
@@ -33,7 +33,7 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates.blocking = True
     places = Places(grant(candidates, table, capacity))
     if settings.wait_for_place:
-        places = find_places(state, settings, placer, candidates, table, places.grants, alive)
+        places = Search(state, settings, placer, candidates, table, places.grants, alive).run()
     grants = places.grants
     changes = _changes(state, settings, placer, allocation, table, places, alive)
     granted = grants.option >= 0

@@ -1,8 +1,9 @@
 """Watching GPUs: the same work in different places tells which places are slow.
 
 A run is compared with runs of the same profile (its batch is part of that), on as many GPUs of the same type, across as many
-levels of locality and in the same company, and with nothing else: so neither a wrong rate nor an odd job looks like a slow GPU.
-A job that nobody profiled is compared with itself in other places.
+levels of locality and in the same company: so neither a wrong rate nor an odd job looks like a slow GPU. Where there are none, it
+is compared with runs on other numbers of GPUs, and only what the model of rates cannot be wrong by counts. A job that nobody
+profiled is compared with itself in other places.
 """
 
 import numpy as np
