@@ -89,10 +89,10 @@ def simulate(
     `trace` is a path, the name of a built-in one (`demo`), `synthetic:jobs=500,seed=1`, or a Trace. `policy` and `placer` are
     names with options (`tiresias:thresholds=3250/7200`), `A+B` for policy A with placer B, or objects. `cluster` is a text, the
     path of a YAML file, or a Cluster. With `profiled=0.3` the scheduler is told only that part of the rates of half the
-    profiles: it estimates the rest and learns from what runs. `variability` says how slow each GPU is; `variability_learned`: the
-    scheduler is not told and learns it. `tensors` is a file of skews, `wait_for_place` makes jobs wait until their GPUs can be had
-    close together, `cordon_slower_than` takes slow GPUs out of service. Further keywords are those of `Physics`: `launch_seconds`,
-    `spread_penalty` and so on; they win over the preset's.
+    profiles: it estimates the rest and learns from what runs. `variability` says how slow each GPU is; `variability_learned`:
+    the scheduler is not told, and learns it. `tensors` is a file of skews; `wait_for_place`: jobs wait until their GPUs can be
+    had close together; `cordon_slower_than` takes slow GPUs out of service. Further keywords are those of `Physics`:
+    `launch_seconds`, `spread_penalty` and so on; they win over the preset's.
     """
     ready = prepare(
         trace,
