@@ -40,7 +40,8 @@ from rota.profiles.variability import read_variability
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
 from rota.report.result import Result
-from rota.sim.conformance import Finding, check_policy
+from rota.report.thrash import thrash_notes
+from rota.sim.conformance import LIMIT_SECONDS, Finding, check_policy
 from rota.sim.engine import Engine, Progress
 from rota.sim.physics import Physics
 from rota.traces.synthetic import open_trace, reseeded
@@ -118,30 +119,9 @@ def simulate(
         seed=seed,
         **physics,
     )
-    truth, settings, workload = ready.physics, ready.settings, ready.trace
-    costs = MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds)
-    rates = truth.whole_rates
-    if profiled is not None:
-        rates = told(rates, profiled, seed)
-    scheduler = Scheduler(
-        ready.cluster,
-        ready.placer,
-        settings,
-        rates=rates,
-        costs=costs,
-        variability=_told(truth, variability_learned),
-        skews=ready.skews,
-    )
     started = time.perf_counter()
-    engine = Engine(
-        scheduler,
-        ready.policy,
-        truth,
-        workload.arrivals,
-        seed=seed,
-        report_seconds=_report_seconds(truth, settings, workload, ready.cluster),
-        progress=progress,
-    )
+    engine = ready.engine(progress)
+    scheduler, truth, workload = engine.scheduler, ready.physics, ready.trace
     record = engine.run()
     summary = summarise(
         record,
@@ -156,7 +136,7 @@ def simulate(
         peak_memory_mb=_peak_memory_mb(),
     )
     state = scheduler.state
-    ready.params["notes"] += slow_gpus(state)
+    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, workload.arrivals, truth)]
     return Result(
         summary,
         ready.params,
@@ -187,8 +167,34 @@ class Prepared:
     trace: Trace
     settings: Settings
     skews: Skews
+    rates_shown: Rates
+    """What the scheduler is told of rates: all of it, or a part."""
+    variability_shown: Variability | None
+    """What it knows of slow GPUs at first."""
     window: tuple[int, int] | None
     params: dict[str, Any]
+
+    def engine(self, progress: Progress | None = None, core: type[Scheduler] = Scheduler) -> Engine:
+        """A simulation that is ready to run."""
+        truth = self.physics
+        scheduler = core(
+            self.cluster,
+            self.placer,
+            self.settings,
+            rates=self.rates_shown,
+            costs=MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds),
+            variability=self.variability_shown,
+            skews=self.skews,
+        )
+        return Engine(
+            scheduler,
+            self.policy,
+            truth,
+            self.trace.arrivals,
+            seed=self.settings.seed,
+            report_seconds=_report_seconds(truth, self.settings, self.trace, self.cluster),
+            progress=progress,
+        )
 
 
 def prepare(
@@ -244,13 +250,15 @@ def prepare(
         decide,
         round_seconds,
         seed=seed,
+        policy=policy_text if isinstance(policy_text, str) else type(policy_text).__qualname__,
         packing=bool(getattr(rule, "packing", False)),
         wait_for_place=wait_for_place,
         learn_variability=variability_learned,
         cordon_slower_than=cordon_slower_than if cordon_slower_than is not None else FOREVER,
     )
+    rates_shown = truth.whole_rates
     if profiled is not None:
-        told(truth.rates, profiled, seed)  # whatever is wrong with it is said here
+        rates_shown = told(rates_shown, profiled, seed)
         settings = replace(settings, learn=True)
     if truth.whole_steps_seconds:
         truth = replace(truth, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
@@ -289,6 +297,8 @@ def prepare(
         trace=workload,
         settings=settings,
         skews=Skews(read_tensors(tensors) if tensors is not None else {}, Catalogue()),
+        rates_shown=rates_shown,
+        variability_shown=_told(truth, variability_learned),
         window=_window(jobs, len(workload.arrivals)),
         params=params,
     )
@@ -395,12 +405,14 @@ def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dic
     return found
 
 
-def check(policy: str | Policy, *, seeds: int = 20) -> list[Finding]:
-    """Run the property suite on a policy."""
+def check(policy: str | Policy, *, seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
+    """Run the property suite on a policy, each property for `limit_seconds` at most."""
     if seeds < 1:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
     make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
-    return check_policy(lambda: make_policy(policy), seeds)
+    if not limit_seconds > 0:
+        raise OptionError("must be more than 0.", field="limit_seconds", value=limit_seconds, hint="--limit-seconds 60")
+    return check_policy(lambda: make_policy(policy), seeds, limit_seconds)
 
 
 def filters(where: Where) -> list[tuple[str, str]]:
@@ -438,6 +450,8 @@ def _settings(base: Any, decide: str | None, round_seconds: float | None, **othe
             values["round_seconds"] = 0.0
     if decide is not None:
         values["at_events"] = decide in ("events", "both")
+        if decide == "events":
+            values["round_seconds"] = 0.0
     values["whole_steps"] = values.get("whole_steps", False) and not values["at_events"]
     return Settings(**values, **others)
 
@@ -464,8 +478,25 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
         )
     kept = trace.without_oversized(fits) if hopeless else trace
     if not kept.arrivals:
-        raise TraceError("no job is left to simulate.", where=trace.name, hint="a larger --cluster, or another --where")
+        raise TraceError(f"no job is left to simulate: {_why_none(kept)}.", where=trace.name, hint="rota trace info, or another --where")
+    endless = [arrival.spec for arrival in kept.arrivals if not arrival.spec.steps < FOREVER]
+    if endless:
+        raise TraceError(
+            f"{len(endless):,} of {len(kept):,} jobs have no number of steps and would never end, {endless[0].name or 'one'!r} first.",
+            where=trace.name,
+            hint="give each job its steps, or how long it takes",
+        )
     return kept
+
+
+def _why_none(trace: Trace) -> str:
+    """What became of all the rows of a trace without jobs."""
+    if not trace.skipped:
+        return "the trace has none"
+    reasons = Counter(each.why for each in trace.skipped).most_common(3)
+    more = len(trace.skipped) - sum(count for _, count in reasons)
+    listed = "; ".join(f"{count:,} x {why}" for why, count in reasons) + (f"; and {more:,} others" if more else "")
+    return f"{len(trace.skipped):,} were left out ({listed})"
 
 
 def _positive(value: int, field: str) -> int:

@@ -99,6 +99,10 @@ class Estimator:
             sides.append(side)
         return (sides[0][0], sides[1][0]), max(sides[0][1], sides[1][1])
 
+    def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
+        """Whether it was measured there, or is known from a reference."""
+        return self._seen(profile, Cell(accelerator, gpus)) is not None
+
     def nearest(self, profile: str) -> tuple[str, float] | None:
         """(reference most like it, similarity): 1 for the same in all that was measured of both, 0.9 for a tenth off in a typical
         cell. A reference not measured anew is nearest to itself. None without references, or if nothing is known of it."""

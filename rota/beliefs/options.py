@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from rota.beliefs.rates import Rates
+from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
 from rota.model.cluster import Cluster
 from rota.model.options import Kind, Options, Way
 from rota.model.reasons import Reason
@@ -50,7 +50,8 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
 
 
 def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]:
-    ways = []
+    """Where it is believed to run. If that is nowhere, it may be tried where that is only an estimate."""
+    ways, untried = [], []
     for pool, accelerator in enumerate(cluster.pools):
         if kind.gpus > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
             continue
@@ -58,7 +59,10 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
         rate, spread = rates.rate(kind.profile, accelerator, kind.gpus, cluster.fewest_levels(pool, kind.gpus))
         if rate > 0:
             ways.append(Way(number, pool, kind.gpus * MILLI, rate, spread))
-    return ways
+        elif rates.only_guessed(kind.profile, accelerator, kind.gpus):
+            speed = rates.speeds.get(accelerator, 1.0)
+            untried.append(Way(number, pool, kind.gpus * MILLI, speed, UNPROFILED_SPREAD))
+    return ways or untried
 
 
 def _shared(

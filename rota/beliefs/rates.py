@@ -38,6 +38,9 @@ class Learner(Source, Protocol):
         self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0
     ) -> "Learner": ...
     def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None: ...
+    def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
+        """Whether it was measured there, or is known from a reference."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,13 @@ class Rates:
         if here is not None and there is not None and here[0] > 0 and there[0] > 0:
             return rate * there[0] / here[0], there[1]
         return rate * gpus / near, UNPROFILED_SPREAD
+
+    def only_guessed(self, profile: str, accelerator: str, gpus: int) -> bool:
+        """Whether what is believed of a profile there is an estimate, so that a rate of 0 may be wrong."""
+        model = self.model
+        if not profile or profile in self._profiles or not isinstance(model, Learner):
+            return False
+        return not model.tried(profile, self.everywhere or accelerator, gpus)
 
     def knows(self, profile: str) -> bool:
         """Whether anything is known about a profile, measured or modelled."""

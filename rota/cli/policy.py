@@ -67,13 +67,17 @@ def check(
     seeds: Annotated[
         int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Random workloads to try.")
     ] = 20,
+    limit_seconds: Annotated[
+        float,
+        typer.Option("--limit-seconds", parser=flag.number("--limit-seconds"), metavar="S", help="Time for each property."),
+    ] = 60.0,
     output: flag.Output = "table",
 ) -> None:
     """Run the property suite on a policy: order, determinism, purity, capacity, bounds, every job ends."""
     shaped = flag.shape(output)
     from rota.api import check as run_checks
 
-    findings = run_checks(name, seeds=seeds)
+    findings = run_checks(name, seeds=seeds, limit_seconds=limit_seconds)
     failed = [finding for finding in findings if not finding.holds]
     if shaped in ("json", "csv"):
         say(shaped, rows=[dataclasses.asdict(finding) for finding in findings])

@@ -81,3 +81,5 @@ class Answer:
     ids: Ints
     version: int
     """The ledger's version when the question was asked: while it stands, positions are rows."""
+    policy: str
+    """Whose answer it is."""

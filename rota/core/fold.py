@@ -118,22 +118,24 @@ def _hold_asked(state: Ledger, settings: Settings, event: HoldAsked) -> None:
 def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     if state.asked is None or event.ticket != state.decision:
         return
-    state.policy_fault = _fault(event.allocation, _asked_about(state, settings))
-    if not state.policy_fault and not event.allocation.until_s > state.asked_s:
-        state.policy_fault = f"it holds until {event.allocation.until_s:g} s, but was asked at {state.asked_s:g} s"
+    state.policy_fault = _fault(event.allocation, _asked_about(state, settings), state.asked_s)
     if state.policy_fault:
         _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.policy_fault))
         return
     _close_accounts(state, settings)
-    state.answer = Answer(event.allocation, state.asked, state.asked_version)
-    state.memory = event.allocation.memory
+    state.answer = Answer(event.allocation, state.asked, state.asked_version, event.policy)
     state.asked = None
     state.fresh = True
 
 
-def _fault(allocation: Allocation, table: Table) -> str:
+def _fault(allocation: Allocation, table: Table, asked_s: float) -> str:
     """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
     try:
+        until_s = allocation.until_s
+        if not isinstance(until_s, int | float | np.integer | np.floating) or until_s != until_s:
+            return f"until_s is {until_s!r}, not a time"
+        if not until_s > asked_s:
+            return f"it holds until {until_s:g} s, but was asked at {asked_s:g} s"
         return allocation.fault(table)
     except Exception as problem:
         return f"its answer cannot be read ({type(problem).__name__}: {problem})"
@@ -187,14 +189,18 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
 
 def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
+        rows = {change.job: state.row[change.job] for change in event.plan.changes if change.job in state.row}
+        options = {job: state.jobs.option.item(row) for job, row in rows.items()}
         if state.packing:  # all let go before anybody takes: never are three entered for a GPU
-            for job in [change.job for change in event.plan.changes if change.job in state.row]:
-                state.want(job, state.row[job], -1, None)
+            for job, row in rows.items():
+                state.want(job, row, -1, None)
         for change in event.plan.changes:
-            row = state.row.get(change.job)
-            if row is not None:
+            row = rows.get(change.job, -1)
+            if row >= 0:
                 state.want(change.job, row, change.option, change.gpus, change.beside)
                 state.unsettled.add(change.job)
+                if options[change.job] != change.option:
+                    state.jobs.slice_s[row] = FOREVER  # its slice begins when it runs; one that only moves goes on with its own
         state.until_s = event.plan.until_s
         state.somebody_waits = event.plan.somebody_waits
         state.fragmented = event.plan.fragmented

@@ -36,6 +36,7 @@ class JobTable:
         "nominal_rate": (np.float64, 1.0),
         "using": (np.float64, 0.0),
         "option": (np.int32, -1),
+        "slice_s": (np.float64, FOREVER),
         "beside": (np.int64, NOBODY),
         "slot": (np.int16, 0),
         "tenant": (np.int32, 0),
@@ -74,6 +75,8 @@ class JobTable:
     using: Floats
     """GPUs it uses while it runs, half of them where it shares them; 0: it does not run."""
     option: Ints
+    slice_s: Floats
+    """When it first ran by the option it is granted; infinite: it has not yet. A move to other GPUs changes nothing."""
     beside: Ints
     """The job it should share its GPUs with."""
     slot: Ints

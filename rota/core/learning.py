@@ -12,12 +12,17 @@ SURPRISE = 0.05
 LEAST_SECONDS = 30.0
 """A job must have run for so long in one stretch before its rate says anything."""
 
+STILL_STEPS = 10.0
+"""A job that should have done so many steps and did none stands still."""
+
 
 def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
     """These running jobs did so many steps in so many seconds, each at one pace all the time."""
     jobs, options = state.jobs, state.options
-    long = (seconds >= LEAST_SECONDS) & (steps > 0)
-    rows, rate = rows[long], steps[long] / seconds[long]
+    still = (steps <= 0) & (jobs.rate[rows] * seconds >= STILL_STEPS)
+    long = (seconds >= LEAST_SECONDS) & ((steps > 0) | still)
+    # Of one that stands still it is known that a step takes longer than this.
+    rows, rate = rows[long], np.maximum(steps[long], 1.0 * still[long]) / seconds[long]
     news = np.abs(rate / jobs.rate[rows] - 1) > SURPRISE
     if not news.any():
         return

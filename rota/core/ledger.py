@@ -102,7 +102,6 @@ class Ledger:
     answer: Answer | None = None
     fresh: bool = False
     """The answer has not been planned with yet."""
-    memory: Any = None
     policy_fault: str = ""
     """What was wrong with the policy's last answer."""
     dirty: bool = False

@@ -48,6 +48,8 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     jobs.using[row] = len(life.gpus)
     if state.packing:
         company.began(state, job, at_s)
+    if jobs.slice_s.item(row) == FOREVER:
+        jobs.slice_s[row] = at_s
     first = jobs.first_run_s.item(row)
     if first != first:  # not a number: it never ran
         jobs.first_run_s[row] = at_s

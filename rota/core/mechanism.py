@@ -31,6 +31,7 @@ class Table:
         self._settings = settings
         self.rows = rows
         self.upgrades = settings.upgrades
+        self.types_stay = not settings.deficits_break_ties
         self.horizon_seconds = settings.horizon_seconds
         self.slice_seconds = settings.round_seconds or settings.slice_seconds
 
@@ -52,6 +53,10 @@ class Table:
     @property
     def options(self) -> Options:
         return self._state.options
+
+    @property
+    def gpu_pool(self) -> Ints:
+        return self._state.cluster.gpu_pool
 
     @lazy
     def move_seconds(self) -> Floats:
@@ -90,8 +95,9 @@ class Table:
         jobs, rows = self._state.jobs, self.rows
         if not self._settings.at_events:
             return np.zeros(len(rows))  # rounds are slices
-        since = np.where(jobs.option[rows] >= 0, self._state.now_s - jobs.phase_s[rows], FOREVER)
-        return self.slice_seconds - since
+        begun_s = jobs.slice_s[rows]
+        begun_s = np.where(begun_s < FOREVER, begun_s, jobs.phase_s[rows])  # one that is starting has a whole slice before it
+        return self.slice_seconds - np.where(jobs.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
 
     def kept(self, owner: object, make: Callable[["Table"], T]) -> T:
         state = self._state

@@ -5,6 +5,7 @@ no place for it on as few nodes as it needs, as far as they are in service; what
 nobody may overtake. Running jobs keep their places, but for a job that comes before them and has no other.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,7 +42,9 @@ class Search:
         table: Table,
         grants: Grants,
         alive: Bools | None,
+        hints: Mapping[int, tuple[int, ...]],
     ) -> None:
+        self._hints = hints
         self._state, self._placer, self._table = state, placer, table
         options, self._position = table.options, candidates.position
         self._way: Ints = options.best[table.kind[self._position]] if candidates.option is None else candidates.option
@@ -103,9 +106,13 @@ class Search:
             return False
         state, job = self._state, self._jobs[position]
         pool, need = int(state.options.pool[option]), int(state.options.milligpus[option]) // MILLI
-        request = units.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]), ())
+        request = units.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]))
+        hint = list(self._hints.get(position, ()))
         for room in (self._floor.available & ~self._behind, self._floor.available):
-            gpus = self._place(request, room & (state.cluster.gpu_pool == pool))
+            if hint and room[hint].all():
+                gpus: Ints | None = np.array(sorted(hint), dtype=np.int64)
+            else:
+                gpus = self._place(request, room & (state.cluster.gpu_pool == pool))
             if gpus is not None:
                 self._take(position, option, gpus)
                 self._gpus[position] = gpus

@@ -33,14 +33,20 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         candidates.blocking = True
     places = Places(grant(candidates, table, capacity))
     if settings.wait_for_place:
-        places = Search(state, settings, placer, candidates, table, places.grants, alive).run()
+        places = Search(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
     grants = places.grants
     changes = _changes(state, settings, placer, allocation, table, places, alive)
     granted = grants.option >= 0
     if settings.whole_steps:
         return Plan(changes, _all_done_s(settings, state, table, grants), not granted.all(), places.fragmented)
     holds = allocation.holds_seconds(granted, table)
-    until = max(min(allocation.until_s, state.now_s + holds), state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
+    # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
+    may_ask_s = state.asked_s + settings.solve_every_seconds
+    if allocation.redraw:
+        until = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
+    else:
+        until = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
+    until = max(until, state.now_s + SHORTEST_HOLD_SECONDS) if len(rows) else FOREVER
     return Plan(changes, until, not granted.all(), places.fragmented)
 
 
@@ -80,13 +86,16 @@ def _going_on(candidates: Candidates, table: Table) -> Candidates:
 
 
 def _all_done_s(settings: Settings, state: Ledger, table: Table, grants: Grants) -> float:
-    """When everybody will have done the whole steps of this round. If nobody runs: when the policy may be asked again."""
+    """When everybody will have started and done the whole steps of this round. If nobody runs: when the policy may be asked again,
+    or a round later if it may be asked now and has no better answer."""
     position = grants.position
     if not len(position):
-        return max(state.asked_s + settings.solve_every_seconds, state.now_s + SHORTEST_HOLD_SECONDS)
+        may_ask_s = state.asked_s + settings.solve_every_seconds
+        return may_ask_s if may_ask_s > state.now_s else state.now_s + settings.round_seconds
     rate = state.options.rate[grants.option[position]]
     steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
-    return state.now_s + max(float((steps / rate).max()), SHORTEST_HOLD_SECONDS)
+    starting = np.where(table.running[position], 0.0, state.costs.move_seconds)
+    return state.now_s + max(float((steps / rate + starting).max()), SHORTEST_HOLD_SECONDS)
 
 
 def _living(candidates: Candidates, alive: Bools) -> Candidates:
@@ -164,7 +173,7 @@ def _may_move(state: Ledger, rows: Ints) -> Bools:
 def _place(
     state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: Table, grants: Grants, starts: Ints
 ) -> list[Change]:
-    hints = getattr(allocation, "gpus", None) or {}
+    hints = allocation.hints
     option, rows = grants.option[starts], table.rows[starts]
     granted = option.tolist()
     columns = (
@@ -175,10 +184,8 @@ def _place(
         state.jobs.move_seconds[rows].tolist(),
     )
     ask = units.ask
-    requests = [
-        ask(state, job, pool, need, price, hints.get(at, ())) for at, job, pool, need, price in zip(*columns, strict=True)
-    ]
-    placed = placer.place(floor, requests)
+    requests = [ask(state, job, pool, need, price) for _, job, pool, need, price in zip(*columns, strict=True)]
+    placed = units.place_all(placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
     changes = []
     for request, option, gpus in zip(requests, granted, placed, strict=True):
         promised = state.desired.get(request.job)
@@ -208,9 +215,8 @@ def _place_units(
         if job not in joined:
             joined |= {job, mate_of[job]}
             found[position] = tuple((member, option_of[member]) for member in (job, mate_of[job]) if member >= 0)
-    hints = getattr(allocation, "gpus", None) or {}
     changes = []
-    for unit, gpus in units.place(state, placer, floor, hints, found):
+    for unit, gpus in units.place(state, placer, floor, allocation.hints, found):
         for job, option in unit:
             promised, row = state.desired.get(job), state.row[job]
             same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option

@@ -8,6 +8,7 @@ first, on recorded events, and so never decides anything again.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
@@ -110,15 +111,17 @@ class Scheduler:
             capacity=state.usable()[1],
             tenants=tuple(state.tenant_of),
             history_gpu_seconds=state.past(),
-            memory=state.memory,
+            memory=None if state.answer is None or self._stale() else state.answer.allocation.memory,
             seed=self.settings.seed,
             decision=state.decision,
         )
 
-    def fork(self) -> "Scheduler":
-        """An independent copy, for forecasts and what-if."""
+    def fork(self, policy: str | None = None) -> "Scheduler":
+        """An independent copy, for forecasts and what-if; with a name, one that asks another policy from now on."""
         twin = Scheduler.__new__(Scheduler)
         twin.settings, twin.placer, twin.state = self.settings, self.placer, self.state.copy()
+        if policy is not None:
+            twin.settings = replace(self.settings, policy=policy)
         return twin
 
     def snapshot(self, words: Codec) -> Plain:
@@ -141,7 +144,9 @@ class Scheduler:
             return True
         if not settings.at_events:
             return False
-        return state.replan or state.now_s >= state.until_s or (state.dirty and state.now_s >= self._may_ask_s())
+        if state.replan or state.now_s >= state.until_s:
+            return True
+        return (state.dirty or self._stale()) and state.now_s >= self._may_ask_s()
 
     def _must_ask(self) -> bool:
         """Whether the answer in force no longer serves, and the policy may be asked."""
@@ -152,7 +157,15 @@ class Scheduler:
             return False
         allocation = state.answer.allocation
         lasts = allocation.redraw or self.settings.steady
-        return state.dirty or not lasts or state.now_s >= allocation.until_s
+        over = state.now_s >= allocation.until_s
+        if self.settings.at_events and not allocation.redraw:
+            over = over or state.now_s >= state.until_s  # a timer of one of its jobs
+        return state.dirty or not lasts or over or self._stale()
+
+    def _stale(self) -> bool:
+        """The answer in force is another policy's."""
+        answer = self.state.answer
+        return answer is not None and answer.policy != self.settings.policy
 
     def _may_ask_s(self) -> float:
         """The policy is not asked before this."""
@@ -166,7 +179,7 @@ class Scheduler:
                 wake_s = state.next_round_s
             if settings.at_events:
                 wake_s = min(wake_s, state.until_s)
-                if state.dirty:
+                if state.dirty or self._stale():
                     wake_s = min(wake_s, self._may_ask_s())
             wake_s = max(wake_s, state.not_before_s)
         if settings.retry_seconds < FOREVER and state.in_flight:

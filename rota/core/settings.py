@@ -54,6 +54,8 @@ class Settings:
     policy_retry_seconds: float = 10.0
     """A policy that failed is asked again after this."""
     seed: int = 0
+    policy: str = ""
+    """The policy that is asked, as it is spelled. An answer of another one holds until this one has answered."""
 
     def __post_init__(self) -> None:
         for name in ("round_seconds", "solve_every_seconds", "lease_margin_seconds", "horizon_seconds"):

@@ -21,7 +21,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.options import Kind, Options, Way
 
-VERSION = 4
+VERSION = 5
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,

@@ -1,5 +1,7 @@
 """Units: one granted job, or two that share GPUs. A unit has one placement, and moves nobody who could stay where it is."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rota.core.entries import same_gpus
@@ -107,8 +109,8 @@ def place(
                 if at not in seats and (seat := _seat(state, floor, unit, running)) is not None:
                     seats[at] = seat
     rest = [at for at in units if at not in seats]
-    requests = [_request(state, units[at], hints.get(at, ())) for at in rest]
-    seats.update(zip(rest, placer.place(floor, requests), strict=True))
+    requests = [_request(state, units[at]) for at in rest]
+    seats.update(zip(rest, place_all(placer, floor, requests, [hints.get(at, ()) for at in rest]), strict=True))
     return [(unit, seats[at]) for at, unit in units.items()]
 
 
@@ -130,22 +132,36 @@ def _wants(state: Ledger, unit: Unit) -> tuple[int, int]:
     return int(state.options.pool[option]), int(state.options.milligpus[option]) // MILLI
 
 
-def _request(state: Ledger, unit: Unit, hint: tuple[int, ...]) -> Request:
+def _request(state: Ledger, unit: Unit) -> Request:
     """A unit is where its first member is that is anywhere, and its move costs what the dearer of the two costs."""
     pool, gpus = _wants(state, unit)
-    asked = [ask(state, job, pool, gpus, state.jobs.move_seconds.item(state.row[job]), hint) for job, _ in unit]
+    asked = [ask(state, job, pool, gpus, state.jobs.move_seconds.item(state.row[job])) for job, _ in unit]
     found = next((request for request in asked if request.current is not None), asked[0])
     found.move_seconds = max(request.move_seconds for request in asked)
     return found
 
 
-def ask(state: Ledger, job: int, pool: int, gpus: int, price: float, hint: tuple[int, ...]) -> Request:
+def ask(state: Ledger, job: int, pool: int, gpus: int, price: float) -> Request:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
     life = state.lives.get(job)
     habits = state.habits(job, pool)
     if life is not None and life.parked:
-        return Request(job, pool, gpus, max(price, 1.0), life.gpus, hint, *habits)
-    return Request(job, pool, gpus, price, state.desired.get(job), hint, *habits)
+        return Request(job, pool, gpus, max(price, 1.0), life.gpus, True, *habits)
+    return Request(job, pool, gpus, price, state.desired.get(job), False, *habits)
+
+
+def place_all(placer: Placer, floor: Floor, requests: list[Request], hints: Sequence[tuple[int, ...]]) -> list[Ints]:
+    """GPUs for each request: those that the policy asked for where they can be had, else those that the placer picks."""
+    placed: dict[int, Ints] = {}
+    for number, hint in enumerate(hints):
+        if hint and floor.available[list(hint)].all():
+            placed[number] = np.array(sorted(hint), dtype=np.int64)
+            floor.available[placed[number]] = False
+    if not placed:
+        return placer.place(floor, requests)
+    rest = [number for number in range(len(requests)) if number not in placed]
+    placed.update(zip(rest, placer.place(floor, [requests[number] for number in rest]), strict=True))
+    return [placed[number] for number in range(len(requests))]
 
 
 def scores(state: Ledger) -> tuple[Floats | None, Floats | None]:

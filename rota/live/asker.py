@@ -27,7 +27,9 @@ class Asker:
         answer: Callable[[External], None],
         clock: Callable[[], float],
         within_seconds: float = ANSWER_WITHIN_SECONDS,
+        policy: str = "",
     ) -> None:
+        self._policy = policy
         self._command, self._answer, self._clock, self._within = list(command), answer, clock, within_seconds
         self._questions: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._worker: subprocess.Popen[bytes] | None = None
@@ -81,7 +83,7 @@ class Asker:
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             return PolicyFailed(ticket, self._clock(), str(answer["error"])[:LONGEST_MESSAGE])
-        return Allocated(ticket, decode_answer(answer), self._clock())
+        return Allocated(ticket, decode_answer(answer), self._clock(), self._policy)
 
     def _line(self, worker: "subprocess.Popen[bytes]") -> bytes | None:
         """The next line it writes; empty: it died; None: it is too late."""

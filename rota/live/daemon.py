@@ -93,7 +93,7 @@ class Daemon:
         self.local = Local(
             home, scheduler.state.cluster, lambda: self._items.put(None), self.book.spec, self.clock, lease_grace_seconds
         )
-        self._asker = Asker(worker, self._items.put, self.clock)
+        self._asker = Asker(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
         self._wake_s = scheduler.state.wake_s
         self._progress_s = 0.0
         self._since_snapshot = 0

@@ -76,8 +76,12 @@ def decode_answer(plain: Plain) -> Allocation:
     return answer
 
 
-def memory_codec(policy: Policy) -> Codec:
-    """Knows the types that the policy's own file knows: what a policy remembers is made of these."""
+def memory_types(policy: Policy) -> list[type]:
+    """The types that the policy's own file knows: what a policy remembers is made of these."""
     module = sys.modules[type(policy).__module__]
     seen = [value for value in vars(module).values() if isinstance(value, type)]
-    return Codec(*(kind for kind in seen if dataclasses.is_dataclass(kind) or issubclass(kind, Enum)))
+    return [kind for kind in seen if dataclasses.is_dataclass(kind) or issubclass(kind, Enum)]
+
+
+def memory_codec(policy: Policy) -> Codec:
+    return Codec(*memory_types(policy))

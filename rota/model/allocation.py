@@ -1,6 +1,6 @@
 """A policy's answer: who deserves what. Positions count jobs in the order of the view that was asked about."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
@@ -12,6 +12,8 @@ from rota.model.options import Options
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 T = TypeVar("T")
+
+NO_HINTS: Mapping[int, tuple[int, ...]] = {}
 
 
 class Candidacy(Protocol):
@@ -32,6 +34,11 @@ class Candidacy(Protocol):
 
     @property
     def options(self) -> Options: ...
+    @property
+    def gpu_pool(self) -> Ints:
+        """The pool of each GPU of the cluster."""
+        ...
+
     @property
     def move_seconds(self) -> Floats:
         """The price of moving: what stopping here and starting elsewhere would cost each job."""
@@ -70,6 +77,11 @@ class Candidacy(Protocol):
 
     def pool_order(self, blind: bool) -> Ints:
         """Rank of each pool in the order they are filled: fastest type first, or in a random order, new each time."""
+        ...
+
+    @property
+    def types_stay(self) -> bool:
+        """Where all have GPUs, an answer that is blind to types moves nobody from one to another."""
         ...
 
     @property
@@ -137,6 +149,11 @@ class Allocation(Protocol):
         ...
 
     @property
+    def hints(self) -> Mapping[int, tuple[int, ...]]:
+        """Position -> GPUs that the policy would like a job to get."""
+        ...
+
+    @property
     def redraw(self) -> bool:
         """When a plan made from it ends, the next can be drawn from it too: nobody need ask again."""
         ...
@@ -166,8 +183,8 @@ class Ranking:
     memory: Any = None
     key: str = "rank"
     """What the order goes by, in a word or two, for explanations."""
-    whole: bool = False
-    """The order was made by sorting all jobs, so nobody need check that it names each once."""
+    is_permutation: bool = field(default=False, init=False, repr=False)
+    """`by` or `permutation` made the order from all jobs, so that there is no need to check that it names each once."""
 
     @classmethod
     def by(cls, values: npt.ArrayLike, /, *, largest_first: bool = False, **options: Any) -> Self:
@@ -185,18 +202,29 @@ class Ranking:
         order = column.argsort(kind="stable")
         if len(order) and column[order[-1]] != column[order[-1]]:  # what is no number is sorted to the end
             raise OptionError("a rank is not a number.", field="Ranking.by", value="nan", hint="look for 0/0 or inf - inf")
-        return cls(order=order, whole=True, **options)
+        return cls.permutation(order, **options)
+
+    @classmethod
+    def permutation(cls, order: Ints, /, **options: Any) -> Self:
+        """From an order that a sort of all jobs gave: `argsort`, `lexsort`."""
+        made = cls(order=order, **options)
+        object.__setattr__(made, "is_permutation", True)
+        return made
 
     def fault(self, table: Candidacy) -> str:
         count = len(table)
-        if self.whole and len(self.order) != count:
+        if self.is_permutation and len(self.order) != count:
             return f"the order was made by {len(self.order)} ranks, but there are {count} jobs"
-        if not self.whole and (problem := _not_positions(self.order, count)):
+        if not self.is_permutation and (problem := _not_positions(self.order, count)):
             return f"the order {problem}"
-        for name, column in (("run_seconds", self.run_seconds), ("wait_seconds", self.wait_seconds), ("option", self.option)):
-            if column is not None and (getattr(column, "ndim", 0) != 1 or len(column) != count):
-                return f"{name} has not one entry per job"
-        return "" if self.option is None else _not_options(self.option[self.order], table.kind[self.order], table.options)
+        for name, column in (("run_seconds", self.run_seconds), ("wait_seconds", self.wait_seconds)):
+            if column is not None and (problem := _not_timers(column, count)):
+                return f"{name} {problem}"
+        if self.option is None:
+            return ""
+        if problem := _not_numbers(self.option, count, "iu"):
+            return f"option {problem}"
+        return _not_options(self.option[self.order], table.kind[self.order], table.options)
 
     def candidates(self, table: Candidacy) -> Candidates:
         order = self.order
@@ -228,6 +256,10 @@ class Ranking:
         return None
 
     @property
+    def hints(self) -> Mapping[int, tuple[int, ...]]:
+        return NO_HINTS
+
+    @property
     def redraw(self) -> bool:
         return False
 
@@ -245,6 +277,35 @@ def _not_positions(order: Any, count: int) -> str:
     return "" if np.count_nonzero(seen) == len(order) else "names something twice"
 
 
+def _not_numbers(column: Any, count: int, kinds: str) -> str:
+    """Why this is not an array with a number of these kinds for each job."""
+    if not isinstance(column, np.ndarray) or column.ndim != 1 or column.dtype.kind not in kinds:
+        return f"is not an array of {'whole numbers' if kinds == 'iu' else 'numbers'}"
+    return "" if len(column) == count else f"has {len(column)} entries, but there are {count} jobs"
+
+
+def _not_timers(column: Any, count: int) -> str:
+    problem = _not_numbers(column, count, "fiu")
+    if problem or not count:
+        return problem
+    least = column.min()
+    return "" if least == least else "has an entry that is not a number"
+
+
+def _not_gpus(gpus: Any, option: int, table: Candidacy) -> str:
+    """Why these are not GPUs that a job could have by this option."""
+    if not isinstance(gpus, tuple | list) or not all(isinstance(gpu, int | np.integer) for gpu in gpus):
+        return "are not a tuple of whole numbers"
+    if len(set(gpus)) < len(gpus):
+        return "name one twice"
+    if gpus and not 0 <= min(gpus) <= max(gpus) < len(table.gpu_pool):
+        return f"name one outside 0 to {len(table.gpu_pool) - 1}"
+    need = int(table.options.gpus[option])
+    if len(gpus) != need:
+        return f"are {len(gpus)}, but its option has {need}"
+    return "" if (table.gpu_pool[list(gpus)] == table.options.pool[option]).all() else "are not of its option's accelerator type"
+
+
 def _not_options(option: Ints, kind: Ints, options: Options) -> str:
     if not len(option):
         return ""
@@ -253,9 +314,13 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
     return "" if (options.kind[option] == kind).all() else "an option belongs to jobs of another kind"
 
 
+MUCH_SLOWER = 100.0
+"""A job that is this many times slower than it could be elsewhere may as well stand still: it moves, whatever the policy says."""
+
+
 def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bool) -> tuple[Ints, Ints]:
     """Each job's options by the steps they bring over the horizon, the price of moving paid first. Blind: in any order of types,
-    and a job that runs stays."""
+    and a job that runs stays, unless it hardly does."""
     options = table.options.by_kind[table.kind[order]]
     exists = options >= 0
     rate = table.options.rate[options]
@@ -264,6 +329,8 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
         may_move = False
     held = table.granted_option[order][:, None]
     elsewhere = (held >= 0) & (options != held)
+    fastest = np.where(exists, table.options.rate[options], 0.0).max(axis=1, keepdims=True)
+    stuck = (held >= 0) & (table.options.rate[held] * MUCH_SLOWER < fastest)
     if may_move:
         # A job believed to be done may still run: it must stay worth more where it is than after a move it cannot pay for.
         span = np.clip(table.seconds_left[order], 1e-6, table.horizon_seconds)[:, None]
@@ -271,6 +338,7 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
         score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
     else:
         score = np.where(elsewhere, -1.0, rate)
+    score = np.where(stuck, np.where(elsewhere, rate, 0.0), score)
     score[~exists] = -1.0
     best = np.argsort(-score, axis=1, kind="stable")
     flat = np.take_along_axis(options, best, axis=1).ravel()
@@ -339,7 +407,10 @@ class Shares:
         priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)
         deficit = table.deficit_seconds[position, slot]
         # Whoever was drawn runs its slice to the end, however soon new shares come.
-        done = (table.granted_option[position] != option) | (table.slice_left_seconds[position] <= 0)
+        mine = table.granted_option[position] == option
+        done = ~mine | (table.slice_left_seconds[position] <= 0)
+        if self.blind and table.types_stay and (table.granted_option >= 0).all():
+            done = ~mine  # all run, and to the policy another type would be no better
         order = np.lexsort((-share, -deficit, -priority, table.pool_order(self.blind)[pool], done))
         return Candidates(position[order], option[order])
 
@@ -373,6 +444,10 @@ class Shares:
         return share
 
     @property
+    def hints(self) -> Mapping[int, tuple[int, ...]]:
+        return NO_HINTS
+
+    @property
     def redraw(self) -> bool:
         return True
 
@@ -390,11 +465,21 @@ class Assignment:
     key: str = "assignment"
 
     def fault(self, table: Candidacy) -> str:
-        if len(self.position) != len(self.option):
-            return "position and option differ in length"
         if problem := _not_positions(self.position, len(table)):
             return f"the list of positions {problem}"
-        return _not_options(self.option, table.kind[self.position], table.options)
+        if problem := _not_numbers(self.option, len(self.position), "iu"):
+            return f"option {problem}"
+        if problem := _not_options(self.option, table.kind[self.position], table.options):
+            return problem
+        if not isinstance(self.gpus, dict):
+            return "gpus is not a dict of positions and GPUs"
+        option_of = dict(zip(self.position.tolist(), self.option.tolist(), strict=True)) if self.gpus else {}
+        for position, gpus in self.gpus.items():
+            if position not in option_of:
+                return f"GPUs are asked for at position {position!r}, which has no option"
+            if problem := _not_gpus(gpus, option_of[position], table):
+                return f"the GPUs asked for at position {position} {problem}"
+        return ""
 
     def candidates(self, table: Candidacy) -> Candidates:
         return Candidates(self.position, self.option)
@@ -407,6 +492,10 @@ class Assignment:
 
     def shares(self, table: Candidacy) -> Floats | None:
         return None
+
+    @property
+    def hints(self) -> Mapping[int, tuple[int, ...]]:
+        return self.gpus
 
     @property
     def redraw(self) -> bool:

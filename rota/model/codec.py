@@ -20,7 +20,10 @@ class Codec:
     """Knows a closed set of dataclasses and enums by name; anything else is refused, both ways."""
 
     def __init__(self, *types: type) -> None:
-        self._types = {kind.__name__: kind for kind in types}
+        self._types: dict[str, type] = {}
+        for kind in types:
+            if self._types.setdefault(kind.__name__, kind) is not kind:
+                raise TypeError(f"two types are named {kind.__name__}: one of them needs another name")
 
     def encode(self, value: Any) -> Plain:
         if isinstance(value, Enum):

@@ -146,6 +146,8 @@ class Allocated:
     ticket: int
     allocation: Allocation
     at_s: float
+    policy: str = ""
+    """The policy that answered, as it is spelled. What it remembers is shown to no other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ class Request:
     move_seconds: float
     """The price of putting it elsewhere than where it is."""
     current: Ints | None = None
-    """The GPUs it has now."""
-    hint: tuple[int, ...] = ()
-    """GPUs the allocation would like it to get."""
+    """The GPUs it has now; of a parked job, those it had."""
+    parked: bool = False
+    """It sleeps on the nodes of those GPUs, which other jobs may have by now."""
     application: int = 0
     """Its application class: row of `Floor.scores`, those that suffer most from slow GPUs first."""
     penalties: tuple[float, ...] = (1.0,)

@@ -26,7 +26,7 @@ class ByNode:
 
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
-        rest = [i for i, request in enumerate(requests) if not granted_wish(floor, request, i, placed)]
+        rest = [i for i, request in enumerate(requests) if not stays(floor, request, i, placed)]
         rest = _without_choice(floor, requests, rest, placed)
         if rest:
             # Nodes with enough idle GPUs come first: nobody should wait for a victim while others stand idle.
@@ -87,20 +87,18 @@ def book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
         np.maximum(room, 0, out=room)
 
 
-def granted_wish(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
-    """Follow the allocation's hint where it can be had; else leave a job that pays for moving where it is, if it has its GPUs
-    together there."""
-    wish: Ints | None = None
-    if len(request.hint) == request.gpus:
-        wish = np.sort(np.array(request.hint, dtype=np.int64))
-    elif request.current is not None and request.move_seconds > 0:
-        nodes = floor.cluster.gpu_node[request.current]
-        together = nodes[0] == nodes[-1] or request.gpus > floor.cluster.node_gpus[floor.cluster.node_pool == request.pool].max()
-        wish = request.current if together and len(request.current) == request.gpus else None
-    if wish is None or not floor.available[wish].all() or (floor.cluster.gpu_pool[wish] != request.pool).any():
+def stays(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
+    """A job that pays for moving stays where it is, if it may and has its GPUs together there."""
+    current = request.current
+    if current is None or request.move_seconds <= 0 or len(current) != request.gpus:
         return False
-    floor.available[wish] = False
-    placed[index] = wish
+    if not floor.available[current].all() or (floor.cluster.gpu_pool[current] != request.pool).any():
+        return False
+    nodes = floor.cluster.gpu_node[current]
+    if nodes[0] != nodes[-1] and request.gpus <= floor.cluster.node_gpus[floor.cluster.node_pool == request.pool].max():
+        return False
+    floor.available[current] = False
+    placed[index] = current
     return True
 
 

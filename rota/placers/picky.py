@@ -38,7 +38,7 @@ class Picky:
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         """One by one, in turn. A job that pays for moving stays where it is unless a move pays."""
         order = sorted(range(len(requests)), key=lambda number: self.turn(floor, requests[number]))
-        homes = {number: now for number in order if (now := _home(floor, requests[number])) is not None}
+        homes = _homes(floor, requests, order)
         place = self._spare if homes and self.spares else self._plain
         placed = place(floor, requests, order, homes)
         return [placed[number] for number in range(len(requests))]
@@ -48,12 +48,10 @@ class Picky:
         side, placed = _Side(floor), {}
         for number in order:
             request, home = requests[number], homes.get(number)
-            found = _hinted(floor, request)
-            if found is None:
-                found = self.pick(side.shelf(request), floor, request)
-                if home is not None and floor.available[home].all():
-                    here, there = (_pace(side.shelf(request), floor, request, gpus) for gpus in (home, found))
-                    found = home if (here / there - 1) * PAYS_WITHIN_SECONDS <= request.move_seconds else found
+            found = self.pick(side.shelf(request), floor, request)
+            if home is not None and floor.available[home].all():
+                here, there = (_pace(side.shelf(request), floor, request, gpus) for gpus in (home, found))
+                found = home if (here / there - 1) * PAYS_WITHIN_SECONDS <= request.move_seconds else found
             side.mark(request.pool, found, free=False)
             placed[number] = found
         return placed
@@ -67,21 +65,17 @@ class Picky:
         every, calm, placed = _Side(floor), _Side(replace(floor, available=floor.available & (owner < 0))), {}
         for number in order:
             request, home = requests[number], homes.get(number)
-            found, best = _hinted(floor, request), None
-            if found is None:
-                best = self.pick(every.shelf(request), floor, request)
+            best = self.pick(every.shelf(request), floor, request)
             if home is not None:
                 del homes[number]
                 owner[home] = -1
-                if best is not None and not _pays(every.shelf(request), floor, request, home, best):
+                if not _pays(every.shelf(request), floor, request, home, best):
                     every.mark(request.pool, home, free=False)
                     placed[number] = home
                     continue  # it stays, as most do
                 calm.mark(request.pool, home, free=True)
-            if found is None and best is not None:
-                choices = [self.pick(calm.shelf(request), calm.floor, request), best]
-                found = _cheapest([home, *choices] if home is not None else choices, home, every, requests, number, owner)
-            assert found is not None
+            choices = [self.pick(calm.shelf(request), calm.floor, request), best]
+            found = _cheapest([home, *choices] if home is not None else choices, home, every, requests, number, owner)
             for other in _owners(owner, found):
                 left = homes.pop(other)
                 owner[left] = -1
@@ -136,19 +130,21 @@ def _owners(owner: Ints, gpus: Ints) -> list[int]:
     return [int(each) for each in np.unique(found[found >= 0])]
 
 
-def _hinted(floor: Floor, request: Request) -> Ints | None:
-    """The allocation's hint where it can be had."""
-    if len(request.hint) != request.gpus or not floor.available[list(request.hint)].all():
-        return None
-    return np.sort(np.array(request.hint, dtype=np.int64))
-
-
-def _home(floor: Floor, request: Request) -> Ints | None:
-    """The GPUs that a job has, if it pays for leaving them and may keep them."""
-    now = request.current
-    if now is None or request.move_seconds <= 0 or len(now) != request.gpus or not floor.available[now].all():
-        return None
-    return now if floor.cluster.gpu_pool[now[0]] == request.pool else None
+def _homes(floor: Floor, requests: list[Request], order: list[int]) -> dict[int, Ints]:
+    """The GPUs of each job that pays for leaving its own and may keep them. A GPU is the home of one job: one that holds it comes
+    before one that sleeps on its node."""
+    homes: dict[int, Ints] = {}
+    taken = np.zeros(floor.cluster.gpus, dtype=bool)
+    for parked in (False, True):
+        for number in order:
+            request = requests[number]
+            now = request.current
+            if now is None or request.parked != parked or request.move_seconds <= 0 or len(now) != request.gpus:
+                continue
+            if floor.cluster.gpu_pool[now[0]] == request.pool and floor.available[now].all() and not taken[now].any():
+                homes[number] = now
+                taken[now] = True
+    return homes
 
 
 def _exact_pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from rota.errors import OptionError
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
-from rota.placers.base import book, granted_wish, node_free, take
+from rota.placers.base import book, node_free, stays, take
 from rota.placers.packed import Packed
 
 LIMIT = 0.4
@@ -32,7 +32,7 @@ class Skew(Packed):
     def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
         placed: dict[int, Ints] = {}
         loose = [number for number, request in enumerate(requests) if not self.keeps_together(request)]
-        rest = [number for number in loose if not granted_wish(floor, requests[number], number, placed)]
+        rest = [number for number in loose if not stays(floor, requests[number], number, placed)]
         apart = set(loose)
         close = [number for number in range(len(requests)) if number not in apart]
         placed.update(zip(close, super().place(floor, [requests[number] for number in close]), strict=True))

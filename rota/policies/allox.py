@@ -17,8 +17,8 @@ CANNOT_RUN = 1e-10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """Who holds a GPU by an earlier matching, and by which option."""
+class Matching:
+    """Memory: who holds a GPU by an earlier matching, and by which option."""
 
     ids: Ints
     option: Ints
@@ -43,13 +43,13 @@ class Allox:
         held = held.copy()
         held[waiting[:count]] = chosen
         matched = (held >= 0).nonzero()[0]
-        memory = Memory(jobs.ids[matched], held[matched])
+        memory = Matching(jobs.ids[matched], held[matched])
         return Shares(
             position=matched, option=held[matched], share=np.ones(len(matched)), memory=memory, notes=notes, key="matching"
         )
 
 
-def _held(memory: Memory | None, ids: Ints) -> Ints:
+def _held(memory: Matching | None, ids: Ints) -> Ints:
     if memory is None or not len(memory.ids):
         return np.full(len(ids), -1)
     found = np.minimum(memory.ids.searchsorted(ids), len(memory.ids) - 1)

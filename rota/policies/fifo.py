@@ -33,9 +33,8 @@ class Fifo:
         if self.packing:
             position, option = _packed(view)
             return Shares(position=position, option=option, share=np.ones(len(option)), strict=True, key="submission")
-        return Ranking(
-            order=np.arange(len(view.jobs)),  # a view is in order of submission
-            whole=True,
+        return Ranking.permutation(
+            np.arange(len(view.jobs)),  # a view is in order of submission
             blocking=not self.backfill,
             reserve=self.backfill,
             preempt=False,

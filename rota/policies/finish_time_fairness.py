@@ -15,8 +15,8 @@ YEAR_SECONDS = 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """What each job's private part of the cluster would have done so far."""
+class PrivateWork:
+    """Memory: what each job's private part of the cluster would have done so far."""
 
     ids: Ints
     private_seconds: Floats
@@ -52,7 +52,7 @@ class FinishTimeFairness:
 
         best_rho = (age + steps / program.best_rate) / fair
         found = lowest_target(program, need, best_rho)
-        memory = Memory(jobs.ids[who.first], before, steps, private)
+        memory = PrivateWork(jobs.ids[who.first], before, steps, private)
         return found.shares(memory=memory, key="finish-time fairness")
 
     def objective(self, effect: Effect) -> float:
@@ -64,7 +64,7 @@ class FinishTimeFairness:
         return float(rho.max(initial=0.0))
 
 
-def _private_seconds(memory: Memory | None, ids: Ints, steps: Floats, otherwise: Floats) -> Floats:
+def _private_seconds(memory: PrivateWork | None, ids: Ints, steps: Floats, otherwise: Floats) -> Floats:
     """Time the private part would have needed for the work done so far; for jobs not remembered, at the rate it has now."""
     if memory is None or not len(memory.ids):
         return otherwise

@@ -31,9 +31,8 @@ class Gittins:
         past = np.sort(np.array(self.history) if self.history else view.history_gpu_seconds)
         delta = np.full(len(view.jobs), self.delta) if self.delta else queue_limits(self.thresholds)[queues.level]
         index = gittins_index(past, queues.service, delta)
-        return Ranking(
-            order=np.lexsort((-index, queues.level)),
-            whole=True,
+        return Ranking.permutation(
+            np.lexsort((-index, queues.level)),
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
             memory=Standing(view.jobs.ids, queues.level, queues.place, queues.base),

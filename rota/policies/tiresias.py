@@ -32,9 +32,8 @@ class Tiresias:
         order = ((queues.level * 4 + group) * (count + 1) + queues.place).argsort(kind="stable")
         place = np.empty(count, dtype=np.int64)
         place[order] = np.arange(count)
-        return Ranking(
-            order=order,
-            whole=True,
+        return Ranking.permutation(
+            order,
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
             memory=Standing(view.jobs.ids, queues.level, place, queues.base),

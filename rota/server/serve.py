@@ -18,9 +18,9 @@ from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
 from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.words import words_for
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
 from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.model.cluster import Cluster, Node
@@ -40,7 +40,7 @@ LAUNCH_SECONDS = 1.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-WORDS = codec(Catalogue)
+WORDS = words_for()
 """What journals are written with."""
 
 
@@ -73,6 +73,7 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
         lease_margin_seconds=plan.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         round_seconds=plan.round_seconds or 0.0,
+        policy=policy,
         packing=bool(getattr(rule, "packing", False)),
         wait_for_place=plan.wait_for_place,
         learn_variability=True,

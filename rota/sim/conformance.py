@@ -1,7 +1,11 @@
 """The property suite for policies: what any of them must keep, tried on random workloads. Behind `rota policy check`."""
 
 import copy
-from collections.abc import Callable
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +27,9 @@ from rota.sim.engine import Engine, place_of
 from rota.sim.physics import Physics
 
 FLOORS = ("4xV100", "2x(4xV100) + 4xK80", "3x(2xA100) + 1x(4xP100)")
+LIMIT_SECONDS = 60.0
+"""A property is tried for so long at most."""
+
 PAIRED = Rates(speeds={}, pairs={("", "", kind, n): (0.7, 0.7) for kind in ("V100", "K80", "A100", "P100") for n in (1, 2, 4)})
 """What a policy that packs meets: any two jobs of one width may share, and get 1.4 times the work done."""
 
@@ -40,15 +47,45 @@ class Violation(Exception):
     """A property does not hold."""
 
 
-def check_policy(make: Callable[[], Policy], seeds: int = 20) -> list[Finding]:
-    """Try every property on `seeds` random workloads."""
-    return [_tried(name, prop, make, seeds) for name, prop in PROPERTIES.items()]
+def check_policy(make: Callable[[], Policy], seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
+    """Try every property on `seeds` random workloads, each for `limit_seconds` at most."""
+    return [_tried(name, prop, make, seeds, limit_seconds) for name, prop in PROPERTIES.items()]
 
 
-def _tried(name: str, prop: Callable[[Callable[[], Policy], int], None], make: Callable[[], Policy], seeds: int) -> Finding:
+class _Late(BaseException):
+    """Time is up. No policy catches this by catching Exception."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Interrupts whatever runs, also a policy that never returns. Only the main thread can be interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(signum: int, frame: Any) -> None:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _tried(
+    name: str, prop: Callable[[Callable[[], Policy], int], None], make: Callable[[], Policy], seeds: int, limit_seconds: float
+) -> Finding:
+    until = time.monotonic() + limit_seconds
     for seed in range(seeds):
         try:
-            prop(make, seed)
+            with _time_limit(max(until - time.monotonic(), 1e-3)):
+                prop(make, seed)
+        except _Late:
+            after = f"with {seed} of {seeds} workloads done"
+            return Finding(name, False, f"it took longer than {limit_seconds:g} s, {after} (seed {seed})")
         except Violation as story:
             return Finding(name, False, f"{story} (seed {seed})")
         except RotaError as error:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,17 @@ class _Run:
         return self.limit if steps > self.limit - WHOLE else steps
 
 
+class _Mark(NamedTuple):
+    """How far a simulation was when somebody last looked."""
+
+    decisions: int
+    came: int
+    ended: int
+    steps: float
+    """Steps that unfinished jobs have done."""
+    at_s: float
+
+
 WHOLE = 1e-6
 """A step done but for this part of it is done: what is left is rounding."""
 
@@ -78,6 +89,12 @@ Progress = Callable[[int, int, float], None]
 
 Journal = list[tuple[float, list[External], Decided | None]]
 """What happened, when the core learned of it, and what it decided."""
+
+MOST_DECISIONS = 10_000
+"""So many plans and questions may follow each other without any job getting further."""
+
+SLOWEST_SECONDS = 1e-2
+"""While no job comes or ends, so much time must pass for each of them: else a policy keeps asking to be asked at once."""
 
 MOST_FAILURES = 2000
 """So many failures of each node may pass without any job finishing."""
@@ -127,6 +144,7 @@ class Engine:
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._failures_before, self._ended_before = 0, 0
+        self._mark = _Mark(0, 0, 0, 0.0, self.now_s)
         self._rounds = 0
         self._rates: dict[tuple[str, int, int, int], float] = {}
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
@@ -156,6 +174,7 @@ class Engine:
                 events = []
                 for command in commands:
                     self._carry_out[type(command)](command, events)
+                self._check_progress()
                 if self.physics.whole_steps_seconds and self.scheduler.state.plans != self._rounds:
                     self._rounds = self.scheduler.state.plans
                     self._begin_round()
@@ -255,6 +274,27 @@ class Engine:
         return Stalled(
             f"Nothing more can happen at {self.now_s:.0f} s though {waiting} jobs are unfinished.",
             hint="check that the policy ranks every job and that every job fits the cluster",
+        )
+
+    def _check_progress(self) -> None:
+        """Decisions that help no job go on for ever: a policy that lets nobody run, or wants to be asked again at once."""
+        state, before = self.scheduler.state, self._mark
+        decisions = state.plans + state.decision
+        if decisions - before.decisions < max(MOST_DECISIONS, 10 * len(state.row)):
+            return
+        done = sum(self._storage.get(job, 0.0) for job in state.row if job not in self._runs)
+        done += sum(run.steps(self.now_s) for run in self._runs.values())
+        self._mark = _Mark(decisions, self._next_arrival, self.record.ended, done, self.now_s)
+        if self._mark.came > before.came or self._mark.ended > before.ended:
+            return
+        seconds = self.now_s - before.at_s
+        if done > before.steps and seconds > MOST_DECISIONS * SLOWEST_SECONDS:
+            return
+        raise Stalled(
+            f"{decisions - before.decisions:,} decisions of {type(self.policy).__name__} in {seconds:g} s, up to {self.now_s:.0f} s, "
+            f"got no job {'anywhere' if done <= before.steps else 'far'}: {len(state.row)} are unfinished. "
+            f"The last plan lets {len(state.desired)} run and holds until {state.until_s:g} s.",
+            hint="let the policy rank every job, and answer with an until_s or timers that are further away",
         )
 
     # Commands ----------------------------------------------------------------------------------------------------
@@ -364,7 +404,7 @@ class Engine:
                 f"{name}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",
             )
-        events.append(Allocated(command.ticket, answer, self.now_s))
+        events.append(Allocated(command.ticket, answer, self.now_s, self.scheduler.settings.policy))
 
     def _wake_at(self, command: WakeAt, events: list[External]) -> None:
         self._wake_s = command.at_s

@@ -28,7 +28,7 @@ def floors(draw: st.DrawFn) -> tuple[Floor, list[Request]]:
             gpus = draw(st.integers(1, left[pool]))
             left[pool] -= gpus
             wish = draw(st.lists(st.integers(0, cluster.gpus - 1), min_size=gpus, max_size=gpus, unique=True))
-            requests.append(Request(job, pool, gpus, 0.0, hint=tuple(wish) if draw(st.booleans()) else ()))
+            requests.append(Request(job, pool, gpus, 0.0, current=np.array(sorted(wish)) if draw(st.booleans()) else None))
     return Floor(cluster, available, idle, draw(st.integers(0, 99)), draw(st.integers(0, 99))), requests
 
 

@@ -48,10 +48,3 @@ def test_wider_than_a_node_spans_the_fewest() -> None:
 def test_idle_gpus_come_before_draining_ones() -> None:
     (gpus,) = Packed().place(floor("1x(4xV100)", draining=(0, 1)), asks(2))
     assert gpus.tolist() == [2, 3]
-
-
-def test_hints_are_followed_where_they_can_be() -> None:
-    first, second = Packed().place(
-        floor("1x(4xV100)", busy=(3,)), [Request(0, 0, 1, 0.0, hint=(2,)), Request(1, 0, 1, 0.0, hint=(3,))]
-    )
-    assert first.tolist() == [2] and second.tolist() == [0]

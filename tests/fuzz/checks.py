@@ -1,0 +1,162 @@
+"""What must hold of any set-up, checked against the record of what the physics saw and against the core after every step."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.api import Prepared, prepare
+from rota.core.scheduler import Scheduler
+from rota.core.validate import validate
+from rota.report.metrics import summarise
+from rota.sim.record import Record
+from tests.fuzz.setup import Setup, make_setup
+
+TOLERANCE = 1e-6
+
+
+class Wrong(AssertionError):
+    """Something does not hold; the text says of which set-up."""
+
+
+class Watched(Scheduler):
+    """Checked after every fold and every decision."""
+
+    def fold(self, now_s: float, events: Any) -> None:
+        super().fold(now_s, events)
+        validate(self.state)
+
+    def commit(self, decided: Any) -> Any:
+        commands = super().commit(decided)
+        validate(self.state)
+        return commands
+
+
+def check_setup(number: int, folder: Path) -> dict[str, int]:
+    """Run a set-up and check everything. Returns what it covered, for counting."""
+    setup = make_setup(number, folder)
+    try:
+        ready, record = run(setup)
+        placed = check_placements(setup, ready, record)
+        check_ends(ready, record)
+        check_bounds(ready, record)
+        check_work(ready, record)
+        again = number % 4 == 0
+        if again:
+            check_same(record, run(make_setup(number, folder), watched=False)[1])
+        neutral = is_neutral(setup, ready) and check_turns(setup, record)
+    except Exception as problem:
+        raise Wrong(f"{setup}\n{type(problem).__name__}: {problem}") from problem
+    return {"jobs": len(setup.trace), "shared": placed, "again": again, "neutral": neutral}
+
+
+def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[Prepared, Record]:
+    ready = prepare(**{**setup.keywords, **others})
+    return ready, ready.engine(core=Watched if watched else Scheduler).run()
+
+
+def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
+    """No GPU twice but to two jobs of a policy that packs, gangs whole, and only types that the job accepts. True: some shared."""
+    holds, cluster = record.holds, ready.cluster
+    gpus = [holds.gpus[start:end] for start, end in itertools.pairwise(holds.first.tolist())]
+    edges: dict[int, list[tuple[float, int, int]]] = {}
+    for job, start_s, end_s, mine in zip(holds.job.tolist(), holds.start_s.tolist(), holds.end_s.tolist(), gpus, strict=True):
+        spec = ready.trace.arrivals[job].spec
+        assert len(np.unique(mine)) == spec.gpus == len(mine), f"job {job} asked for {spec.gpus} GPUs and held {mine}"
+        types = {cluster.pools[pool] for pool in cluster.gpu_pool[mine].tolist()}
+        assert len(types) == 1, f"job {job} held GPUs of {types}"
+        assert not spec.accelerators or types <= set(spec.accelerators), f"job {job} held {types}, not {spec.accelerators}"
+        if end_s > start_s:
+            for gpu in mine.tolist():
+                edges.setdefault(gpu, []).extend(((start_s, 1, job), (end_s, -1, job)))
+    most = 2 if ready.settings.packing else 1
+    shared = False
+    for gpu, moments in edges.items():
+        holders: list[int] = []
+        for at_s, step, job in sorted(moments):
+            holders.append(job) if step > 0 else holders.remove(job)
+            assert len(holders) <= most, f"GPU {gpu} is held by jobs {holders} at {at_s} s"
+            shared |= len(holders) > 1
+    return shared
+
+
+def check_ends(ready: Prepared, record: Record) -> None:
+    """Everybody finishes, and nobody sooner than its work takes on the best GPUs that there are."""
+    assert not np.isnan(record.finished_s).any(), f"jobs {np.flatnonzero(np.isnan(record.finished_s))} never ended"
+    for job, arrival in enumerate(ready.trace.arrivals):
+        alone = ready.physics.fastest(arrival.spec, ready.cluster)
+        beside = ready.physics.fastest_together(arrival.spec, ready.cluster, alone).values() if ready.settings.packing else ()
+        least = arrival.spec.steps / max((*alone.values(), *beside))
+        took = record.finished_s[job] - arrival.submitted_s
+        assert took >= least * (1 - TOLERANCE) - TOLERANCE, f"job {job} took {took} s for the work of {least} s"
+
+
+def check_bounds(ready: Prepared, record: Record) -> None:
+    """No bound is beaten."""
+    summary = summarise(
+        record,
+        ready.trace.arrivals,
+        ready.cluster,
+        ready.physics,
+        rounds=None,
+        decisions=record.decisions,
+        decision_seconds=None,
+        simulated_in_seconds=None,
+        peak_memory_mb=None,
+    )
+    for name, bound in (
+        ("mean_jct_seconds", summary.mean_jct_bound_seconds),
+        ("makespan_seconds", summary.makespan_bound_seconds),
+    ):
+        value = getattr(summary, name)
+        assert value is None or bound is None or value >= bound * (1 - TOLERANCE), f"{name} {value} is below its bound {bound}"
+
+
+def check_work(ready: Prepared, record: Record) -> None:
+    """GPU time is neither made up nor lost in the books; where nothing costs anything, jobs held GPUs for just what they need."""
+    holds, physics, cluster = record.holds, ready.physics, ready.cluster
+    total = float(((holds.end_s - holds.start_s) * np.diff(holds.first)).sum())
+    twice = sum(count * (end_s - start_s) for _, _, _, count, start_s, end_s in holds.shared)
+    assert np.isclose(record.held_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
+    assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
+    free = not (physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds)
+    if not free or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
+        return
+    done = np.zeros(len(ready.trace.arrivals))
+    for number, (start, end) in enumerate(itertools.pairwise(holds.first.tolist())):
+        gpus, job = holds.gpus[start:end], int(holds.job[number])
+        rate = physics.rate(ready.trace.arrivals[job].spec, cluster, gpus, cluster.spanned(gpus))
+        done[job] += rate * (holds.end_s[number] - holds.start_s[number])
+    steps = np.array([arrival.spec.steps for arrival in ready.trace.arrivals])
+    wrong = np.flatnonzero(~np.isclose(done, steps, rtol=1e-6, atol=1e-4))
+    assert not len(wrong), f"jobs {wrong} did {done[wrong]} steps, not {steps[wrong]}"
+
+
+def check_same(record: Record, again: Record) -> None:
+    """The same seed gives the same result, to the bit."""
+    for name in ("first_run_s", "finished_s", "held_gpu_seconds", "suspensions", "migrations", "launches", "lost_gpu_seconds"):
+        assert np.array_equal(getattr(record, name), getattr(again, name), equal_nan=True), f"{name} differ from run to run"
+
+
+def is_neutral(setup: Setup, ready: Prepared) -> bool:
+    """All GPUs are equal, wherever they are, and moves cost nothing: then a placer can make no difference."""
+    physics = ready.physics
+    costs = physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds
+    equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None
+    layout = physics.layout_matters((arrival.spec for arrival in ready.trace.arrivals), ready.cluster)
+    return equal and not (costs or layout or physics.fails or ready.settings.wait_for_place)
+
+
+OTHERS = ("packed", "packed:sticky=false", "spread", "random", "random:sticky=false", "pal", "skew:sticky=false")
+
+
+def check_turns(setup: Setup, record: Record) -> bool:
+    """Whoever picks the GPUs, the same jobs run at the same times."""
+    other = OTHERS[setup.number % len(OTHERS)]
+    _, again = run(setup, watched=False, placer=other)
+    same = np.isclose(record.finished_s, again.finished_s, rtol=1e-9, atol=1e-6)
+    assert same.all(), (
+        f"with {other}, jobs {np.flatnonzero(~same)} finish at {again.finished_s[~same]} s instead of {record.finished_s[~same]} s"
+    )
+    return True
