@@ -19,7 +19,7 @@ LOCK := requirements.lock
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo test lint types format docs lock bench chaos clean browser torch screenshots
+.PHONY: help setup demo test lint types format docs lock bench chaos fuzz clean browser torch screenshots
 
 help:
 	@echo 'make setup   create .venv and install Rota in it (done once; again when the lock changes)'
@@ -32,6 +32,7 @@ help:
 	@echo 'make lock    write requirements.lock again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
 	@echo 'make chaos   kill real daemons, supervisors and jobs at random (QUICK=1, SEED=n)'
+	@echo 'make fuzz    simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
 	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
 	@echo 'make clean   remove .venv and everything that was built'
 
@@ -142,6 +143,10 @@ bench: $(STAMP)
 # Real processes killed with -9 at seeded moments; the last line of the output is JSON.
 chaos: $(STAMP)
 	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0)
+
+# Random whole set-ups, thousands of them; the last line of the output is JSON.
+fuzz: $(STAMP)
+	@$(PY) -m tests.fuzz --cases $(or $(CASES),5000) --seed $(or $(SEED),0) --workers $(JOBS)
 
 CLEAN_DIRS := $(VENV) build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
 

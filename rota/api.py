@@ -478,11 +478,14 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
         )
     kept = trace.without_oversized(fits) if hopeless else trace
     if not kept.arrivals:
-        raise TraceError(f"no job is left to simulate: {_why_none(kept)}.", where=trace.name, hint="rota trace info, or another --where")
+        raise TraceError(
+            f"no job is left to simulate: {_why_none(kept)}.", where=trace.name, hint="rota trace info, or another --where"
+        )
     endless = [arrival.spec for arrival in kept.arrivals if not arrival.spec.steps < FOREVER]
     if endless:
         raise TraceError(
-            f"{len(endless):,} of {len(kept):,} jobs have no number of steps and would never end, {endless[0].name or 'one'!r} first.",
+            f"{len(endless):,} of {len(kept):,} jobs have no number of steps and would never end, "
+            f"{endless[0].name or 'one'!r} first.",
             where=trace.name,
             hint="give each job its steps, or how long it takes",
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
+from rota.beliefs.rates import STANDS_STILL, UNPROFILED_SPREAD, Rates
 from rota.model.cluster import Cluster
 from rota.model.options import Kind, Options, Way
 from rota.model.reasons import Reason
@@ -36,10 +36,12 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
     ways = list(options.ways())
     alone: list[dict[int, float]] = [{} for _ in kinds]
     fresh: dict[tuple[int, int, int], Way] = {}
+    for number in changed:
+        for new in _alone(number, kinds[number], cluster, rates):
+            fresh[new.kind, -1, new.pool] = new
     for way in ways:
-        if way.beside < 0 and way.kind in changed:
-            for new in _alone(way.kind, kinds[way.kind], cluster, rates):
-                fresh[new.kind, -1, new.pool] = new
+        if way.beside < 0 and way.kind in changed:  # what is known not to run there stays, as next to nothing
+            fresh.setdefault((way.kind, -1, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
         if way.beside < 0:
             alone[way.kind][way.pool] = fresh.get((way.kind, -1, way.pool), way).rate
     for way in ways:
@@ -50,7 +52,7 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
 
 
 def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]:
-    """Where it is believed to run. If that is nowhere, it may be tried where that is only an estimate."""
+    """Where it is believed to run. Where it is only estimated not to, it may be tried if nothing else is left."""
     ways, untried = [], []
     for pool, accelerator in enumerate(cluster.pools):
         if kind.gpus > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
@@ -60,9 +62,10 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
         if rate > 0:
             ways.append(Way(number, pool, kind.gpus * MILLI, rate, spread))
         elif rates.only_guessed(kind.profile, accelerator, kind.gpus):
-            speed = rates.speeds.get(accelerator, 1.0)
-            untried.append(Way(number, pool, kind.gpus * MILLI, speed, UNPROFILED_SPREAD))
-    return ways or untried
+            untried.append(Way(number, pool, kind.gpus * MILLI, STANDS_STILL, UNPROFILED_SPREAD))
+    if not ways:
+        return [way._replace(rate=rates.speeds.get(cluster.pools[way.pool], 1.0)) for way in untried]
+    return ways + untried
 
 
 def _shared(
@@ -77,9 +80,11 @@ def _shared(
         if both is None or min(both[0]) <= 0:
             continue
         known, spread = both
+        nominal = [rates.rate(kinds[number].profile, accelerator, a.gpus)[0] for number in (first, second)]
+        if min(nominal) <= 0:
+            continue
         sides = [
-            rate * (alone[number][pool] / rates.rate(kinds[number].profile, accelerator, a.gpus)[0])
-            for rate, number in zip(known, (first, second), strict=True)
+            rate * (alone[number][pool] / usual) for rate, usual, number in zip(known, nominal, (first, second), strict=True)
         ]
         yield Way(first, pool, a.gpus * MILLI, sides[0], spread, second)
         if first != second:

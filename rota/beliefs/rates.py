@@ -20,6 +20,9 @@ bandwidth. A type not listed counts as a V100."""
 UNPROFILED_SPREAD = 0.5
 """How wrong the rough rule may be, as a relative spread."""
 
+STANDS_STILL = 1e-6
+"""Steps per second where a job is believed not to run, if an option or a measurement must have a rate: never worth taking."""
+
 
 class Source(Protocol):
     """Whatever knows rates of profiles that nobody measured, such as the built-in catalogue."""
@@ -155,8 +158,12 @@ class Rates:
         return found
 
     def learned(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Rates":
-        """These rates with one more measurement."""
+        """These rates with one more measurement; 0: it stood still."""
         kind = self.everywhere or accelerator
+        if levels and self.spread_penalty is not None:  # what spreading costs is known: this says how fast it is in one node
+            rate, levels = rate * self.spread_penalty.slowdown(profile, levels), 0
+        if levels and rate <= 0:
+            rate = STANDS_STILL  # that it does not run at all can only be said of one node
         if profile not in self._profiles:
             if isinstance(self.model, Learner):
                 return replace(self, model=self.model.observed(profile, kind, gpus, rate, beside, levels))

@@ -1,4 +1,4 @@
-"""What the snapshots and journals of a scheduler are written with: the core's types, the catalogue, and what a policy remembers."""
+"""What snapshots and journals are written with: the core's types, the catalogue, and what a policy remembers."""
 
 from rota.core.snapshot import codec
 from rota.live.views import memory_types

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.entries import Answer, InFlight, Life, Verdict
+from rota.core.entries import Answer, InFlight, Life, Verdict, same_gpus
 from rota.core.learning import learn
 from rota.core.ledger import Ledger
 from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
@@ -34,6 +34,7 @@ from rota.model.events import (
     Woke,
 )
 from rota.model.job import Phase
+from rota.model.plan import Change
 from rota.model.units import FOREVER
 
 
@@ -82,10 +83,13 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     done, before_s = event.steps_done[known] - jobs.steps_done[rows], jobs.as_of_s[rows]
     jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
-    # Since it was last heard of its pace may have changed, and its steps were only believed: that says nothing.
-    clean = jobs.told_s[rows] == before_s
+    # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
+    # noticed. That says nothing.
+    clean = (jobs.told_s[rows] == before_s) & (jobs.steps_done[rows] < jobs.steps_total[rows])
     if settings.learn:
-        learn(state, rows[clean], done[clean], elapsed[clean])
+        stands = jobs.steps_done[rows] <= jobs.paced_steps[rows]  # since it began: short rounds add up
+        seconds = np.where(stands, at_s - jobs.paced_s[rows], elapsed)
+        learn(state, rows[clean], done[clean], seconds[clean])
     if settings.learn_variability and state.learning is not None:
         watch(state, settings, rows, clean, at_s)
     jobs.told_s[rows] = at_s
@@ -131,7 +135,7 @@ def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
 def _fault(allocation: Allocation, table: Table, asked_s: float) -> str:
     """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
     try:
-        until_s = allocation.until_s
+        until_s: object = allocation.until_s
         if not isinstance(until_s, int | float | np.integer | np.floating) or until_s != until_s:
             return f"until_s is {until_s!r}, not a time"
         if not until_s > asked_s:
@@ -200,7 +204,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
                 state.want(change.job, row, change.option, change.gpus, change.beside)
                 state.unsettled.add(change.job)
                 if options[change.job] != change.option:
-                    state.jobs.slice_s[row] = FOREVER  # its slice begins when it runs; one that only moves goes on with its own
+                    _new_slice(state, change, row)
         state.until_s = event.plan.until_s
         state.somebody_waits = event.plan.somebody_waits
         state.fragmented = event.plan.fragmented
@@ -227,6 +231,14 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
             if state.settled(change.job):
                 state.unsettled.discard(change.job)
     state.orphans.clear()
+
+
+def _new_slice(state: Ledger, change: Change, row: int) -> None:
+    """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
+    slice that it has."""
+    life = state.lives.get(change.job)
+    goes_on = life is not None and change.gpus is not None and same_gpus(life.gpus, change.gpus)
+    state.jobs.slice_s[row] = state.now_s if goes_on and state.jobs.using.item(row) > 0 else FOREVER
 
 
 def _launched(state: Ledger, launch: Launch, row: int) -> Life:

@@ -21,8 +21,7 @@ def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
     jobs, options = state.jobs, state.options
     still = (steps <= 0) & (jobs.rate[rows] * seconds >= STILL_STEPS)
     long = (seconds >= LEAST_SECONDS) & ((steps > 0) | still)
-    # Of one that stands still it is known that a step takes longer than this.
-    rows, rate = rows[long], np.maximum(steps[long], 1.0 * still[long]) / seconds[long]
+    rows, rate = rows[long], np.maximum(steps[long], 0.0) / seconds[long]
     news = np.abs(rate / jobs.rate[rows] - 1) > SURPRISE
     if not news.any():
         return

@@ -313,7 +313,7 @@ class Ledger:
         if best >= 0:
             jobs.best_rate[row] = self.options.rate[best]
             accelerator = self.cluster.pools[self.options.pool[best]]
-            jobs.nominal_rate[row] = self.rates.rate(spec.profile, accelerator, spec.gpus)[0]
+            jobs.nominal_rate[row] = self.rates.rate(spec.profile, accelerator, spec.gpus)[0] or jobs.best_rate[row]
             jobs.schedulable[row] = True
             self._new_rows()
         self.row[job] = row

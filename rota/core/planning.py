@@ -86,7 +86,7 @@ def _going_on(candidates: Candidates, table: Table) -> Candidates:
 
 
 def _all_done_s(settings: Settings, state: Ledger, table: Table, grants: Grants) -> float:
-    """When everybody will have started and done the whole steps of this round. If nobody runs: when the policy may be asked again,
+    """When all jobs will have started and done the whole steps of this round. If none runs: when the policy may be asked again,
     or a round later if it may be asked now and has no better answer."""
     position = grants.position
     if not len(position):

@@ -1,6 +1,6 @@
 """Units: one granted job, or two that share GPUs. A unit has one placement, and moves nobody who could stay where it is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def left_behind(state: Ledger, jobs: list[int]) -> list[Change]:
 
 
 def place(
-    state: Ledger, placer: Placer, floor: Floor, hints: dict[int, tuple[int, ...]], units: dict[int, Unit]
+    state: Ledger, placer: Placer, floor: Floor, hints: Mapping[int, tuple[int, ...]], units: dict[int, Unit]
 ) -> list[tuple[Unit, Ints]]:
     """GPUs for each unit, given by the position of a member. With a sticky placer, a member that has suitable GPUs keeps them and
     the other joins it; who runs there comes before who was only to start there."""

@@ -315,7 +315,7 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
 
 
 MUCH_SLOWER = 100.0
-"""A job that is this many times slower than it could be elsewhere may as well stand still: it moves, whatever the policy says."""
+"""An option this many times slower than the best of a job is as good as none: it runs by another, whatever the policy says."""
 
 
 def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bool) -> tuple[Ints, Ints]:
@@ -338,8 +338,8 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
         score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
     else:
         score = np.where(elsewhere, -1.0, rate)
-    score = np.where(stuck, np.where(elsewhere, rate, 0.0), score)
-    score[~exists] = -1.0
+    score = np.where(stuck & elsewhere, rate, score)
+    score[~exists | (table.options.rate[options] * MUCH_SLOWER < fastest)] = -1.0
     best = np.argsort(-score, axis=1, kind="stable")
     flat = np.take_along_axis(options, best, axis=1).ravel()
     usable = np.take_along_axis(score, best, axis=1).ravel() >= 0
@@ -420,7 +420,8 @@ class Shares:
         rows = options.by_slot[table.kind]
         some = share > (NEXT_TO_NOTHING if self.strict else 0.0)
         without = np.False_ if self.strict else options.beside[rows] < 0
-        position, slot = ((rows >= 0) & (some | without)).nonzero()
+        worth = options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None]
+        position, slot = ((rows >= 0) & worth & (some | without)).nonzero()
         option = rows[position, slot]
         return position, slot, option, share[position, slot], options.pool[option]
 

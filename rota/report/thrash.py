@@ -9,7 +9,7 @@ from rota.sim.physics import Physics
 from rota.sim.record import Record
 
 SWITCH_SECONDS = 14.0
-"""What a switch costs where a run says nothing about it: launch, save and load of a PyTorch process, as in the preset `measured`."""
+"""What a switch costs where a run says nothing about it: launch, save and load, as in the preset `measured`."""
 
 MOST_LOST = 0.25
 """Switching may take this part of the time in which jobs hold GPUs."""
@@ -23,8 +23,9 @@ def thrash_notes(record: Record, arrivals: Sequence[Arrival], physics: Physics) 
     cost = max(physics.launch_seconds + physics.checkpoint_seconds + physics.restore_seconds, SWITCH_SECONDS)
     if suspensions * cost <= MOST_LOST * held:
         return []
-    stretch = held / (suspensions + int(counts.sum()))
+    jobs = int(counts.sum())
+    stretch = held / (suspensions + jobs)
     return [
-        f"thrashing: {suspensions:,} suspensions of {int(counts.sum()):,} jobs, which held GPUs for {stretch:.3g} s at a time, while a "
-        f"switch costs about {cost:.3g} s; larger thresholds, quanta or rounds lose less"
+        f"thrashing: {suspensions:,} suspensions of {jobs:,} jobs, which held GPUs for {stretch:.3g} s at a time, while a switch "
+        f"costs about {cost:.3g} s; larger thresholds, quanta or rounds lose less"
     ]

@@ -73,7 +73,6 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
         lease_margin_seconds=plan.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         round_seconds=plan.round_seconds or 0.0,
-        policy=policy,
         packing=bool(getattr(rule, "packing", False)),
         wait_for_place=plan.wait_for_place,
         learn_variability=True,
@@ -84,7 +83,7 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
         "placer": placer,
         "cluster": str(cluster),
         "pretend": pretended,
-        "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__},
+        "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
     }
     scheduler = make_scheduler(configuration, cluster)
     with _only_one(plan.home), _listening(plan.listen) as (listener, url):
@@ -131,7 +130,7 @@ def make_scheduler(configuration: Mapping[str, Any], cluster: Cluster | None = N
     return Scheduler(
         cluster if cluster is not None else Cluster.parse(configuration["cluster"]),
         make_placer(configuration["placer"]),
-        Settings(**settings),
+        Settings(**{**settings, "policy": configuration["policy"]}),
         rates=Rates(model=Catalogue()),
         costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
         skews=Skews(model=Catalogue()),

@@ -104,9 +104,8 @@ def workload(seed: int, jobs: int = 30) -> tuple[Cluster, list[Arrival]]:
     found = []
     for at_s in np.cumsum(gaps).tolist():
         gpus = int(rng.choice([1, 1, 1, 2, 2, 4]))
-        found.append(
-            Arrival(at_s, JobSpec(gpus=gpus, steps=round(float(rng.lognormal(5, 1.5)), 1), weight=float(rng.choice([1, 5]))))
-        )
+        steps, weight = round(float(rng.lognormal(5, 1.5)), 1), float(rng.choice([1, 5]))
+        found.append(Arrival(at_s, JobSpec(gpus=gpus, steps=steps, weight=weight, can_park=bool(rng.random() < 0.5))))
     return cluster, found
 
 

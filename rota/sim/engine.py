@@ -56,6 +56,8 @@ class _Run:
     """Its GPUs are taken since; FOREVER: they are not."""
     limit: float = FOREVER
     """It rests when it has done so many."""
+    round_s: float = FOREVER
+    """When that was settled."""
     saves_s: float = 0.0
     """It saves its state every so often from here on."""
     shared_seconds: float = 0.0
@@ -74,8 +76,8 @@ class _Mark(NamedTuple):
     """How far a simulation was when somebody last looked."""
 
     decisions: int
-    came: int
-    ended: int
+    happened: int
+    """Jobs that came or ended, and nodes that failed."""
     steps: float
     """Steps that unfinished jobs have done."""
     at_s: float
@@ -144,7 +146,7 @@ class Engine:
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._failures_before, self._ended_before = 0, 0
-        self._mark = _Mark(0, 0, 0, 0.0, self.now_s)
+        self._mark = _Mark(0, 0, 0.0, self.now_s)
         self._rounds = 0
         self._rates: dict[tuple[str, int, int, int], float] = {}
         self._carry_out: dict[type, Callable[[Any, list[External]], None]] = {
@@ -284,15 +286,16 @@ class Engine:
             return
         done = sum(self._storage.get(job, 0.0) for job in state.row if job not in self._runs)
         done += sum(run.steps(self.now_s) for run in self._runs.values())
-        self._mark = _Mark(decisions, self._next_arrival, self.record.ended, done, self.now_s)
-        if self._mark.came > before.came or self._mark.ended > before.ended:
+        happened = self._next_arrival + self.record.ended + int(self._failures.sum())
+        self._mark = _Mark(decisions, happened, done, self.now_s)
+        if happened > before.happened:
             return
         seconds = self.now_s - before.at_s
         if done > before.steps and seconds > MOST_DECISIONS * SLOWEST_SECONDS:
             return
         raise Stalled(
-            f"{decisions - before.decisions:,} decisions of {type(self.policy).__name__} in {seconds:g} s, up to {self.now_s:.0f} s, "
-            f"got no job {'anywhere' if done <= before.steps else 'far'}: {len(state.row)} are unfinished. "
+            f"{decisions - before.decisions:,} decisions of {type(self.policy).__name__} in {seconds:g} s, up to "
+            f"{self.now_s:.0f} s, got no job {'anywhere' if done <= before.steps else 'far'}: {len(state.row)} are unfinished. "
             f"The last plan lets {len(state.desired)} run and holds until {state.until_s:g} s.",
             hint="let the policy rank every job, and answer with an until_s or timers that are further away",
         )
@@ -335,7 +338,8 @@ class Engine:
         other = self._company(job, run)
         self._go_on(job, run, other)
         if other is not None:
-            self._go_on(other, self._runs[other], job, new_round=False)
+            both = self._runs[other]
+            self._go_on(other, both, job, new_round=both.round_s == self.now_s)
 
     def _begin_round(self) -> None:
         """Everybody who runs goes on for the whole steps of another round."""
@@ -356,6 +360,7 @@ class Engine:
             run.rate = self.physics.together(spec, beside, self.cluster, run.gpus, self.cluster.levels_of(run.nodes))
         if self.physics.whole_steps_seconds and new_round:
             run.limit = run.from_step + max(math.floor(run.rate * self.physics.whole_steps_seconds), 1)
+            run.round_s = now
         if run.total < FOREVER and run.limit >= run.total and run.rate > 0:
             at_s = now + max(run.total - run.from_step, 0.0) / run.rate
             if self.physics.ends_every_seconds:
@@ -479,7 +484,8 @@ class Engine:
     def _lose(self, job: int, run: _Run) -> float:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
-        self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.alone
+        if run.alone > 0:
+            self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.alone
         self._stop(job, run)
         return saved
 

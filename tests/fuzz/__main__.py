@@ -1,4 +1,4 @@
-"""Thousands of random set-ups: `python -m tests.fuzz --cases 5000 --seed 0`. Ends with a line of JSON; status 1 if any is wrong."""
+"""Thousands of random set-ups: `python -m tests.fuzz --cases 5000 --seed 0`. The last line is JSON."""
 
 import argparse
 import json

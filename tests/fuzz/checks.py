@@ -57,7 +57,7 @@ def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[Prepared, Re
 
 
 def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
-    """No GPU twice but to two jobs of a policy that packs, gangs whole, and only types that the job accepts. True: some shared."""
+    """No GPU twice but to two jobs of a policy that packs, gangs whole, only types that the job accepts. True: some shared."""
     holds, cluster = record.holds, ready.cluster
     gpus = [holds.gpus[start:end] for start, end in itertools.pairwise(holds.first.tolist())]
     edges: dict[int, list[tuple[float, int, int]]] = {}
@@ -156,7 +156,6 @@ def check_turns(setup: Setup, record: Record) -> bool:
     other = OTHERS[setup.number % len(OTHERS)]
     _, again = run(setup, watched=False, placer=other)
     same = np.isclose(record.finished_s, again.finished_s, rtol=1e-9, atol=1e-6)
-    assert same.all(), (
-        f"with {other}, jobs {np.flatnonzero(~same)} finish at {again.finished_s[~same]} s instead of {record.finished_s[~same]} s"
-    )
+    late, before = again.finished_s[~same], record.finished_s[~same]
+    assert same.all(), f"with {other}, jobs {np.flatnonzero(~same)} finish at {late} s instead of {before} s"
     return True

@@ -238,7 +238,9 @@ def _trace(dice: random.Random, cluster: Cluster, rates: Rates) -> Trace:
             default=0,
         )
         runs = any(
-            spec.gpus <= gpus and (not spec.accelerators or card in spec.accelerators) and rates.rate(spec.profile, card, spec.gpus)[0] > 0
+            spec.gpus <= gpus
+            and (not spec.accelerators or card in spec.accelerators)
+            and rates.rate(spec.profile, card, spec.gpus)[0] > 0
             for card, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True)
         )
         if widest and runs:

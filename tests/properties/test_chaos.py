@@ -44,7 +44,7 @@ POLICIES: list[Policy] = [
     Fifo(backfill=True),
     Gittins(thresholds=(40.0,)),
 ]
-PLACERS: list[Placer] = [Packed(), Random(), Packed(sticky=False), Spread()]
+PLACERS: list[Placer] = [Packed(), Random(), Packed(sticky=False), Spread(), Pal(), Pal(wide=False)]
 
 CUTS = """drops|repeats|node crashes|losses vouched for|job crashes|yields|core crashes|core crashes before sending|partitions|
 policy failures|leases ended|holds|cancels""".replace("\n", "").split("|")

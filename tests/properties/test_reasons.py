@@ -98,6 +98,7 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
                 gpus=int(rng.choice([1, 1, 2, 3])),
                 steps=float(rng.integers(1, 200)),
                 accelerators=("V100",) * int(rng.random() < 0.3),
+                can_park=bool(rng.random() < 0.5),
             ),
         )
         for t in np.cumsum(rng.exponential(15, 30))
@@ -117,7 +118,12 @@ def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, polic
     cluster = Cluster.parse(["4x(4xV100)", "2x(3x(2xV100))"][seed % 2])
     most = int(cluster.node_gpus.max())
     arrivals = [
-        Arrival(float(t), JobSpec(gpus=int(rng.integers(1, 2 * most + 1)), steps=float(rng.integers(1, 200))))
+        Arrival(
+            float(t),
+            JobSpec(
+                gpus=int(rng.integers(1, 2 * most + 1)), steps=float(rng.integers(1, 200)), can_park=bool(rng.random() < 0.5)
+            ),
+        )
         for t in np.cumsum(rng.exponential(10, 40))
     ]
     core = Watched(cluster, Spread(), Settings(wait_for_place=True))

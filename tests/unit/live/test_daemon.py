@@ -119,6 +119,24 @@ def test_a_restart_finds_everything(tmp_path: Path) -> None:
         assert submit(daemon, "true") == queued + 1, "numbers go on"
 
 
+@pytest.mark.parametrize("second", ["fifo", "finish-time-fairness", "tiresias:thresholds=60"])
+def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, tmp_path: Path) -> None:
+    """After `tiresias` nothing was scheduled any more: what it remembered was handed to the next policy."""
+    with running(tmp_path, policy="tiresias") as daemon:
+        long = submit(daemon, ["sleep", "300"], gpus=2)
+        end = time.monotonic() + PATIENCE
+        while daemon.job(str(long)).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    with running(tmp_path, policy=second) as daemon:
+        assert ended(daemon, submit(daemon, "true")).phase == "finished"
+        assert daemon.job(str(long)).phase == "running", "it goes on"
+        state = daemon.scheduler.state
+        assert state.answer is not None and state.answer.policy == second and not state.policy_fault
+        daemon.cancel(long)
+        ended(daemon, long)
+
+
 def test_another_policy_is_fine_another_cluster_is_not(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         ended(daemon, submit(daemon, "true"))

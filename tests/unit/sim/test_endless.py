@@ -1,0 +1,114 @@
+"""Simulations that used to go on for ever: each ends, or says why it cannot."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rota.api import check, simulate
+from rota.beliefs.rates import Rates
+from rota.errors import Stalled, TraceError
+from rota.model.allocation import Ranking
+from rota.model.job import Arrival, JobSpec
+from rota.model.view import View
+from rota.traces.trace import Trace
+
+ALL = (1, 2, 4)
+
+
+def trace(*jobs: JobSpec, every_s: float = 0.0) -> Trace:
+    return Trace.of("jobs", "test", [Arrival(number * every_s, job) for number, job in enumerate(jobs)])
+
+
+@pytest.mark.parametrize(
+    "policy", ["fifo", "las", "srsf", "fifo:aware=false", "max-min-fairness", "max-min-fairness:aware=false"]
+)
+@pytest.mark.parametrize("preset", ["ideal", "measured", "gavel"])
+def test_a_job_that_stands_still_is_moved(policy: str, preset: str) -> None:
+    """Only references are known at first; `b` looks like `a`, which runs on K80s, but it does not."""
+    table = {(name, card, n): speed * n for name in "acde" for card, speed in (("V100", 2.0), ("K80", 1.0)) for n in ALL}
+    table |= {("b", "V100", n): 2.0 * n for n in ALL} | {("b", "K80", n): 0.0 for n in ALL}
+    jobs = [JobSpec(steps=4000.0, profile="a"), JobSpec(steps=600.0, profile="b"), JobSpec(steps=300.0, profile="b")]
+    rates = Rates(table=table, speeds={})
+    for seed in (2, 5):
+        found = simulate(
+            trace(*jobs), policy=policy, preset=preset, cluster="1xV100 + 2xK80", profiled=0.1, rates=rates, seed=seed
+        )
+        assert np.isfinite(found.record.finished_s).all()
+
+
+def test_what_an_estimate_rules_out_everywhere_is_tried_all_the_same() -> None:
+    """All references say that nothing of this sort fits."""
+    table = {(name, "V100", n): 1.0 * n for name in "abcd" for n in ALL}
+    table |= {(name, "K80", n): 0.0 for name in "abc" for n in ALL} | {("d", "K80", n): 1.0 for n in ALL}
+    for seed in range(4):
+        jobs = trace(JobSpec(steps=100.0, profile="d", accelerators=("K80",)))
+        found = simulate(jobs, cluster="2xV100 + 2xK80", profiled=0.1, rates=Rates(table=table, speeds={}), seed=seed)
+        assert np.isfinite(found.record.finished_s).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"node_mtbf_seconds": 500.0, "node_repair_seconds": 4000.0, "checkpoint_every_seconds": 30.0},
+        {"decide": "events"},
+        {"decide": "both", "round_seconds": 60.0},
+        {"launch_seconds": 7.5, "checkpoint_seconds": 3.0},
+    ],
+)
+@pytest.mark.parametrize("policy", ["las", "tiresias:thresholds=50", "max-min-fairness", "fifo"])
+def test_gavels_rounds_plan_no_more_often_than_they_must(policy: str, options: dict[str, Any]) -> None:
+    """A plan every millisecond while nobody fits, while an answer is over that may not be replaced yet, or while jobs start."""
+    jobs = [JobSpec(gpus=2, steps=steps) for steps in (400.0, 1.0, 700.0, 2.0, 0.001)]
+    found = simulate(trace(*jobs, every_s=10.0), policy=policy, preset="gavel", cluster="2xV100", **options)
+    assert np.isfinite(found.record.finished_s).all()
+    assert (found.summary.rounds or 0) < 400
+
+
+class Nobody:
+    def allocate(self, view: View) -> Ranking:
+        return Ranking(order=np.empty(0, dtype=np.int64), until_s=view.now_s + 5.0)
+
+
+class AtOnce:
+    def allocate(self, view: View) -> Ranking:
+        zero = np.zeros(len(view.jobs))
+        return Ranking(order=np.arange(len(view.jobs)), run_seconds=zero, wait_seconds=zero)
+
+
+@pytest.mark.parametrize(("policy", "story"), [(Nobody(), "got no job anywhere"), (AtOnce(), "got no job far")])
+def test_decisions_that_help_nobody_end_in_an_error(policy: Any, story: str) -> None:
+    with pytest.raises(Stalled) as caught:
+        simulate(trace(*[JobSpec(steps=1e5)] * 3), policy=policy, cluster="1xV100", preset="ideal")
+    said = caught.value.message
+    assert type(policy).__name__ in said and story in said and "3 are unfinished" in said and "last plan lets" in said
+
+
+def test_the_check_of_a_policy_has_a_time_limit() -> None:
+    class Sleepy:
+        def allocate(self, view: View) -> Ranking:
+            while len(view.jobs) > 3:
+                pass
+            return Ranking(order=np.arange(len(view.jobs)))
+
+    began = time.monotonic()
+    findings = check(Sleepy(), seeds=2, limit_seconds=0.3)
+    assert time.monotonic() - began < 20
+    assert any("took longer than 0.3 s" in finding.story for finding in findings)
+
+
+def test_endless_jobs_and_no_jobs_say_so() -> None:
+    with pytest.raises(TraceError, match=r"1 of 2 jobs have no number of steps and would never end, 'second' first"):
+        simulate(trace(JobSpec(steps=5.0), JobSpec(name="second")), cluster="2xV100")
+    with pytest.raises(TraceError, match=r"no job is left to simulate: 2 were left out \(2 x asks for 9 GPUs"):
+        simulate(trace(*[JobSpec(gpus=9, steps=5.0)] * 2), cluster="2xV100", drop_oversized=True)
+
+
+def test_thrashing_is_told() -> None:
+    options: dict[str, Any] = {"cluster": "8xV100", "preset": "measured"}
+    thrashing = simulate("synthetic:jobs=30,seed=1", policy="tiresias:thresholds=10/20/30/40,promote=0.5", **options)
+    notes = [note for note in thrashing.params["notes"] if note.startswith("thrashing")]
+    assert len(notes) == 1 and f"{thrashing.summary.suspensions:,} suspensions of 30 jobs" in notes[0]
+    calm = simulate("synthetic:jobs=30,seed=1", policy="tiresias", **options)
+    assert not [note for note in calm.params["notes"] if note.startswith("thrashing")]
