@@ -404,11 +404,13 @@ class Shares:
     def candidates(self, table: Candidacy) -> Candidates:
         position, slot, option, share, pool = table.kept(self, self._ways)
         half = table.slice_seconds / 2
-        priority = share / np.maximum(table.had_seconds[position, slot] + half, half / 50)
-        deficit = table.deficit_seconds[position, slot]
+        # In microseconds: what was booked in pieces must not come before what was booked at once.
+        had = np.round(table.had_seconds[position, slot], 6)
+        priority = share / np.maximum(had + half, half / 50)
+        deficit = np.round(table.deficit_seconds[position, slot], 6)
         # Whoever was drawn runs its slice to the end, however soon new shares come.
         mine = table.granted_option[position] == option
-        done = ~mine | (table.slice_left_seconds[position] <= 0)
+        done = ~mine | (table.slice_left_seconds[position] <= 1e-6)
         if self.blind and table.types_stay and (table.granted_option >= 0).all():
             done = ~mine  # all run, and to the policy another type would be no better
         order = np.lexsort((-share, -deficit, -priority, table.pool_order(self.blind)[pool], done))
