@@ -50,8 +50,9 @@ def runs(quick: bool) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{trace.stem} {policy}", {"trace": trace, "policy": policy, "preset": "ideal", "cluster": "64xV100"}
             costs: dict[str, Any] = {"trace": trace, "policy": policy, "cluster": "8x(8xV100) + 8x(4xP100)"}
             yield f"{trace.stem} {policy} measured", costs
+    first = 3000 if quick else 20000
     for policy in ("srsf", "tiresias"):
-        yield f"philly {policy}", {**philly, "policy": policy, "cluster": "512xV100", "first": 3000 if quick else 20000}
+        yield f"philly first {first} {policy}", {**philly, "policy": policy, "cluster": "512xV100", "first": first}
     for name, cluster in GAVEL_RUNS.items():
         for policy in GAVEL_POLICIES:
             if quick and (policy not in GAVEL_POLICIES[:5] or name.startswith("multi")):

@@ -7,15 +7,14 @@ service counts a GPU once.
 """
 
 from rota.core.entries import Life, same_gpus
-from rota.core.holders import NOBODY, those_on
-from rota.core.job_table import JobTable
+from rota.core.job_table import NOBODY, JobTable
 from rota.core.ledger import Ledger
 from rota.model.options import Options
 
 
 def co_runner(state: Ledger, job: int, life: Life) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
-    for other in those_on(state.gpu_job, state.gpu_beside, life.gpus):
+    for other in state.observed.holders(life.gpus):
         if other != job and state.jobs.using.item(state.row[other]) > 0 and same_gpus(state.lives[other].gpus, life.gpus):
             return other
     return NOBODY
@@ -25,7 +24,8 @@ def began(state: Ledger, job: int, at_s: float) -> None:
     """A job runs from now on: it and whoever runs there go on in company."""
     life = state.lives[job]
     other = co_runner(state, job, life)
-    _pace(state, job, life, other, at_s)
+    if other != NOBODY or state.options.beside.item(life.option) >= 0:
+        _pace(state, job, life, other, at_s)
     if other != NOBODY:
         _pace(state, other, state.lives[other], job, at_s)
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from rota.beliefs.options import why_never
-from rota.core.holders import those_on
 from rota.core.ledger import Ledger
 from rota.core.mechanism import Table
 from rota.core.settings import Settings
@@ -80,7 +79,7 @@ def _capacity_codes(state: Ledger) -> Ints:
 def _left(state: Ledger) -> Ints:
     """GPUs of each pool that are promised to nobody."""
     usable, _ = state.usable()
-    return np.bincount(state.cluster.gpu_pool[usable & (state.gpu_wanted < 0)], minlength=len(state.cluster.pools))
+    return np.bincount(state.cluster.gpu_pool[usable & state.planned.free], minlength=len(state.cluster.pools))
 
 
 def explain(state: Ledger, job: int) -> list[Explanation]:
@@ -146,7 +145,7 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.WAITING_FOR_SUSPEND:
         want = state.desired.get(job)
         partner = int(jobs.beside[row])
-        holders = sorted(those_on(state.gpu_job, state.gpu_beside, want) - {partner, job}) if want is not None else []
+        holders = sorted(state.observed.holders(want) - {partner, job}) if want is not None else []
         names = ", ".join(str(holder) for holder in holders)
         sentence = f"Its GPUs are granted; job {names} is giving them up." if holders else "Its GPUs are granted."
         return Explanation(code, sentence, {"victims": holders})
@@ -166,7 +165,7 @@ def _fragmented(state: Ledger, row: int) -> Explanation:
     left = _left(state)
     pool = max(state.options.pool[options[options >= 0]].tolist(), key=lambda pool: left[pool])
     usable, _ = state.usable()
-    by_node = state.cluster.count_by_node(usable & (state.gpu_wanted < 0) & (state.cluster.gpu_pool == pool))
+    by_node = state.cluster.count_by_node(usable & state.planned.free & (state.cluster.gpu_pool == pool))
     gpus = int(state.jobs.gpus[row])
     most = sorted(by_node[by_node > 0].tolist(), reverse=True)
     nodes = state.fewest_nodes(pool, gpus)

@@ -60,7 +60,7 @@ def advance(state: Ledger, settings: Settings) -> None:
 
 def _submitted(state: Ledger, settings: Settings, event: Submitted) -> None:
     if event.job > state.last_job:  # numbers rise, so anything else is a repeat
-        state.add_job(event.job, event.spec, event.at_s)
+        state.add_job(event.job, event.spec, event.at_s, settings.packing)
         state.touch()
 
 
@@ -195,8 +195,8 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
         rows = {change.job: state.row[change.job] for change in event.plan.changes if change.job in state.row}
         options = {job: state.jobs.option.item(row) for job, row in rows.items()}
-        if state.packing:  # all let go before anybody takes: never are three entered for a GPU
-            for job, row in rows.items():
+        if state.planned.parts or any(change.beside >= 0 for change in event.plan.changes):
+            for job, row in rows.items():  # all let go before any takes a part
                 state.want(job, row, -1, None)
         for change in event.plan.changes:
             row = rows.get(change.job, -1)

@@ -5,9 +5,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rota.core.holders import NOBODY
 from rota.model.job import Phase
 from rota.model.units import FOREVER, Bools, Floats, Ints
+
+NOBODY = -1
+"""No job."""
 
 
 class JobTable:

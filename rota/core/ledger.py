@@ -15,11 +15,11 @@ from rota.beliefs.rates import SPEEDS, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core.entries import NO_GPUS, Answer, Habits, InFlight, Life, PaceKey, same_gpus
-from rota.core.holders import NOBODY, join, leave
-from rota.core.job_table import JobTable
+from rota.core.job_table import NOBODY, JobTable
 from rota.core.lifecycle import LEGAL_CODES, refuse
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec, Phase
+from rota.model.occupancy import FREE, HALF, Occupancy
 from rota.model.options import Kind, Options
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
@@ -35,14 +35,10 @@ class Ledger:
     rates: Rates
     costs: MoveCosts
     jobs: JobTable
-    gpu_job: Ints
-    """Who holds each GPU, as observed."""
-    gpu_beside: Ints
-    """Who shares it with that job."""
-    gpu_wanted: Ints
-    """Who should hold it, as planned."""
-    gpu_wanted_beside: Ints
-    """Who should share it with that job."""
+    observed: Occupancy
+    """Who holds which GPUs, as far as is known."""
+    planned: Occupancy
+    """Who should hold them."""
     node_up: Bools
     node_boot: Ints
     node_heard_s: Floats
@@ -51,8 +47,6 @@ class Ledger:
     history: Floats
     """Service of the last jobs to finish: a ring."""
 
-    packing: bool = False
-    """Two jobs may share GPUs, so options for that are made."""
     variability: Variability | None = None
     """How slow each GPU is believed to be for each application class; None: all of a type alike."""
     learning: Variability | None = None
@@ -141,7 +135,6 @@ class Ledger:
         cluster: Cluster,
         rates: Rates,
         costs: MoveCosts,
-        packing: bool = False,
         variability: Variability | None = None,
         skews: Skews | None = None,
     ) -> Self:
@@ -151,16 +144,13 @@ class Ledger:
             rates=rates,
             costs=costs,
             jobs=JobTable(),
-            gpu_job=np.full(cluster.gpus, NOBODY, dtype=np.int64),
-            gpu_beside=np.full(cluster.gpus, NOBODY, dtype=np.int64),
-            gpu_wanted=np.full(cluster.gpus, NOBODY, dtype=np.int64),
-            gpu_wanted_beside=np.full(cluster.gpus, NOBODY, dtype=np.int64),
+            observed=Occupancy(np.full(cluster.gpus, FREE, dtype=np.int64)),
+            planned=Occupancy(np.full(cluster.gpus, FREE, dtype=np.int64)),
             node_up=np.ones(nodes, dtype=bool),
             node_boot=np.zeros(nodes, dtype=np.int64),
             node_heard_s=np.zeros(nodes),
             host_gib=np.array([node.host_gib for node in cluster.nodes], dtype=np.float64),
             history=np.zeros(HISTORY),
-            packing=packing,
             variability=variability,
             skews=skews or Skews(),
         )
@@ -214,7 +204,7 @@ class Ledger:
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
                 mask[self.desired.get(job, NO_GPUS)] = False
-            if self.packing and self.barred:
+            if self.barred and self.observed.parts:
                 mask |= self._shared_with_the_barred()
             counts = np.bincount(self.cluster.gpu_pool[mask], minlength=len(self.cluster.pools))
             mask.setflags(write=False)
@@ -224,8 +214,8 @@ class Ledger:
 
     def _shared_with_the_barred(self) -> Bools:
         """GPUs on which a job that may be scheduled runs by right, beside one on its way out: no reason to stop it."""
-        mask = np.zeros(len(self.gpu_job), dtype=bool)
-        for job in {*self.gpu_job[self.gpu_beside >= 0].tolist(), *self.gpu_beside.tolist()} - {NOBODY} - self.barred:
+        mask = np.zeros(self.cluster.gpus, dtype=bool)
+        for job in self.observed.holders(np.array(self.observed.shared, dtype=np.int64)) - self.barred:
             gpus = self.lives[job].gpus
             mask[gpus] = same_gpus(self.desired.get(job, NO_GPUS), gpus)
         for job in self.barred:
@@ -258,10 +248,7 @@ class Ledger:
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
         gpus = self.lives[job].gpus
-        mine = self.gpu_job[gpus] == job
-        if self.packing:
-            mine |= self.gpu_beside[gpus] == job
-        held: Ints = gpus[mine]
+        held: Ints = gpus[self.observed.held(job, gpus)]
         return held
 
     def gib_per_node(self, job: int, life: Life) -> float:
@@ -296,8 +283,8 @@ class Ledger:
 
     # Writing: only `fold` calls these ------------------------------------------------------------------------------
 
-    def add_job(self, job: int, spec: JobSpec, at_s: float) -> None:
-        kind = self._kind(spec)
+    def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool) -> None:
+        kind = self._kind(spec, packing)
         row = self.jobs.add()
         jobs = self.jobs
         jobs.id[row] = job
@@ -320,17 +307,18 @@ class Ledger:
         self.specs[job] = spec
         self.last_job = job
 
-    def _kind(self, spec: JobSpec) -> int:
+    def _kind(self, spec: JobSpec, packing: bool) -> int:
         kind = Kind(spec.profile, spec.gpus, spec.accelerators)
         number = self.kind_of.get(kind)
         if number is None:
             number = self.kind_of[kind] = len(self.kind_of)
-            self.remake_options()
+            self._add_options(packing)
         return number
 
-    def remake_options(self) -> None:
-        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true."""
-        self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=self.packing, before=self.options)
+    def _add_options(self, packing: bool) -> None:
+        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true. With `packing` there are
+        some by which two jobs share GPUs."""
+        self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=packing, before=self.options)
         self._usable = None if self.cordoned else self._usable
         self.jobs.widen(self.options.slots)
 
@@ -367,55 +355,41 @@ class Ledger:
         self.dirty = self.replan = True
 
     def hold(self, job: int, gpus: Ints) -> None:
-        """GPUs are a job's from now on."""
-        if self.packing:
-            join(self.gpu_job, self.gpu_beside, gpus, job)
-            self._usable = None if self.barred else self._usable
-        else:
-            self.gpu_job[gpus] = job
+        """GPUs are a job's from now on, or half of each where its partner has them."""
+        self.observed.join(job, gpus)
+        self._usable = None if self.barred else self._usable
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
-        if self.packing:
-            leave(self.gpu_job, self.gpu_beside, gpus, job)
-            self._usable = None if self.barred else self._usable
-        else:
-            self.gpu_job[gpus] = NOBODY
+        self.observed.leave(job, gpus)
+        self._usable = None if self.barred else self._usable
         if job in self.barred:
             self._usable = None
             self.touch()
 
     def want(self, job: int, row: int, option: int, gpus: Ints | None, beside: int = NOBODY) -> None:
-        """Set a job's desired placement, and the job it should share it with."""
-        if self.packing:
-            self._want_in_company(job, row, gpus, beside)
-        else:
-            if job in self.barred:
-                self._usable = None
-            old = self.desired.pop(job, None)
-            if old is not None:
-                self.gpu_wanted[old[self.gpu_wanted[old] == job]] = NOBODY
-            if gpus is not None:
-                self.desired[job] = gpus
-                self.gpu_wanted[gpus] = job
-        self.jobs.option[row] = option if gpus is not None else -1
-
-    def _want_in_company(self, job: int, row: int, gpus: Ints | None, beside: int) -> None:
-        """Where GPUs are shared. Whom it shared with till now keeps them, and has them to itself until the plan says more."""
+        """Set a job's desired placement, and its partner there."""
         if self.barred:
             self._usable = None
         jobs = self.jobs
-        mate = self.row.get(jobs.beside.item(row))
-        if mate is not None and jobs.beside.item(mate) == job:
-            jobs.beside[mate] = NOBODY
-            jobs.option[mate] = self.options.alone[jobs.option.item(mate)]
-        jobs.beside[row] = beside
         old = self.desired.pop(job, None)
         if old is not None:
-            leave(self.gpu_wanted, self.gpu_wanted_beside, old, job)
+            self.planned.release(job, old)
+        if jobs.beside.item(row) != beside:
+            self._part(job, jobs.beside.item(row))
+            jobs.beside[row] = beside
         if gpus is not None:
             self.desired[job] = gpus
-            join(self.gpu_wanted, self.gpu_wanted_beside, gpus, job)
+            self.planned.take(job, gpus, MILLI if beside == NOBODY else HALF)
+        jobs.option[row] = option if gpus is not None else -1
+
+    def _part(self, job: int, partner: int) -> None:
+        """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
+        row = self.row.get(partner)
+        if row is not None and self.jobs.beside.item(row) == job:
+            self.jobs.beside[row] = NOBODY
+            self.jobs.option[row] = self.options.alone[self.jobs.option.item(row)]
+            self.planned.resize(partner, self.desired[partner], MILLI)
 
     def forget(self, job: int, row: int) -> None:
         """The job has ended: out of every table."""
@@ -447,8 +421,7 @@ class Ledger:
         twin = Ledger.__new__(Ledger)
         twin.__dict__.update(self.__dict__)
         twin.jobs = self.jobs.copy()
-        shared = ("gpu_beside", "gpu_wanted_beside") if self.packing else ()  # else nobody writes to them
-        for name in (*shared, "gpu_job", "gpu_wanted", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
+        for name in ("observed", "planned", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
             setattr(twin, name, getattr(self, name).copy())
         for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of", "paces", "_habits"):
             setattr(twin, name, getattr(self, name).copy())

@@ -46,8 +46,7 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     jobs.paced_steps[row] = jobs.steps_done[row]
     jobs.rate[row] = state.options.rate[life.option] / state.slowdown(job, life.gpus)
     jobs.using[row] = len(life.gpus)
-    if state.packing:
-        company.began(state, job, at_s)
+    company.began(state, job, at_s)
     if jobs.slice_s.item(row) == FOREVER:
         jobs.slice_s[row] = at_s
     first = jobs.first_run_s.item(row)
@@ -121,8 +120,7 @@ def _settle(state: Ledger, job: int, at_s: float) -> None:
         company.book(jobs, row, at_s)
         jobs.using[row] = 0.0
         jobs.rate[row] = 0.0
-        if state.packing:
-            company.stopped(state, job, at_s)
+        company.stopped(state, job, at_s)
     jobs.as_of_s[row] = at_s
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from rota.core.entries import Verdict, same_gpus
-from rota.core.holders import those_on
 from rota.core.ledger import Ledger
 from rota.core.lives import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
 from rota.core.settings import Settings
@@ -64,7 +63,7 @@ def lose_sight(state: Ledger, node: int) -> None:
     for job, life in list(state.lives.items()):
         if node in life.parts:
             row = state.row[job]
-            if state.packing and not same_gpus(state.desired.get(job, life.gpus), life.gpus):
+            if not same_gpus(state.desired.get(job, life.gpus), life.gpus):
                 state.want(job, row, -1, None)  # it cannot move now, and must not keep others from joining whom it was to join
                 state.unsettled.add(job)
             state.set_phase(row, Phase.UNREACHABLE, state.now_s)
@@ -74,7 +73,7 @@ def lose_sight(state: Ledger, node: int) -> None:
 def _take_down(state: Ledger, node: int) -> None:
     state.set_node(node, False)
     here = np.arange(state.cluster.node_first[node], state.cluster.node_first[node + 1])
-    for job in sorted(those_on(state.gpu_wanted, state.gpu_wanted_beside, here)):
+    for job in sorted(state.planned.holders(here)):
         life = state.lives.get(job)
         if life is None or not same_gpus(life.gpus, state.desired[job]):  # it was to start here, or to move here
             state.want(job, state.row[job], -1, None)

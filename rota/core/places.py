@@ -58,7 +58,7 @@ class Search:
         usable, _ = state.usable()
         living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
         free = usable & units.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.desired])
-        self._floor = Floor(state.cluster, free, state.gpu_job < 0, settings.seed, state.decision, *units.scores(state))
+        self._floor = Floor(state.cluster, free, state.observed.free, settings.seed, state.decision, *units.scores(state))
         self._granted: list[int] = grants.position.tolist()
         self._behind = np.zeros(len(free), dtype=bool)
         """GPUs of running jobs whose turn is still to come."""

@@ -69,7 +69,7 @@ def _kept_by(state: Ledger, rows: Ints) -> Ints:
     if not len(rows):
         return np.zeros(len(state.cluster.pools), dtype=np.int64)
     granted = jobs.option[rows]
-    share = 1 + np.isin(jobs.beside[rows], jobs.id[rows]) if state.packing else 1
+    share = 1 + (state.options.beside[granted] >= 0) * np.isin(jobs.beside[rows], jobs.id[rows])
     milligpus = state.options.milligpus[granted] / share
     used = np.bincount(state.options.pool[granted], weights=milligpus, minlength=len(state.cluster.pools))
     return used.astype(np.int64) // MILLI
@@ -116,7 +116,7 @@ def _changes(
     grants = places.grants
     differs = grants.option != table.granted_option
     beside = None
-    if state.packing:
+    if grants.partner is not None or state.planned.parts:
         beside = units.partners(state, table, grants)
         differs |= beside != state.jobs.beside[table.rows]
     if state.cordoned:
@@ -144,7 +144,7 @@ def _changes(
     elif len(starts):
         usable, _ = state.usable()
         free = units.released(state, touched)
-        floor = Floor(state.cluster, usable & free, state.gpu_job < 0, settings.seed, state.decision, *units.scores(state))
+        floor = Floor(state.cluster, usable & free, state.observed.free, settings.seed, state.decision, *units.scores(state))
         if beside is None:
             changes += _place(state, placer, floor, allocation, table, grants, starts)
         else:
@@ -155,8 +155,7 @@ def _changes(
 def _must_leave(state: Ledger, rows: Ints) -> Bools:
     """Jobs with GPUs that are out of service. One that shares such GPUs leaves with the other."""
     out = state.out_of_service()
-    holders = {*state.gpu_wanted[out].tolist(), *state.gpu_wanted_beside[out].tolist()}
-    return np.isin(state.jobs.id[rows], list(holders - {-1}))
+    return np.isin(state.jobs.id[rows], list(state.planned.holders(np.array(out, dtype=np.int64))))
 
 
 def _may_move(state: Ledger, rows: Ints) -> Bools:
@@ -164,7 +163,7 @@ def _may_move(state: Ledger, rows: Ints) -> Bools:
     share move together."""
     jobs = state.jobs
     may = (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
-    if state.packing:
+    if state.planned.parts:
         stays = jobs.id[rows[~may]]
         may &= ~np.isin(jobs.beside[rows], stays)
     return may

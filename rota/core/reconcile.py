@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from rota.core.entries import InFlight, Life, same_gpus
-from rota.core.holders import those_on
 from rota.core.ledger import Ledger
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -20,7 +19,7 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         todo = todo | changes.keys()
     if not todo and not state.in_flight:
         return []
-    taken = state.gpu_job >= 0
+    taken = ~state.observed.free
     if not state.node_up.all():
         taken |= ~state.node_up[state.cluster.gpu_node]
     host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
@@ -69,7 +68,7 @@ def _only_partner(state: Ledger, want: Ints, beside: int) -> bool:
     life = state.lives.get(beside)
     if life is None or not same_gpus(life.gpus, want) or not state.node_up[state.cluster.gpu_node[want]].all():
         return False
-    return those_on(state.gpu_job, state.gpu_beside, want) <= {beside}
+    return state.observed.holders(want) <= {beside}
 
 
 def _next_command(

@@ -46,7 +46,7 @@ class Scheduler:
     ) -> None:
         self.settings = settings or Settings()
         self.placer = placer
-        self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), self.settings.packing, variability, skews)
+        self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), variability, skews)
         if self.settings.learn_variability:
             self.state.variability = self.state.learning = variability or Variability.alike(cluster.gpus)
         cordon(self.state, self.settings)

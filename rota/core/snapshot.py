@@ -19,9 +19,10 @@ from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
+from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, Options, Way
 
-VERSION = 5
+VERSION = 6
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -83,10 +84,12 @@ def codec(*memory_types: type) -> Codec:
 def take(state: Ledger, words: Codec) -> Plain:
     """The ledger as plain data."""
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name not in _DERIVED}
+    occupancies = {name: fields.pop(name) for name in ("observed", "planned")}
     columns = {name: getattr(state.jobs, name)[: state.jobs.size] for name in (*JobTable.COLUMNS, *JobTable.ACCOUNTS)}
     return {
         "version": VERSION,
         "fields": {name: words.encode(sorted(v) if isinstance(v, set) else v) for name, v in fields.items()},
+        "occupancies": {name: words.encode([each.holder, each.parts]) for name, each in occupancies.items()},
         "kinds": words.encode(list(state.kind_of)),
         "options": {name: words.encode(getattr(state.options, name)) for name in Way._fields},
         "columns": {name: words.encode(column) for name, column in columns.items()},
@@ -102,6 +105,7 @@ def restore(plain: Plain, words: Codec) -> Ledger:
             hint="use the Rota that wrote it",
         )
     values: dict[str, Any] = {name: words.decode(item) for name, item in plain["fields"].items()}
+    values |= {name: Occupancy(*words.decode(item)) for name, item in plain["occupancies"].items()}
     for field in dataclasses.fields(Ledger):
         if field.name in values and str(field.type).startswith("set["):
             values[field.name] = set(values[field.name])

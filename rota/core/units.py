@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rota.core.entries import same_gpus
-from rota.core.holders import leave
 from rota.core.ledger import Ledger
 from rota.core.mechanism import Grants, Table
 from rota.model.allocation import Candidates
@@ -73,17 +72,11 @@ def _spare_moves(partner: dict[int, int], mates: dict[int, int], sits: set[int],
 
 def released(state: Ledger, jobs: list[int]) -> Bools:
     """GPUs nobody is promised once these jobs are not promised theirs."""
-    first, second = state.gpu_wanted.copy(), state.gpu_wanted_beside
-    second = second.copy() if state.packing else second
+    left = state.planned.copy()
     for job in jobs:
-        old = state.desired.get(job)
-        if old is None:
-            continue
-        if state.packing:
-            leave(first, second, old, job)
-        else:
-            first[old] = -1
-    return first < 0
+        if job in state.desired:
+            left.release(job, state.desired[job])
+    return left.free
 
 
 def left_behind(state: Ledger, jobs: list[int]) -> list[Change]:

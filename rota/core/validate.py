@@ -4,9 +4,11 @@ import numpy as np
 
 from rota.core.company import co_runner
 from rota.core.entries import NO_GPUS, same_gpus
-from rota.core.holders import NOBODY
+from rota.core.job_table import NOBODY
 from rota.core.ledger import Ledger
 from rota.model.job import Phase
+from rota.model.occupancy import FREE, HALF, IN_PARTS, Occupancy
+from rota.model.units import MILLI
 
 
 def validate(state: Ledger) -> None:
@@ -40,15 +42,17 @@ def _check_caches(state: Ledger) -> None:
 
 
 def _check_gpus(state: Ledger) -> None:
-    holders: dict[int, set[int]] = {}
-    for column in (state.gpu_job, state.gpu_beside):
-        for gpu, job in enumerate(column.tolist()):
-            if job != NOBODY:
-                holders.setdefault(job, set()).add(gpu)
-    for job, gpus in holders.items():
+    for occupancy in (state.observed, state.planned):
+        for gpu in occupancy.parts:
+            assert occupancy.holder[gpu] == IN_PARTS and occupancy.room(gpu) >= 0, f"more of GPU {gpu} is taken than there is"
+        assert set((occupancy.holder == IN_PARTS).nonzero()[0].tolist()) == set(occupancy.parts), (
+            "the table of parts is out of step"
+        )
+    for job in state.observed.holders(np.arange(state.cluster.gpus)):
         life = state.lives.get(job)
-        assert life is not None, f"GPUs {sorted(gpus)} are held by job {job}, which has no incarnation"
-        assert gpus <= set(life.gpus.tolist()), f"job {job} holds GPUs it was never given"
+        assert life is not None, f"job {job} holds GPUs but has no incarnation"
+        held = np.arange(state.cluster.gpus)[state.observed.held(job, np.arange(state.cluster.gpus))]
+        assert set(held.tolist()) <= set(life.gpus.tolist()), f"job {job} holds GPUs it was never given"
     for job, life in state.lives.items():
         assert job in state.row, f"job {job} has an incarnation but is not in the table"
         assert life.incarnation == state.jobs.incarnation[state.row[job]], f"job {job} runs an incarnation that is not its own"
@@ -60,16 +64,13 @@ def _check_gpus(state: Ledger) -> None:
 
 def _check_wishes(state: Ledger) -> None:
     jobs = state.jobs
-    wanted = np.full(len(state.gpu_wanted), NOBODY)
-    shared = np.full(len(state.gpu_wanted), NOBODY)
+    expected = Occupancy(np.full(state.cluster.gpus, FREE, dtype=np.int64))
     for job, gpus in sorted(state.desired.items()):
         row = state.row[job]
         partner = int(jobs.beside[row])
-        assert np.isin(wanted[gpus], (NOBODY, partner)).all() and (shared[gpus] == NOBODY).all(), (
-            f"GPUs of job {job} are promised twice"
-        )
-        shared[gpus[wanted[gpus] != NOBODY]] = job
-        wanted[gpus[wanted[gpus] == NOBODY]] = job
+        part = HALF if partner != NOBODY else MILLI
+        assert all(expected.room(gpu) >= part for gpu in gpus.tolist()), f"GPUs of job {job} are promised twice"
+        expected.take(job, gpus, part)
         assert jobs.option[row] >= 0, f"job {job} is placed but not granted"
         if partner != NOBODY:
             assert jobs.beside[state.row[partner]] == job, (
@@ -81,18 +82,17 @@ def _check_wishes(state: Ledger) -> None:
             )
         else:
             assert state.options.beside[jobs.option[row]] < 0, f"job {job} is granted company but has none"
-    low, high = np.sort((state.gpu_wanted, state.gpu_wanted_beside), axis=0)
-    both = np.sort((wanted, shared), axis=0)
-    assert (low == both[0]).all() and (high == both[1]).all(), "the map of promised GPUs is out of step"
-    assert (state.gpu_wanted_beside[state.gpu_wanted < 0] < 0).all(), "a GPU is promised to a second job but to no first"
+    assert (expected.holder == state.planned.holder).all(), "the map of promised GPUs is out of step"
+    for gpu, parts in expected.parts.items():
+        assert sorted(parts) == sorted(state.planned.parts[gpu]), f"the parts of GPU {gpu} that are promised are out of step"
 
 
 def _check_company(state: Ledger) -> None:
     """Two on a GPU are partners, or one of them is on its way out; and what is believed of a job follows from who runs there."""
     jobs = state.jobs
-    assert (state.gpu_beside[state.gpu_job < 0] < 0).all(), "a GPU has a second holder but no first"
-    for gpu in (state.gpu_beside >= 0).nonzero()[0].tolist():
-        pair = (int(state.gpu_job[gpu]), int(state.gpu_beside[gpu]))
+    for gpu in state.observed.shared:
+        pair = [job for job, _ in state.observed.parts[gpu]]
+        assert len(pair) == 2, f"jobs {pair} hold GPU {gpu}"
         a, b = (state.lives[job] for job in pair)
         assert pair[0] != pair[1] and same_gpus(a.gpus, b.gpus), f"jobs {pair} overlap on GPU {gpu}"
         leaving = [job for job in pair if not same_gpus(state.desired.get(job, NO_GPUS), state.lives[job].gpus)]

@@ -351,7 +351,7 @@ class Daemon:
                 placer=self.configuration["placer"],
                 cluster=self.configuration["cluster"],
                 gpus=state.cluster.gpus,
-                gpus_busy=int((state.gpu_job >= 0).sum()),
+                gpus_busy=int((~state.observed.free).sum()),
                 pretend=bool(self.configuration["pretend"]),
                 jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
                 decisions=state.decision,

@@ -30,6 +30,7 @@ from rota.model.events import (
     Woke,
 )
 from rota.model.job import Arrival, JobSpec
+from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.model.view import keyed_rng
@@ -128,7 +129,7 @@ class Engine:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
         self.cluster = scheduler.state.cluster
-        self.record = Record.empty(arrivals, self.cluster, packing=scheduler.state.packing)
+        self.record = Record.empty(arrivals, self.cluster, packing=scheduler.settings.packing)
         self.now_s = arrivals[0].submitted_s if arrivals else 0.0
         self._seed = seed
         self._report_seconds = report_seconds
@@ -139,8 +140,7 @@ class Engine:
         self._tiebreak = itertools.count()
         self._wake_s = FOREVER
         self._runs: dict[int, _Run] = {}
-        self._packing = scheduler.state.packing
-        self._holders: dict[int, list[int]] = {}
+        self._held = Occupancy(np.full(self.cluster.gpus, FREE, dtype=np.int64))
         self._next_arrival = 0
         self._storage: dict[int, float] = {}
         self._down: set[int] = set()
@@ -444,29 +444,25 @@ class Engine:
         return steps
 
     def _company(self, job: int, run: _Run) -> int | None:
-        """The job that makes progress on the same GPUs. Two that share have the same ones, so that the first of them tells."""
-        if self._packing:
-            for other in self._holders.get(int(run.gpus[0]), ()):
+        """The partner that makes progress on the same GPUs. Two that share have the same ones, so that the first of them tells."""
+        if self._held.parts:
+            for other in self._held.holders(run.gpus[:1]):
                 if other != job and self._runs[other].since_s < FOREVER:
                     return other
         return None
 
     def _hold(self, job: int, run: _Run) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
-        if self._packing:
-            self._holders.setdefault(int(run.gpus[0]), []).append(job)
+        self._held.join(job, run.gpus)
 
     def _release(self, job: int, run: _Run) -> None:
         """Its GPUs are free, or its partner's alone."""
-        if self._packing:
-            here = self._holders[int(run.gpus[0])]
-            here.remove(job)
-            for other in here:
-                both = self._runs[other]
-                since_s = max(run.held_s, both.held_s)
-                run.shared_seconds += self.now_s - since_s
-                both.shared_seconds += self.now_s - since_s
-                self.record.holds.share(job, other, run.gpus, since_s, self.now_s)
+        for other in self._held.leave(job, run.gpus):
+            both = self._runs[other]
+            since_s = max(run.held_s, both.held_s)
+            run.shared_seconds += self.now_s - since_s
+            both.shared_seconds += self.now_s - since_s
+            self.record.holds.share(job, other, run.gpus, since_s, self.now_s)
         self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
         run.held_s = FOREVER
 

@@ -9,9 +9,10 @@ import pytest
 
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
-from rota.core import fold, ledger, lives, nodes, reconcile, units
+from rota.core import fold, lives, nodes, reconcile, units
 from rota.model.cluster import Cluster, Node
 from rota.model.floor import Placer
+from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
 from rota.placers.packed import Packed
 from rota.placers.pal import Pal
@@ -242,17 +243,18 @@ def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_any_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a unit sit where others are to be."""
-    monkeypatch.setattr(units, "released", lambda state, jobs: state.gpu_wanted < 10**9)
+    monkeypatch.setattr(units, "released", lambda state, jobs: state.planned.holder < 10**9)
 
 
 def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take GPUs for free when the first of two has left them."""
 
-    def careless(first: Any, second: Any, gpus: Any, job: int) -> None:
-        first[gpus[first[gpus] == job]] = -1
-        second[gpus] = -1
+    def careless(self: Occupancy, job: int, gpus: Any) -> None:
+        for gpu in gpus.tolist():
+            self.parts.pop(gpu, None)
+        self.holder[gpus] = FREE
 
-    monkeypatch.setattr(ledger, "leave", careless)
+    monkeypatch.setattr(Occupancy, "release", careless)
 
 
 @pytest.mark.parametrize("mutate", [join_anybody, take_any_seat, forget_the_second])

@@ -107,7 +107,7 @@ class Watched(Scheduler):
     def commit(self, decided: Any) -> Any:
         commands = super().commit(decided)
         validate(self.state)
-        self.shared += int((self.state.gpu_beside >= 0).any())
+        self.shared += int(bool(self.state.observed.shared))
         return commands
 
 
@@ -144,8 +144,8 @@ def test_never_three_and_never_strangers(run: tuple[Case, Watched, Record, Journ
     case, core, record, _ = run
     assert not np.isnan(record.finished_s).any()
     assert max(most_at_once(record, case.cluster.gpus)) <= 2
-    assert (core.state.gpu_job < 0).all() and (core.state.gpu_beside < 0).all()
-    assert (core.state.gpu_wanted < 0).all() and (core.state.gpu_wanted_beside < 0).all()
+    assert core.state.observed.free.all() and core.state.planned.free.all()
+    assert not core.state.observed.parts and not core.state.planned.parts
 
 
 def test_the_runs_do_share() -> None:

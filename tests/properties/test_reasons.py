@@ -39,7 +39,7 @@ def confirm(core: Scheduler) -> int:
         waiting += 1
         assert code is not Reason.NONE, f"job {job} waits for no reason"
         assert explain(state, job)[0].code is code and explain(state, job)[0].sentence
-        promised = np.bincount(state.cluster.gpu_pool[state.gpu_wanted >= 0], minlength=len(state.cluster.pools))
+        promised = np.bincount(state.cluster.gpu_pool[~state.planned.free], minlength=len(state.cluster.pools))
         up = np.bincount(state.cluster.gpu_pool[state.node_up[state.cluster.gpu_node]], minlength=len(state.cluster.pools))
         if code is Reason.HELD:
             assert job in state.held
@@ -55,7 +55,7 @@ def confirm(core: Scheduler) -> int:
         elif code is Reason.WAITING_FOR_SUSPEND:
             assert job in state.desired
             victims = explain(state, job)[0].facts["victims"]
-            holders = set(state.gpu_job[state.desired[job]].tolist()) - {-1, job}
+            holders = state.observed.holders(state.desired[job]) - {job}
             assert set(victims) == holders  # type: ignore[call-overload]
             assert holders or job in state.unsettled, "nobody is in its way and nothing is on its way"
         elif code is Reason.AWAITING_DECISION:
@@ -65,7 +65,7 @@ def confirm(core: Scheduler) -> int:
         elif code is Reason.NO_FREE_GPUS and not state.barred:
             assert all(spec.gpus > up[p] - promised[p] for p in accepted), f"job {job} would fit"
         elif code is Reason.FRAGMENTED:
-            free = np.bincount(state.cluster.gpu_node[state.gpu_wanted < 0], minlength=len(state.cluster.nodes))
+            free = np.bincount(state.cluster.gpu_node[state.planned.free], minlength=len(state.cluster.nodes))
             assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} has too few GPUs, wherever they are"
             assert state.cluster.fewest_nodes(0, spec.gpus) > 1 or free.max() < spec.gpus, f"job {job} has a node to go to"
         elif code is Reason.OUTRANKED:

@@ -96,7 +96,7 @@ def test_resumed_while_out_of_sight() -> None:
     out_of_sight(bench)
     bench.tell(Started(0, 1, resume.sequence, 12.5, 0), at_s=12.5)
     bench.tell(NodeReported(0, 0, 13.0, (Part(0, 1, resume.sequence, PartState.RUNNING, 0.0),)), at_s=13.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.gpu_job.tolist() == [0]
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.observed.holder.tolist() == [0]
     bench.tell(Exited(0, 1, 20.0, Outcome.FINISHED, 1000.0, 0), at_s=20.0)
     assert not bench.state.row
 

@@ -49,7 +49,7 @@ def test_a_lost_part_takes_the_gang_with_it_and_it_starts_again_from_storage() -
     start_gang(bench, gpus=4)
     (kill,) = of_type(bench.tell(Exited(0, 1, 5.0, Outcome.LOST, 2.0, 1), at_s=5.0), Kill)
     assert kill.nodes == (0,) and phase(bench, 0) is Phase.STOPPING
-    assert bench.state.gpu_job.tolist() == [0, 0, -1, -1]
+    assert bench.state.observed.holder.tolist() == [0, 0, -1, -1]
     again = bench.tell(Exited(0, 1, 6.0, Outcome.LOST, 2.0, 0), at_s=6.0)
     (launch,) = of_type(again, Launch)
     assert (launch.incarnation, launch.from_step) == (2, 2.0)
@@ -61,9 +61,9 @@ def test_the_last_part_frees_only_what_is_still_its_own() -> None:
     bench.tell(CancelAsked(0, 1.0), at_s=1.0)
     bench.tell(Exited(0, 1, 2.0, Outcome.LOST, 0.0, 1), at_s=2.0)
     start_gang(bench, gpus=2)
-    assert bench.state.gpu_job.tolist() == [0, 0, 1, 1]
+    assert bench.state.observed.holder.tolist() == [0, 0, 1, 1]
     bench.tell(Exited(0, 1, 3.0, Outcome.LOST, 0.0, 0), at_s=3.0)
-    assert bench.state.gpu_job.tolist() == [-1, -1, 1, 1]
+    assert bench.state.observed.holder.tolist() == [-1, -1, 1, 1]
 
 
 def test_one_part_that_finished_means_the_work_is_done() -> None:
@@ -168,7 +168,7 @@ def park(bench: Bench) -> None:
 
 def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) -> None:
     park(parking)
-    assert phase(parking, 0) is Phase.PARKED and parking.state.gpu_job.tolist() == [3, 2]
+    assert phase(parking, 0) is Phase.PARKED and parking.state.observed.holder.tolist() == [3, 2]
     ended = parking.tell(Exited(3, 1, 9.0, Outcome.FINISHED, 2.0), at_s=9.0)
     (resume,) = of_type(ended, Resume)
     assert (resume.job, resume.incarnation) == (0, 1)

@@ -54,7 +54,7 @@ def test_a_pair_gets_one_placement_and_both_hold_it() -> None:
     commands = told(made, (0, 1))
     launches = of_type(commands, Launch)
     assert [(launch.job, launch.gpus.tolist(), launch.beside) for launch in launches] == [(0, [0, 1], 1), (1, [0, 1], 0)]
-    assert made.state.gpu_job.tolist() == [0, 0] and made.state.gpu_beside.tolist() == [1, 1]
+    assert made.state.observed.parts == {0: ((0, 500), (1, 500)), 1: ((0, 500), (1, 500))}
     assert column(made, "beside", 0, 1) == [1, 0]
     assert column(made, "rate", 0, 1) == [0.8, 0.6]
     assert column(made, "using", 0, 1) == [1.0, 1.0], "each of two on two GPUs uses one"
@@ -98,8 +98,8 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
     made = bench((0, 1))
     made.now_s = 10.0
     assert not of_type(made.tell(exits(made, 0), at_s=10.0), Launch, Suspend)
-    assert made.state.gpu_job.tolist() == [1, -1] and made.state.gpu_beside.tolist() == [-1, -1]
-    assert made.state.gpu_wanted.tolist() == [1, -1]
+    assert made.state.observed.holder.tolist() == [1, -1] and not made.state.observed.parts
+    assert made.state.planned.holder.tolist() == [1, -1]
     assert column(made, "rate", 1) == [1.0] and column(made, "using", 1) == [1.0] and column(made, "beside", 1) == [-1]
     assert made.state.options.beside[column(made, "option", 1)[0]] == -1
     made.tell(Woke(15.0), at_s=15.0)
@@ -117,7 +117,7 @@ def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     (launch,) = of_type(made.tell(Suspended(0, 1, suspend.sequence, 12.0, suspend.kind, 9.6), at_s=12.0), Launch)
     assert (launch.job, launch.gpus.tolist(), launch.beside) == (2, [0], 1)
     assert column(made, "rate", 1) == [1.0]
-    assert made.state.gpu_job.tolist() == [1, -1] and made.state.gpu_beside.tolist() == [2, -1]
+    assert made.state.observed.parts == {0: ((1, 500), (2, 500))}
 
 
 def test_a_pair_waits_for_both_of_the_pair_before_it() -> None:
@@ -134,14 +134,14 @@ def test_when_a_pair_parts_one_stays() -> None:
     made = bench((0, 1))
     commands = of_type(told(made, (0,), (1,), at_s=5.0), Suspend, Launch)
     assert [type(command) for command in commands] == [Suspend, Launch] and {command.job for command in commands} == {1}
-    assert made.state.gpu_job.tolist() == [0, 1]
+    assert made.state.observed.holder.tolist() == [0, 1]
 
 
 def test_two_pairs_change_partners_and_only_two_jobs_move() -> None:
     made = bench((0, 1), (3, 4), count=6)  # kinds a b c a b c
     commands = of_type(told(made, (0, 2), (1, 5), at_s=5.0), Suspend, Launch)
     stayed = {0, 1, 3, 4} - {command.job for command in commands if isinstance(command, Suspend)}
-    assert 0 in stayed and made.state.gpu_wanted[0] == 0
+    assert 0 in stayed and 0 in made.state.planned.holders(np.array([0]))
 
 
 def test_jobs_of_one_kind_keep_their_partners_whatever_the_order() -> None:
@@ -172,14 +172,14 @@ def test_a_failure_of_one_leaves_the_other_running() -> None:
     made.now_s = 5.0
     commands = made.tell(exits(made, 0, Outcome.LOST), at_s=5.0)
     assert {command.job for command in of_type(commands, Launch, Suspend)} <= {0}
-    assert made.state.gpu_job.tolist() == [1]
+    assert made.state.observed.parts == {0: ((1, 500), (0, 500))}, "it is launched again, beside the other"
     assert column(made, "rate", 1) == [1.0]
 
 
 def test_a_lost_node_takes_both() -> None:
     made = bench((0, 1), cluster=[Node("n", "V100", 1), Node("m", "K80", 1)])
     made.tell(NodeLost(0, 0, 5.0), at_s=5.0)
-    assert made.state.gpu_job[0] == -1 and made.state.gpu_beside[0] == -1
+    assert made.state.observed.free.all()
     assert not any(job in made.state.lives and made.state.lives[job].gpus.tolist() == [0] for job in (0, 1))
 
 
@@ -230,7 +230,7 @@ def test_the_second_moves_up_and_a_copy_knows_it() -> None:
     assert twin.snapshot(words) == made.core.snapshot(words)
     made.now_s = 3.0
     made.tell(exits(made, 0), at_s=3.0)
-    assert made.state.gpu_job.tolist() == [1, 2] and twin.state.gpu_job.tolist() == [0, 2]
+    assert made.state.observed.holder.tolist() == [1, 2] and twin.state.observed.parts == {0: ((0, 500), (1, 500))}
     made.core.restore(plain, words)
     assert made.core.snapshot(words) == twin.snapshot(words)
 
@@ -241,4 +241,4 @@ def test_a_lease_that_ends_frees_only_its_own_half() -> None:
     made.state.jobs.lease_s[0] = 9.0
     made.tell(Woke(10.0), at_s=10.0)
     assert 0 not in made.state.lives or made.state.lives[0].incarnation == 2
-    assert made.state.lives[1].incarnation == 1 and made.state.gpu_job[made.state.lives[1].gpus[0]] == 1
+    assert made.state.lives[1].incarnation == 1 and 1 in made.state.observed.holders(made.state.lives[1].gpus)

@@ -122,7 +122,7 @@ def test_late_and_repeated_events_change_nothing(repeat: int) -> None:
     for _ in range(repeat):
         bench.tell(Exited(0, 1, 11.0, Outcome.FAILED, 0.0), Started(0, 1, 1, 11.0), Submitted(1, JobSpec(), 11.0), at_s=12.0)
     assert phase(bench, 0) is Phase.CHECKPOINTED and phase(bench, 1) is Phase.RUNNING
-    assert bench.state.gpu_job.tolist() == [1]
+    assert bench.state.observed.holder.tolist() == [1]
 
 
 def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
@@ -134,7 +134,7 @@ def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
     (kill,) = bench.tell(CancelAsked(0, 6.0), at_s=6.0)
     assert phase(bench, 0) is Phase.STOPPING
     bench.tell(Exited(0, kill.incarnation, 7.0, Outcome.LOST, 0.0), at_s=7.0)
-    assert not bench.state.row and bench.state.gpu_job.tolist() == [-1]
+    assert not bench.state.row and bench.state.observed.holder.tolist() == [-1]
 
 
 def test_hold_suspends_and_release_brings_back() -> None:
@@ -206,7 +206,7 @@ def test_a_fork_goes_its_own_way() -> None:
     twin = bench.core.fork()
     twin.step(5.0, [Exited(0, 1, 5.0, Outcome.FINISHED, 100.0)])
     assert not twin.state.row and 0 in bench.state.row
-    assert bench.state.gpu_job.tolist() == [0, -1] and twin.state.gpu_job.tolist() == [-1, -1]
+    assert bench.state.observed.holder.tolist() == [0, -1] and twin.state.observed.holder.tolist() == [-1, -1]
 
 
 def test_a_job_that_cannot_run_is_kept_and_never_scheduled() -> None:

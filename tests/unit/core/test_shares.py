@@ -168,11 +168,11 @@ def test_the_fastest_type_is_filled_first_unless_the_shares_are_blind() -> None:
     rates = Rates(speeds={"K80": 0.25, "V100": 1.0})
     wanted = {("a", "", "V100"): 0.5, ("a", "", "K80"): 0.5}
     aware = bench("1xV100 + 1xK80", wanted, "a", rates=rates)
-    assert aware.state.gpu_job.tolist() == [0, -1]
+    assert aware.state.observed.holder.tolist() == [0, -1]
     firsts = set()
     for seed in range(12):
         made = bench("1xV100 + 1xK80", wanted, "a", rates=rates, answer={"blind": True}, seed=seed)
-        firsts.add(tuple(made.state.gpu_job.tolist()))
+        firsts.add(tuple(made.state.observed.holder.tolist()))
     assert firsts == {(0, -1), (-1, 0)}
 
 
