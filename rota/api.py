@@ -461,7 +461,7 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
     verdicts: dict[Kind, bool] = {}
 
     def fits(spec: JobSpec) -> bool:
-        kind = Kind(spec.profile, spec.gpus, spec.accelerators)
+        kind = Kind.of(spec)
         if kind not in verdicts:
             verdicts[kind] = len(make_options([kind], cluster, physics.rates)) > 0
         return verdicts[kind]
@@ -469,7 +469,7 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
     hopeless = [arrival.spec for arrival in trace.arrivals if not fits(arrival.spec)]
     if hopeless and not drop:
         worst = max(hopeless, key=lambda spec: spec.gpus)
-        _, why = why_never(Kind(worst.profile, worst.gpus, worst.accelerators), cluster)
+        _, why = why_never(Kind.of(worst), cluster)
         raise TraceError(
             f"{len(hopeless)} jobs can never run on {cluster}: {worst.name or 'one'} asks for {worst.gpus} GPUs of "
             f"{' or '.join(worst.accelerators) or 'any type'}; {why}.",

@@ -10,5 +10,5 @@ def deadline_seconds(spec: JobSpec, rates: Rates) -> float:
     """Seconds from submission to deadline: as stated, or so many times its run time on GPUs of the reference type of its own."""
     if spec.slo == FOREVER:
         return spec.deadline_seconds
-    rate, _ = rates.rate(spec.profile, REFERENCE, spec.gpus)
+    rate, _ = rates.rate(spec.profile, REFERENCE, spec.width)
     return min(spec.deadline_seconds, spec.slo * spec.steps / rate if rate > 0 else FOREVER)

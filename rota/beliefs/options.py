@@ -6,7 +6,6 @@ from rota.beliefs.rates import STANDS_STILL, UNPROFILED_SPREAD, Rates
 from rota.model.cluster import Cluster
 from rota.model.options import Kind, Options, Way
 from rota.model.reasons import Reason
-from rota.model.units import MILLI
 
 
 def make_options(
@@ -26,7 +25,7 @@ def make_options(
         alone.append({way.pool: way.rate for way in by_pool})
         if packing:
             for other in range(number + 1):
-                if kinds[other].gpus == kinds[number].gpus:
+                if kinds[other].gpus == kinds[number].gpus >= 1:
                     ways += _shared(number, other, kinds, alone, cluster, rates)
     return Options.of(ways, len(kinds))
 
@@ -48,6 +47,9 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
         if way.beside >= way.kind and changed & {way.kind, way.beside}:
             for new in _shared(way.beside, way.kind, kinds, alone, cluster, rates):
                 fresh[new.kind, new.beside, new.pool] = new
+    for way in ways:
+        if way.beside >= 0 and changed & {way.kind, way.beside}:  # known not to run in this company
+            fresh.setdefault((way.kind, way.beside, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
     return Options.of([fresh.get((way.kind, way.beside, way.pool), way) for way in ways], len(kinds))
 
 
@@ -55,14 +57,14 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
     """Where it is believed to run. Where it is only estimated not to, it may be tried if nothing else is left."""
     ways, untried = [], []
     for pool, accelerator in enumerate(cluster.pools):
-        if kind.gpus > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
+        if kind.width > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
             continue
         # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
-        rate, spread = rates.rate(kind.profile, accelerator, kind.gpus, cluster.fewest_levels(pool, kind.gpus))
+        rate, spread = rates.rate(kind.profile, accelerator, kind.width, cluster.fewest_levels(pool, kind.width))
         if rate > 0:
-            ways.append(Way(number, pool, kind.gpus * MILLI, rate, spread))
-        elif rates.only_guessed(kind.profile, accelerator, kind.gpus):
-            untried.append(Way(number, pool, kind.gpus * MILLI, STANDS_STILL, UNPROFILED_SPREAD))
+            ways.append(Way(number, pool, kind.milligpus, rate, spread))
+        elif rates.only_guessed(kind.profile, accelerator, kind.width):
+            untried.append(Way(number, pool, kind.milligpus, STANDS_STILL, UNPROFILED_SPREAD))
     if not ways:
         return [way._replace(rate=rates.speeds.get(cluster.pools[way.pool], 1.0)) for way in untried]
     return ways + untried
@@ -76,19 +78,19 @@ def _shared(
     a, b = kinds[first], kinds[second]
     for pool in sorted(alone[first].keys() & alone[second].keys()):
         accelerator = cluster.pools[pool]
-        both = rates.company(a.profile, b.profile, accelerator, a.gpus)
+        both = rates.company(a.profile, b.profile, accelerator, a.width)
         if both is None or min(both[0]) <= 0:
             continue
         known, spread = both
-        nominal = [rates.rate(kinds[number].profile, accelerator, a.gpus)[0] for number in (first, second)]
+        nominal = [rates.rate(kinds[number].profile, accelerator, a.width)[0] for number in (first, second)]
         if min(nominal) <= 0:
             continue
         sides = [
             rate * (alone[number][pool] / usual) for rate, usual, number in zip(known, nominal, (first, second), strict=True)
         ]
-        yield Way(first, pool, a.gpus * MILLI, sides[0], spread, second)
+        yield Way(first, pool, a.milligpus, sides[0], spread, second)
         if first != second:
-            yield Way(second, pool, a.gpus * MILLI, sides[1], spread, first)
+            yield Way(second, pool, a.milligpus, sides[1], spread, first)
 
 
 def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
@@ -96,7 +98,7 @@ def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
     pools = [int(gpus) for name, gpus in zip(cluster.pools, cluster.pool_gpus, strict=True) if accepts(kind, name)]
     if not pools:
         return Reason.NO_SUCH_ACCELERATOR, f"the cluster has {', '.join(cluster.pools)}"
-    if max(pools) < kind.gpus:
+    if max(pools) < kind.width:
         return Reason.UNSATISFIABLE, f"the largest pool it accepts has {max(pools)}"
     return (
         Reason.UNSATISFIABLE,

@@ -159,7 +159,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
 def _roomy(instance: Instance) -> tuple[Instance, int]:
     """Shares are averages over time, so a gang may ask for more GPUs than a pool has: then everything is taken several times,
     GPUs and jobs, which changes no job's share. And how many times."""
-    widest = max((spec.gpus for _, spec in instance.jobs), default=1)
+    widest = max((spec.width for _, spec in instance.jobs), default=1)
     copies = -(-widest // int(instance.cluster.pool_gpus.min()))
     if copies == 1:
         return instance, 1

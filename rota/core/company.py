@@ -10,10 +10,13 @@ from rota.core.entries import Life, same_gpus
 from rota.core.job_table import NOBODY, JobTable
 from rota.core.ledger import Ledger
 from rota.model.options import Options
+from rota.model.units import MILLI
 
 
 def co_runner(state: Ledger, job: int, life: Life) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
+    if state.specs[job].part < MILLI:
+        return NOBODY  # those with other parts of its GPU do not slow it down
     for other in state.observed.holders(life.gpus):
         if other != job and state.jobs.using.item(state.row[other]) > 0 and same_gpus(state.lives[other].gpus, life.gpus):
             return other
@@ -55,7 +58,7 @@ def _pace(state: Ledger, job: int, life: Life, other: int, at_s: float) -> None:
     option = _beside(options, alone, jobs.kind.item(state.row[other])) if other != NOBODY else alone
     jobs.slot[row] = options.slot[option]
     jobs.rate[row] = options.rate[option] / state.slowdown(job, life.gpus)
-    jobs.using[row] = len(life.gpus) / (1 if other == NOBODY else 2)
+    jobs.using[row] = state.specs[job].gpus / (1 if other == NOBODY else 2)
 
 
 def _beside(options: Options, alone: int, kind: int) -> int:

@@ -71,7 +71,12 @@ def _capacity_codes(state: Ledger) -> Ints:
     """Per kind: what keeps a job of it that is not granted from running, as far as GPUs go."""
     need, pool = state.options.kind_need, state.options.kind_pool
     up = np.bincount(state.cluster.gpu_pool[state.node_up[state.cluster.gpu_node]], minlength=len(state.cluster.pools))
-    fits = (need <= (_left(state) * MILLI)[pool]).any(axis=1)
+    room = _left(state) * MILLI
+    if state.options.in_parts:  # a part of a GPU also fits where others have the rest of it
+        for gpu in state.planned.parts:
+            where = state.cluster.gpu_pool.item(gpu)
+            room[where] = max(room[where], state.planned.room(gpu))
+    fits = (need <= room[pool]).any(axis=1)
     possible = (need <= (up * MILLI)[pool]).any(axis=1)
     return np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
 
@@ -117,7 +122,7 @@ def _note(state: Ledger, job: int) -> str:
 
 def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
     jobs = state.jobs
-    gpus = int(jobs.gpus[row])
+    gpus = state.specs[job].gpus
     kind = list(state.kind_of)[jobs.kind[row]]
     types = " or ".join(kind.accelerators) or "any type"
     if code is Reason.HELD:
@@ -166,7 +171,7 @@ def _fragmented(state: Ledger, row: int) -> Explanation:
     pool = max(state.options.pool[options[options >= 0]].tolist(), key=lambda pool: left[pool])
     usable, _ = state.usable()
     by_node = state.cluster.count_by_node(usable & state.planned.free & (state.cluster.gpu_pool == pool))
-    gpus = int(state.jobs.gpus[row])
+    gpus = int(state.jobs.gpus[row])  # a part of a GPU is never scattered
     most = sorted(by_node[by_node > 0].tolist(), reverse=True)
     nodes = state.fewest_nodes(pool, gpus)
     where = f"on {nodes} nodes" if nodes > 1 else "on one node"

@@ -19,7 +19,7 @@ class JobTable:
         "id": (np.int64, NOBODY),
         "phase": (np.int8, Phase.QUEUED),
         "kind": (np.int32, 0),
-        "gpus": (np.int32, 0),
+        "gpus": (np.float64, 0.0),
         "weight": (np.float64, 1.0),
         "submitted_s": (np.float64, 0.0),
         "phase_s": (np.float64, 0.0),
@@ -54,7 +54,8 @@ class JobTable:
     id: Ints
     phase: npt.NDArray[np.int8]
     kind: Ints
-    gpus: Ints
+    gpus: Floats
+    """GPUs asked for; less than 1: a part of one."""
     weight: Floats
     submitted_s: Floats
     phase_s: Floats

@@ -30,14 +30,14 @@ def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
         option = int(options.by_slot[jobs.kind[row], jobs.slot[row]])
         kind, beside = kinds[jobs.kind[row]], int(options.beside[option])
         levels = state.cluster.spanned(state.lives[int(jobs.id[row])].gpus)
-        if beside >= 0 and levels:
+        if beside >= 0 and levels and measured > 0:
             continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
-        if not kind.profile or levels != state.cluster.fewest_levels(int(options.pool[option]), kind.gpus):
+        if not kind.profile or levels != state.cluster.fewest_levels(int(options.pool[option]), kind.width):
             continue  # nobody's profile, or slowed by how it lies
         accelerator = state.cluster.pools[options.pool[option]]
         partner = kinds[beside].profile if beside >= 0 else ""
         measured *= state.slowdown(int(jobs.id[row]), state.lives[int(jobs.id[row])].gpus)  # a slow GPU says nothing of the kind
-        state.rates = state.rates.learned(kind.profile, accelerator, kind.gpus, measured, partner, levels)
+        state.rates = state.rates.learned(kind.profile, accelerator, kind.width, measured, partner, 0 if partner else levels)
         touched |= {kind.profile, partner} - {""}
     if touched:
         _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])

@@ -189,7 +189,7 @@ class Ledger:
 
     def _habits_of(self, spec: JobSpec, accelerator: str) -> Habits:
         rates = [
-            self.rates.rate(spec.profile, accelerator, spec.gpus, levels)[0] if spec.gpus > 1 else 1.0
+            self.rates.rate(spec.profile, accelerator, spec.width, levels)[0] if spec.width > 1 else 1.0
             for levels in range(len(self.cluster.domains) + 1)
         ]
         penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
@@ -231,7 +231,7 @@ class Ledger:
         gpus = np.array(self.cordoned)
         spare = np.bincount(self.cluster.gpu_pool[self.node_up[self.cluster.gpu_node]], minlength=len(self.cluster.pools))
         widest = np.zeros(len(self.cluster.pools), dtype=np.int64)
-        np.maximum.at(widest, self.options.pool, self.options.milligpus // MILLI)
+        np.maximum.at(widest, self.options.pool, self.options.gpus)
         pool, up = self.cluster.gpu_pool[gpus], self.node_up[self.cluster.gpu_node[gpus]]
         found: list[int] = []
         for gpu, where, counts in zip(gpus.tolist(), pool.tolist(), up.tolist(), strict=True):
@@ -283,7 +283,7 @@ class Ledger:
 
     # Writing: only `fold` calls these ------------------------------------------------------------------------------
 
-    def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool) -> None:
+    def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool = False) -> None:
         kind = self._kind(spec, packing)
         row = self.jobs.add()
         jobs = self.jobs
@@ -300,7 +300,7 @@ class Ledger:
         if best >= 0:
             jobs.best_rate[row] = self.options.rate[best]
             accelerator = self.cluster.pools[self.options.pool[best]]
-            jobs.nominal_rate[row] = self.rates.rate(spec.profile, accelerator, spec.gpus)[0] or jobs.best_rate[row]
+            jobs.nominal_rate[row] = self.rates.rate(spec.profile, accelerator, spec.width)[0] or jobs.best_rate[row]
             jobs.schedulable[row] = True
             self._new_rows()
         self.row[job] = row
@@ -308,7 +308,7 @@ class Ledger:
         self.last_job = job
 
     def _kind(self, spec: JobSpec, packing: bool) -> int:
-        kind = Kind(spec.profile, spec.gpus, spec.accelerators)
+        kind = Kind.of(spec)
         number = self.kind_of.get(kind)
         if number is None:
             number = self.kind_of[kind] = len(self.kind_of)
@@ -355,13 +355,20 @@ class Ledger:
         self.dirty = self.replan = True
 
     def hold(self, job: int, gpus: Ints) -> None:
-        """GPUs are a job's from now on, or half of each where its partner has them."""
-        self.observed.join(job, gpus)
+        """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
+        part = self.specs[job].part
+        if part < MILLI:
+            self.observed.take(job, gpus, part)
+        else:
+            self.observed.join(job, gpus)
         self._usable = None if self.barred else self._usable
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
-        self.observed.leave(job, gpus)
+        if self.specs[job].part < MILLI:
+            self.observed.release(job, gpus)
+        else:
+            self.observed.leave(job, gpus)
         self._usable = None if self.barred else self._usable
         if job in self.barred:
             self._usable = None
@@ -380,7 +387,7 @@ class Ledger:
             jobs.beside[row] = beside
         if gpus is not None:
             self.desired[job] = gpus
-            self.planned.take(job, gpus, MILLI if beside == NOBODY else HALF)
+            self.planned.take(job, gpus, HALF if beside != NOBODY else self.specs[job].part)
         jobs.option[row] = option if gpus is not None else -1
 
     def _part(self, job: int, partner: int) -> None:

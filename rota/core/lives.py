@@ -45,7 +45,7 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     jobs.as_of_s[row] = jobs.told_s[row] = jobs.paced_s[row] = at_s
     jobs.paced_steps[row] = jobs.steps_done[row]
     jobs.rate[row] = state.options.rate[life.option] / state.slowdown(job, life.gpus)
-    jobs.using[row] = len(life.gpus)
+    jobs.using[row] = jobs.gpus[row]
     company.began(state, job, at_s)
     if jobs.slice_s.item(row) == FOREVER:
         jobs.slice_s[row] = at_s

@@ -1,7 +1,7 @@
 """The mechanism: from an allocation to who runs now. No GPU twice, gangs whole, nothing idle that the allocation permits."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,22 @@ class Table:
         self.types_stay = not settings.deficits_break_ties
         self.horizon_seconds = settings.horizon_seconds
         self.slice_seconds = settings.round_seconds or settings.slice_seconds
+        self.kept_gpus: set[int] = set()
+        """GPUs of jobs that the answer knows nothing of, which keep them."""
+
+    def home(self, position: int, option: int) -> int:
+        """The GPU that a job has a part of by this option, and may keep; -1: none."""
+        if self.granted_option.item(position) != option:
+            return -1
+        gpu: int = self._state.desired[self._state.jobs.id.item(self.rows[position])].item(0)
+        return gpu if self._state.usable()[0][gpu] else -1
+
+    def room_at(self, gpu: int) -> int:
+        """Thousandths of a GPU that jobs of this table may have: all but what jobs keep that the answer knows nothing of."""
+        if gpu not in self.kept_gpus:
+            return MILLI
+        mine = set(self._state.jobs.id[self.rows].tolist())
+        return MILLI - sum(size for job, size in self._state.planned.parts.get(gpu, ()) if job not in mine)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -129,7 +145,22 @@ class Grants:
     left: Ints
     """Milli-GPUs each pool has left."""
     partner: Ints | None = None
-    """Per position: the position it shares its GPUs with, -1: it has them to itself. None: nobody shares."""
+    """Per position: the position it shares its GPUs with, -1: it has them to itself. None: no jobs share."""
+    split: Sequence["SplitGpu"] = ()
+    """GPUs that are granted in parts."""
+
+
+@dataclass(slots=True, eq=False)
+class SplitGpu:
+    """A GPU that jobs take parts of."""
+
+    pool: int
+    gpu: int
+    """-1: any of its pool, which the placer picks."""
+    room: int
+    """Thousandths that are left of it."""
+    members: list[int] = field(default_factory=list)
+    """Positions of the jobs, in the order they were granted."""
 
 
 def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
@@ -138,6 +169,9 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
     left = capacity * MILLI
     options = table.options
     position, wanted = candidates.position, candidates.option
+    if options.in_parts:
+        wanted = options.best[table.kind[position]] if wanted is None else wanted
+        return _fill_with_parts(candidates, wanted, table, left)
     if wanted is None and len(left) == 1 and not candidates.reserve:
         granted = _fill_one_pool(position, table, left, candidates.blocking)
         option[granted] = options.best[table.kind[granted]]
@@ -156,6 +190,75 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
     granted = position[taken]
     option[granted] = wanted[taken]
     return Grants(granted, option, left)
+
+
+def _fill_with_parts(candidates: Candidates, wanted: Ints, table: Table, left: Ints) -> Grants:
+    """Greedy in order where some jobs ask for a part of a GPU. A part goes where the job has one already, else to the fullest GPU
+    that is split and has room, else to a GPU of its own. Where others may overtake the first job that does not fit only if they do
+    not delay it, they must end before any job ends that was granted before it: till then it cannot start."""
+    options, room = table.options, left.tolist()
+    option, partner = np.full(len(table.rows), -1, dtype=np.int64), np.full(len(table.rows), -1, dtype=np.int64)
+    split: list[SplitGpu] = []
+    waiting: dict[int, list[int]] = {}
+    order: list[int] = []
+    seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else np.zeros(len(wanted))
+    soonest = FOREVER
+    """When the first of those ends who were granted before the first job that does not fit."""
+    stuck = False
+    position = candidates.position.tolist()
+    last = {job: number for number, job in enumerate(position)}
+    columns = (wanted, options.twin[wanted], options.pool[wanted], options.milligpus[wanted])
+    for number, (job, way, twin, pool, need) in enumerate(zip(position, *(column.tolist() for column in columns), strict=True)):
+        if option[job] >= 0 or (stuck and not seconds[number] <= soonest):
+            continue
+        if need < MILLI:
+            part = _part_for(table, job, way, pool, need, split, room[pool])
+            if part is not None:
+                room[pool] -= 0 if part.members or part.gpu in table.kept_gpus else MILLI
+                part.members.append(job)
+                part.room -= need
+                option[job] = way
+                order.append(job)
+        elif need <= room[pool]:
+            other = -1
+            if twin >= 0:
+                other = next((mate for mate in waiting.get(twin, ()) if option[mate] < 0 and mate != job), -1)
+                if other < 0:
+                    waiting.setdefault(way, []).append(job)
+                    continue
+                option[other], partner[job], partner[other] = twin, other, job
+                order.append(other)
+            option[job] = way
+            order.append(job)
+            room[pool] -= need
+        if option[job] >= 0 and not stuck:
+            soonest = min(soonest, float(seconds[number]))
+        elif option[job] < 0 and last[job] == number and (candidates.blocking or candidates.reserve):
+            stuck = True
+            if candidates.blocking:
+                break
+    left[:] = room
+    granted = np.array(order, dtype=np.int64)
+    return Grants(granted, option, left, partner if options.shared else None, split)
+
+
+def _part_for(table: Table, job: int, option: int, pool: int, need: int, split: list[SplitGpu], room: int) -> SplitGpu | None:
+    """Where a job takes its part; None: there is no room. A GPU that is not split yet costs a whole one."""
+    home = table.home(job, option)
+    if home >= 0:
+        mine = next((each for each in split if each.gpu == home), None)
+        if mine is None and (room >= MILLI or home in table.kept_gpus):
+            mine = SplitGpu(pool, home, table.room_at(home))
+            split.append(mine)
+        if mine is not None and mine.room >= need:
+            return mine
+    fits = [each for each in split if each.pool == pool and each.room >= need]
+    if fits:
+        return min(fits, key=lambda each: each.room)
+    if room < MILLI:
+        return None
+    split.append(SplitGpu(pool, -1, MILLI))
+    return split[-1]
 
 
 def _fill_one_pool(position: Ints, table: Table, left: Ints, blocking: bool) -> Ints:

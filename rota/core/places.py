@@ -12,7 +12,7 @@ import numpy as np
 
 from rota.core import units
 from rota.core.ledger import Ledger
-from rota.core.mechanism import Grants, Table
+from rota.core.mechanism import Grants, SplitGpu, Table
 from rota.core.settings import Settings
 from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
@@ -59,31 +59,57 @@ class Search:
         living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
         free = usable & units.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.desired])
         self._floor = Floor(state.cluster, free, state.observed.free, settings.seed, state.decision, *units.scores(state))
+        self._split = grants.split
+        for split in self._split:
+            if split.gpu >= 0:
+                self._floor.available[split.gpu] = False
         self._granted: list[int] = grants.position.tolist()
         self._behind = np.zeros(len(free), dtype=bool)
         """GPUs of running jobs whose turn is still to come."""
         for position in self._granted:
-            if self._has(position, int(self._option[position])):
+            option = int(self._option[position])
+            if self._has(position, option) and table.options.milligpus[option] >= MILLI:
                 self._behind[state.desired[self._jobs[position]]] = True
 
     def run(self) -> Places:
         for number, position in enumerate(self._granted):
             option = int(self._option[position])
-            if self._stays(position, option) or self._starts(position, option):
+            if self._takes_part(position) or self._stays(position, option) or self._starts(position, option):
                 continue
             self._give_up(position, option)
             if self._otherwise(position) or not self._blocking:
                 continue
             for later in self._granted[number + 1 :]:
-                if not self._stays(later, int(self._option[later])):
+                if not self._takes_part(later) and not self._stays(later, int(self._option[later])):
                     self._give_up(later, int(self._option[later]))
             break
         if self._refused:
             self._go_on()
+        for split in self._split:
+            self._place_parts(split)
         order = np.array(self._order, dtype=np.int64)
         waiting = {int(kind) for kind in self._table.kind[self._option < 0]}
         fragmented = tuple(sorted({kind for kind, _ in self._refused} & waiting))
-        return Places(Grants(order, self._option, self._left), self._gpus, fragmented)
+        return Places(Grants(order, self._option, self._left, split=self._split), self._gpus, fragmented)
+
+    def _takes_part(self, position: int) -> bool:
+        """A part of a GPU is never scattered: those who take one are placed when all gangs are."""
+        if self._table.options.milligpus[self._option[position]] >= MILLI:
+            return False
+        self._order.append(position)
+        return True
+
+    def _place_parts(self, split: SplitGpu) -> None:
+        """Jobs that take parts of one GPU: where some of them have theirs already, or on one that the placer picks."""
+        state, gpus = self._state, np.array([split.gpu], dtype=np.int64)
+        if split.gpu < 0:
+            job = self._jobs[split.members[0]]
+            request = units.ask(state, job, split.pool, 1, state.jobs.move_seconds.item(state.row[job]))
+            gpus = self._ask(request, self._floor.available & (state.cluster.gpu_pool == split.pool))
+            self._floor.available[gpus] = False
+        for position in split.members:
+            if self._table.home(position, int(self._option[position])) != gpus.item(0):
+                self._gpus[position] = gpus
 
     def _has(self, position: int, option: int) -> bool:
         return self._table.granted_option.item(position) == option
@@ -105,7 +131,7 @@ class Search:
         if key in self._refused:
             return False
         state, job = self._state, self._jobs[position]
-        pool, need = int(state.options.pool[option]), int(state.options.milligpus[option]) // MILLI
+        pool, need = int(state.options.pool[option]), int(state.options.gpus[option])
         request = units.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]))
         hint = list(self._hints.get(position, ()))
         for room in (self._floor.available & ~self._behind, self._floor.available):
@@ -169,13 +195,13 @@ class Search:
         options, table = self._table.options, self._table
         pool, need, kind = options.pool[self._way], options.milligpus[self._way], table.kind[self._position]
         has = table.granted_option[self._position] == self._way
-        for at in (has & (self._option[self._position] < 0)).nonzero()[0].tolist():
+        for at in (has & (need >= MILLI) & (self._option[self._position] < 0)).nonzero()[0].tolist():
             position, option = int(self._position[at]), int(self._way[at])
             if self._option[position] < 0 and self._fits(option) and self._stays(position, option):
                 self._left[pool[at]] -= need[at]
         if self._blocking or self._reserve:
             return
-        open_to = ~has
+        open_to = ~has & (need >= MILLI)
         while True:
             open_to &= (self._option[self._position] < 0) & (need <= self._left[pool])
             waiting = open_to.nonzero()[0]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.core import units
-from rota.core.entries import Answer, same_gpus
+from rota.core.entries import NO_GPUS, Answer, same_gpus
 from rota.core.ledger import Ledger
 from rota.core.mechanism import Grants, Table, grant
 from rota.core.places import Places, Search
@@ -25,7 +25,9 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     if alive is not None:
         spoken_of = np.zeros(state.jobs.size, dtype=bool)
         spoken_of[rows[alive]] = True
-        capacity = capacity - _kept_by(state, state.rows[~spoken_of[state.rows]])
+        kept = _kept_gpus(state, state.rows[~spoken_of[state.rows]])
+        capacity = capacity - np.bincount(state.cluster.gpu_pool[kept], minlength=len(capacity))
+        table.kept_gpus = set(kept.tolist())
         candidates = units.with_alone(_living(candidates, alive), state.options)
     if settings.steady and not state.fresh and not allocation.redraw:
         candidates = _going_on(candidates, table)
@@ -61,18 +63,10 @@ def _rows_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:
     return found, (known[found] == answer.ids) & state.jobs.schedulable[found]
 
 
-def _kept_by(state: Ledger, rows: Ints) -> Ints:
-    """GPUs per pool promised to jobs the answer knows nothing of: they keep what they have until the next answer. What two of
-    them share counts once."""
-    jobs = state.jobs
-    rows = rows[jobs.option[rows] >= 0]
-    if not len(rows):
-        return np.zeros(len(state.cluster.pools), dtype=np.int64)
-    granted = jobs.option[rows]
-    share = 1 + (state.options.beside[granted] >= 0) * np.isin(jobs.beside[rows], jobs.id[rows])
-    milligpus = state.options.milligpus[granted] / share
-    used = np.bincount(state.options.pool[granted], weights=milligpus, minlength=len(state.cluster.pools))
-    return used.astype(np.int64) // MILLI
+def _kept_gpus(state: Ledger, rows: Ints) -> Ints:
+    """GPUs promised to jobs the answer knows nothing of: they keep what they have until the next answer."""
+    granted = [state.desired[job] for job in state.jobs.id[rows[state.jobs.option[rows] >= 0]].tolist()]
+    return np.unique(np.concatenate(granted)) if granted else NO_GPUS
 
 
 def _going_on(candidates: Candidates, table: Table) -> Candidates:
@@ -116,11 +110,16 @@ def _changes(
     grants = places.grants
     differs = grants.option != table.granted_option
     beside = None
-    if grants.partner is not None or state.planned.parts:
+    if grants.partner is not None or grants.split or state.planned.parts:
         beside = units.partners(state, table, grants)
         differs |= beside != state.jobs.beside[table.rows]
     if state.cordoned:
         differs |= _must_leave(state, table.rows)
+    stays = np.zeros(len(table), dtype=bool)
+    for split in grants.split:
+        here = [table.home(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
+        stays[split.members] = here
+        differs[split.members] |= ~np.array(here)
     if alive is not None:
         differs &= alive
     changed = differs.nonzero()[0]
@@ -128,7 +127,8 @@ def _changes(
     if settings.wait_for_place:
         starts = np.array(list(places.gpus), dtype=np.int64)
     elif not placer.sticky:
-        starts = grants.position[differs[grants.position] | _may_move(state, table.rows[grants.position])]
+        may_move = _may_move(state, table.rows[grants.position]) & ~stays[grants.position]
+        starts = grants.position[differs[grants.position] | may_move]
     elif len(stops) == len(changed):
         starts = stops[:0]
     else:
@@ -210,11 +210,20 @@ def _place_units(
     mate_of = dict(zip(ids, beside[starts].tolist(), strict=True))
     found: dict[int, units.Unit] = {}
     joined: set[int] = set()
+    changes = []
+    for each in grants.split:
+        members = [
+            (job_of, int(grants.option[at])) for at in each.members if (job_of := int(jobs.id[table.rows[at]])) in option_of
+        ]
+        joined |= {job for job, _ in members}
+        if each.gpu >= 0:
+            changes += _joining(state, members, np.array([each.gpu], dtype=np.int64))
+        elif members:
+            found[each.members[0]] = tuple(members)
     for position, job in zip(starts.tolist(), ids, strict=True):
         if job not in joined:
             joined |= {job, mate_of[job]}
             found[position] = tuple((member, option_of[member]) for member in (job, mate_of[job]) if member >= 0)
-    changes = []
     for unit, gpus in units.place(state, placer, floor, allocation.hints, found):
         for job, option in unit:
             promised, row = state.desired.get(job), state.row[job]
@@ -222,3 +231,12 @@ def _place_units(
             if not same or jobs.beside[row] != mate_of[job]:
                 changes.append(Change(job, option, gpus, mate_of[job]))
     return changes
+
+
+def _joining(state: Ledger, members: list[tuple[int, int]], gpus: Ints) -> list[Change]:
+    """Jobs that come to a GPU of which others have parts. Those who are there stay."""
+    return [
+        Change(job, option, gpus)
+        for job, option in members
+        if job not in state.desired or not same_gpus(state.desired[job], gpus) or state.jobs.option[state.row[job]] != option
+    ]

@@ -7,7 +7,7 @@ from rota.core.ledger import Ledger
 from rota.core.settings import Settings
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.plan import Change, Plan
-from rota.model.units import FOREVER, Bools, Floats, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 
 def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -22,6 +22,7 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
     taken = ~state.observed.free
     if not state.node_up.all():
         taken |= ~state.node_up[state.cluster.gpu_node]
+    given: dict[int, int] = {}
     host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
     starts: list[tuple[int, int, Ints, int]] = []
@@ -30,7 +31,7 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         want = state.desired.get(job) if change is None else change.gpus
         life = state.lives.get(job)
         if life is not None:
-            command = _next_command(state, settings, job, life, want, change, host_gib, taken)
+            command = _next_command(state, settings, job, life, want, change, host_gib, taken, given)
             if command is not None:
                 commands.append(command)
         elif want is None:
@@ -41,25 +42,40 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         else:
             starts.append((job, change.option, want, change.beside))
     if starts:
-        commands.extend(_launches(state, settings, starts, taken))
+        commands.extend(_launches(state, settings, starts, taken, given))
     if settings.retry_seconds < FOREVER and state.in_flight:
         commands.extend(_repeats(state, settings, {command.job for command in commands}))
     return commands
 
 
-def _launches(state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints, int]], taken: Bools) -> list[Launch]:
+def _launches(
+    state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints, int]], taken: Bools, given: dict[int, int]
+) -> list[Launch]:
     """Launches of all whose GPUs are free for them."""
     jobs, boots = state.jobs, state.node_boot
     lease_s = state.now_s + settings.lease_seconds
     found = []
     for job, option, want, beside in starts:
-        if not (taken[want[0]] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, beside):
+        if _has_room(state, job, want, beside, taken, given):
             row, nodes = state.row[job], state.nodes_of(want)
             incarnation, sequence = jobs.incarnation.item(row) + 1, jobs.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
             saved = jobs.steps_saved.item(row)
             found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, beside))
     return found
+
+
+def _has_room(state: Ledger, job: int, want: Ints, beside: int, taken: Bools, given: dict[int, int]) -> bool:
+    """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
+    given of GPUs in this pass."""
+    gpu = want.item(0)
+    if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, beside):
+        return True
+    part = state.specs[job].part
+    if part == MILLI or not state.node_up[state.cluster.gpu_node[gpu]] or state.observed.room(gpu) - given.get(gpu, 0) < part:
+        return False
+    given[gpu] = given.get(gpu, 0) + part
+    return True
 
 
 def _only_partner(state: Ledger, want: Ints, beside: int) -> bool:
@@ -80,6 +96,7 @@ def _next_command(
     change: Change | None,
     host_gib: Floats,
     taken: Bools,
+    given: dict[int, int],
 ) -> JobCommand | None:
     """What an incarnation that exists should be told, if anything."""
     flight = state.in_flight.get(job)
@@ -92,7 +109,7 @@ def _next_command(
         return None
     if life.parked:
         beside = state.jobs.beside.item(state.row[job]) if change is None else change.beside
-        return _for_parked(state, settings, job, life, sequence, want, beside, taken)
+        return _for_parked(state, settings, job, life, sequence, want, beside, taken, given)
     if want is not None and same_gpus(want, life.gpus):
         return None
     kind = SuspendKind.PARK if want is None and _may_park(state, job, life, host_gib) else SuspendKind.CHECKPOINT
@@ -108,13 +125,14 @@ def _for_parked(
     want: Ints | None,
     beside: int,
     taken: Bools,
+    given: dict[int, int],
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     if want is None:
         return None
     if not same_gpus(want, life.gpus):
         return Suspend(job, life.incarnation, sequence, life.parts, SuspendKind.CHECKPOINT)
-    if taken[want].any() and not _only_partner(state, want, beside):
+    if not _has_room(state, job, want, beside, taken, given):
         return None
     return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds, beside)
 

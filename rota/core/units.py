@@ -11,7 +11,7 @@ from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.options import Options
 from rota.model.plan import Change
-from rota.model.units import MILLI, Bools, Floats, Ints
+from rota.model.units import Bools, Floats, Ints
 
 Unit = tuple[tuple[int, int], ...]
 """(job, option) of each member."""
@@ -122,7 +122,7 @@ def _seat(state: Ledger, floor: Floor, unit: Unit, running: bool) -> Ints | None
 
 def _wants(state: Ledger, unit: Unit) -> tuple[int, int]:
     option = unit[0][1]
-    return int(state.options.pool[option]), int(state.options.milligpus[option]) // MILLI
+    return int(state.options.pool[option]), int(state.options.gpus[option])
 
 
 def _request(state: Ledger, unit: Unit) -> Request:

@@ -277,7 +277,7 @@ class Daemon:
 
     def _check_possible(self, wanted: JobSpec) -> None:
         state = self.scheduler.state
-        kind = Kind(wanted.profile, wanted.gpus, wanted.accelerators)
+        kind = Kind.of(wanted)
         if len(make_options([kind], state.cluster, state.rates)):
             return
         code, why = why_never(kind, state.cluster)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rota.errors import OptionError
 from rota.model.cluster import canonical
+from rota.model.units import MILLI, milligpus_of, width_of
 
 
 class Phase(IntEnum):
@@ -47,7 +48,8 @@ class JobSpec:
     """What a user asked for. It never changes."""
 
     name: str = ""
-    gpus: int = 1
+    gpus: float = 1
+    """How many it runs on: a whole number, or a part of one GPU in thousandths. Other jobs may take the rest of that one."""
     steps: float = math.inf
     """Optimiser steps until it is done; infinite when nobody said."""
     profile: str = ""
@@ -69,8 +71,14 @@ class JobSpec:
     """Host memory it takes while parked, over all its nodes."""
 
     def __post_init__(self) -> None:
-        if self.gpus < 1 or self.gpus != int(self.gpus):
-            raise OptionError("must be a whole number from 1.", field="gpus", value=self.gpus, hint="gpus=1")
+        whole = self.gpus >= 1 and self.gpus % 1 == 0
+        if not whole and not (0 < self.gpus < 1 and abs(milligpus_of(self.gpus) - self.gpus * MILLI) < 1e-6):
+            hint = "gpus=1, or gpus=0.5"
+            raise OptionError(
+                "must be a whole number from 1, or thousandths of one GPU.", field="gpus", value=self.gpus, hint=hint
+            )
+        if whole:
+            object.__setattr__(self, "gpus", int(self.gpus))
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
         if not 0 < self.weight < math.inf:
@@ -83,6 +91,16 @@ class JobSpec:
             object.__setattr__(self, "tenant", "/".join(part for part in self.tenant.split("/") if part))
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
+
+    @property
+    def width(self) -> int:
+        """GPUs it runs on, whole or not."""
+        return width_of(self.gpus)
+
+    @property
+    def part(self) -> int:
+        """Thousandths that it takes of each of them."""
+        return min(milligpus_of(self.gpus), MILLI)
 
 
 class Arrival(NamedTuple):

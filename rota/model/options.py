@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rota.model.units import Floats, Ints
+from rota.model.job import JobSpec
+from rota.model.units import MILLI, Floats, Ints, milligpus_of, width_of
 
 NEVER_FITS = 1 << 60
 
@@ -16,8 +17,21 @@ class Kind:
     """What two jobs must share to have the same options."""
 
     profile: str
-    gpus: int
+    gpus: float
     accelerators: tuple[str, ...]
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> "Kind":
+        return cls(spec.profile, spec.gpus, spec.accelerators)
+
+    @property
+    def width(self) -> int:
+        """GPUs it runs on, whole or not."""
+        return width_of(self.gpus)
+
+    @property
+    def milligpus(self) -> int:
+        return milligpus_of(self.gpus)
 
 
 class Way(NamedTuple):
@@ -71,7 +85,13 @@ class Options:
 
     @property
     def gpus(self) -> Ints:
-        return self.milligpus // 1000
+        """GPUs that each runs on, whole or not."""
+        return np.maximum(self.milligpus // MILLI, 1)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether any of them takes less than a whole GPU."""
+        return len(self.milligpus) > 0 and bool(self.milligpus.min() < MILLI)
 
     @property
     def shared(self) -> bool:

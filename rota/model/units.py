@@ -26,3 +26,13 @@ def frozen_ints(values: object) -> Ints:
     array = np.array(values, dtype=np.int64)
     array.setflags(write=False)
     return array
+
+
+def milligpus_of(gpus: float) -> int:
+    """GPUs in thousandths."""
+    return round(gpus * MILLI)
+
+
+def width_of(gpus: float) -> int:
+    """On how many GPUs so much runs: a part of a GPU is on one."""
+    return max(int(gpus), 1)

@@ -16,7 +16,7 @@ class JobColumns(Protocol):
 
     id: Ints
     kind: Ints
-    gpus: Ints
+    gpus: Floats
     weight: Floats
     submitted_s: Floats
     first_run_s: Floats
@@ -57,8 +57,8 @@ class Jobs:
         return self._table.kind[self._rows]
 
     @lazy
-    def gpus(self) -> Ints:
-        """GPUs asked for."""
+    def gpus(self) -> Floats:
+        """GPUs asked for; less than 1: a part of one."""
         return self._table.gpus[self._rows]
 
     @lazy

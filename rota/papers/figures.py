@@ -44,7 +44,7 @@ def _useful(result: Result, known: Rates) -> float | None:
     kind = result.cluster.pools[0]
     work = 0.0
     for arrival, done in zip(result.arrivals, finished.tolist(), strict=True):
-        rate, _ = known.rate(arrival.spec.profile, kind, arrival.spec.gpus)
+        rate, _ = known.rate(arrival.spec.profile, kind, arrival.spec.width)
         if done and rate > 0:
             work += arrival.spec.gpus * arrival.spec.steps / rate
     return work / (result.cluster.gpus * seconds)
@@ -62,7 +62,7 @@ def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
     pools = cluster.gpu_pool[holds.gpus[holds.first[:-1]]].tolist()
     for job, pool, start_s, end_s in zip(holds.job.tolist(), pools, holds.start_s, holds.end_s, strict=True):
         spec = specs[job]
-        by_pool = np.array([known.rate(spec.profile, kind, spec.gpus)[0] for kind in cluster.pools])
+        by_pool = np.array([known.rate(spec.profile, kind, spec.width)[0] for kind in cluster.pools])
         speed = by_pool[pool] / (by_pool @ size / size.sum())
         overlap = np.minimum(end_s, at_s[1:]) - np.maximum(start_s, at_s[:-1])
         done[names.index(spec.tenant)] += np.maximum(overlap, 0.0) * spec.gpus * speed

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.model.allocation import Shares
+from rota.model.units import MILLI
 from rota.model.view import View
 
 
@@ -14,7 +15,7 @@ class Isolated:
 
     def allocate(self, view: View) -> Shares:
         options, jobs = view.options, max(len(view.jobs), 1)
-        gpus = np.maximum(options.gpus, 1)
+        gpus = options.milligpus / MILLI
         whole = view.capacity.sum() / jobs / gpus
         share = view.capacity[options.pool] / jobs / gpus / np.maximum(whole, 1.0)
         alone = (options.beside < 0).nonzero()[0]

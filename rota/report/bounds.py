@@ -119,7 +119,7 @@ class _Start(NamedTuple):
 
 def _kinds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool) -> tuple[Ints, Floats, _Pairs | None]:
     """The kind of each job, the best true rate of each kind on each pool, 0 where it cannot run, and pairs if there are any."""
-    numbers: dict[tuple[str, int, tuple[str, ...]], int] = {}
+    numbers: dict[tuple[str, float, tuple[str, ...]], int] = {}
     specs: list[JobSpec] = []
     kind = np.zeros(len(arrivals), dtype=np.int64)
     for i, (_, spec) in enumerate(arrivals):
@@ -143,7 +143,7 @@ def _pairs(specs: Sequence[JobSpec], rates: Floats, company: Sequence[Mapping[tu
     rows = []
     for a, spec in enumerate(specs):
         for b in range(a + 1):
-            if specs[b].gpus != spec.gpus:
+            if specs[b].gpus != spec.gpus or spec.gpus < 1:
                 continue
             for pool in range(rates.shape[1]):
                 one, other = company[a].get((pool, specs[b].profile)), company[b].get((pool, spec.profile))
@@ -179,7 +179,7 @@ class _Work:
         cls, arrivals: Sequence[Arrival], shortest: Floats, kind: Ints, rates: Floats, pairs: _Pairs | None, cluster: Cluster
     ) -> "_Work":
         submitted = np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64)
-        gpus = np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.int64)
+        gpus = np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.float64)
         order = np.argsort(submitted, kind="stable")
         usable = rates > 0
         return cls(

@@ -9,7 +9,7 @@ from rota.beliefs.variability import Variability
 from rota.model.cluster import Cluster
 from rota.model.units import Floats
 from rota.report.comparison import Comparison
-from rota.report.packed import packed_floats, packed_groups, packed_ints, packed_shares, packed_text, packed_times
+from rota.report.packed import packed_counts, packed_floats, packed_groups, packed_ints, packed_shares, packed_text, packed_times
 from rota.report.placement import class_jobs, moves, outlier_limit, per_gpu, scattered, spread
 from rota.report.plots import DASHES, PALETTE
 from rota.report.result import Result
@@ -111,7 +111,7 @@ def _jobs(run: Result, start_s: float) -> dict[str, Any]:
     specs = [arrival.spec for arrival in run.arrivals]
     return {
         "name": packed_text([spec.name for spec in specs]),
-        "gpus": packed_ints(run.record.gpus),
+        "gpus": packed_counts(run.record.gpus),
         "submitted": packed_times(run.record.submitted_s - start_s),
         "tenant": packed_groups([spec.tenant for spec in specs]),
         "user": packed_groups([spec.user for spec in specs]),

@@ -37,7 +37,7 @@ class Observed:
     def rates(self, types: Sequence[str]) -> Rates:
         """How fast each job ran, on every one of these accelerator types."""
         speed = {a.spec.profile: STEPS / max(self.seconds[a.spec.profile], 1e-3) for a in self.trace.arrivals}
-        return Rates({(a.spec.profile, kind, a.spec.gpus): speed[a.spec.profile] for a in self.trace.arrivals for kind in types})
+        return Rates({(a.spec.profile, kind, a.spec.width): speed[a.spec.profile] for a in self.trace.arrivals for kind in types})
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,11 @@ def packed_ints(values: Ints) -> dict[str, str]:
     return _packed(values, f"u{8 * size}", f"<u{size}")
 
 
+def packed_counts(values: Floats) -> dict[str, str]:
+    """Numbers of GPUs: whole ones pack well, parts of a GPU are thousandths."""
+    return packed_times(values) if (values % 1).any() else packed_ints(values.astype(np.int64))
+
+
 def packed_shares(values: Floats) -> dict[str, str]:
     """Shares from 0 to 1, in ten-thousandths; what is more than nothing stays more than nothing."""
     return packed_ints(np.where(values > 0, np.maximum(np.rint(10_000 * values), 1), 0).astype(np.int64))

@@ -32,7 +32,7 @@ from rota.model.events import (
 from rota.model.job import Arrival, JobSpec
 from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
-from rota.model.units import FOREVER
+from rota.model.units import FOREVER, MILLI
 from rota.model.view import keyed_rng
 from rota.sim.physics import Physics
 from rota.sim.record import Record
@@ -55,6 +55,8 @@ class _Run:
     total: float
     held_s: float
     """Its GPUs are taken since; FOREVER: they are not."""
+    part: int = MILLI
+    """Thousandths that it takes of each GPU."""
     limit: float = FOREVER
     """It rests when it has done so many."""
     round_s: float = FOREVER
@@ -76,7 +78,8 @@ class _Run:
 class _Mark(NamedTuple):
     """How far a simulation was when somebody last looked."""
 
-    decisions: int
+    turns: int
+    """Steps of the scheduler so far."""
     happened: int
     """Jobs that came or ended, and nodes that failed."""
     steps: float
@@ -93,8 +96,8 @@ Progress = Callable[[int, int, float], None]
 Journal = list[tuple[float, list[External], Decided | None]]
 """What happened, when the core learned of it, and what it decided."""
 
-MOST_DECISIONS = 10_000
-"""So many plans and questions may follow each other without any job getting further."""
+MOST_TURNS = 20_000
+"""So many plans, questions and reports may follow each other without any job getting further."""
 
 SLOWEST_SECONDS = 1e-2
 """While no job comes or ends, so much time must pass for each of them: else a policy keeps asking to be asked at once."""
@@ -146,6 +149,7 @@ class Engine:
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._failures_before, self._ended_before = 0, 0
+        self._turns = 0
         self._mark = _Mark(0, 0, 0.0, self.now_s)
         self._rounds = 0
         self._rates: dict[tuple[str, int, int, int], float] = {}
@@ -281,20 +285,20 @@ class Engine:
     def _check_progress(self) -> None:
         """Decisions that help no job go on for ever: a policy that lets nobody run, or wants to be asked again at once."""
         state, before = self.scheduler.state, self._mark
-        decisions = state.plans + state.decision
-        if decisions - before.decisions < max(MOST_DECISIONS, 10 * len(state.row)):
+        self._turns += 1
+        if self._turns - before.turns < max(MOST_TURNS, 10 * len(state.row)):
             return
         done = sum(self._storage.get(job, 0.0) for job in state.row if job not in self._runs)
         done += sum(run.steps(self.now_s) for run in self._runs.values())
         happened = self._next_arrival + self.record.ended + int(self._failures.sum())
-        self._mark = _Mark(decisions, happened, done, self.now_s)
+        self._mark = _Mark(self._turns, happened, done, self.now_s)
         if happened > before.happened:
             return
         seconds = self.now_s - before.at_s
-        if done > before.steps and seconds > MOST_DECISIONS * SLOWEST_SECONDS:
+        if done > before.steps and seconds > MOST_TURNS * SLOWEST_SECONDS:
             return
         raise Stalled(
-            f"{decisions - before.decisions:,} decisions of {type(self.policy).__name__} in {seconds:g} s, up to "
+            f"{self._turns - before.turns:,} turns of the scheduler under {type(self.policy).__name__} in {seconds:g} s, up to "
             f"{self.now_s:.0f} s, got no job {'anywhere' if done <= before.steps else 'far'}: {len(state.row)} are unfinished. "
             f"The last plan lets {len(state.desired)} run and holds until {state.until_s:g} s.",
             hint="let the policy rank every job, and answer with an until_s or timers that are further away",
@@ -308,7 +312,7 @@ class Engine:
         levels = self.cluster.levels_of(command.nodes)
         rate = self._alone_rate(spec, command.gpus, levels)
         saved = self._storage.get(job, 0.0)
-        run = _Run(command.incarnation, command.gpus, command.nodes, rate, rate, saved, FOREVER, spec.steps, FOREVER)
+        run = _Run(command.incarnation, command.gpus, command.nodes, rate, rate, saved, FOREVER, spec.steps, FOREVER, spec.part)
         self._runs[job] = run
         self._hold(job, run)
         self.record.launch(job, command)
@@ -444,8 +448,8 @@ class Engine:
         return steps
 
     def _company(self, job: int, run: _Run) -> int | None:
-        """The partner that makes progress on the same GPUs. Two that share have the same ones, so that the first of them tells."""
-        if self._held.parts:
+        """The partner that makes progress on the same GPUs. Two that share have the same ones: the first of them tells."""
+        if self._held.parts and run.part == MILLI:
             for other in self._held.holders(run.gpus[:1]):
                 if other != job and self._runs[other].since_s < FOREVER:
                     return other
@@ -453,11 +457,16 @@ class Engine:
 
     def _hold(self, job: int, run: _Run) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
-        self._held.join(job, run.gpus)
+        if run.part < MILLI:
+            self._held.take(job, run.gpus, run.part)
+        else:
+            self._held.join(job, run.gpus)
 
     def _release(self, job: int, run: _Run) -> None:
         """Its GPUs are free, or its partner's alone."""
-        for other in self._held.leave(job, run.gpus):
+        if run.part < MILLI:
+            self._held.release(job, run.gpus)
+        for other in self._held.leave(job, run.gpus) if run.part == MILLI else ():
             both = self._runs[other]
             since_s = max(run.held_s, both.held_s)
             run.shared_seconds += self.now_s - since_s
@@ -481,7 +490,7 @@ class Engine:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
         if run.alone > 0:
-            self.record.lost_gpu_seconds[job] += len(run.gpus) * (run.steps(self.now_s) - saved) / run.alone
+            self.record.lost_gpu_seconds[job] += self.record.gpus[job] * (run.steps(self.now_s) - saved) / run.alone
         self._stop(job, run)
         return saved
 

@@ -81,19 +81,19 @@ class Physics:
         """Upper limit of a job's true rate on each pool it may use, for bounds."""
         found = {}
         for pool, accelerator in enumerate(cluster.pools):
-            if spec.gpus > cluster.pool_gpus[pool] or (spec.accelerators and accelerator not in spec.accelerators):
+            if spec.width > cluster.pool_gpus[pool] or (spec.accelerators and accelerator not in spec.accelerators):
                 continue
             # Some measured tables are faster apart than together; beyond the nodes of a rack nothing gets faster.
-            fewest = cluster.fewest_levels(pool, spec.gpus)
-            layouts = {fewest, max(fewest, 1)} if spec.gpus > 1 and len(cluster.pool_nodes[pool]) > 1 else {0}
-            rate = max(self._over(spec.profile, accelerator, spec.gpus, levels) for levels in layouts)
+            fewest = cluster.fewest_levels(pool, spec.width)
+            layouts = {fewest, max(fewest, 1)} if spec.width > 1 and len(cluster.pool_nodes[pool]) > 1 else {0}
+            rate = max(self._over(spec.profile, accelerator, spec.width, levels) for levels in layouts)
             if self.variability is not None:
                 scores = np.sort(self.variability.scores[self.variability.row(spec.profile)][cluster.gpu_pool == pool])
-                rate /= float(scores[spec.gpus - 1])
+                rate /= float(scores[spec.width - 1])
             if self.gpu_speed is not None:
                 # The best gang there is: its slowest member is the n-th fastest GPU of the pool.
                 speeds = np.sort(self.gpu_speed[cluster.gpu_pool == pool])[::-1]
-                rate *= float(speeds[spec.gpus - 1])
+                rate *= float(speeds[spec.width - 1])
             if rate > 0:
                 found[pool] = rate
         return found
@@ -103,9 +103,9 @@ class Physics:
         found = {}
         for pool, rate in alone.items():
             accelerator = cluster.pools[pool]
-            nominal = self.rates.rate(spec.profile, accelerator, spec.gpus)[0]
-            for other in self.rates.partners(spec.profile, accelerator, spec.gpus):
-                known = self.rates.together(spec.profile, other, accelerator, spec.gpus)
+            nominal = self.rates.rate(spec.profile, accelerator, spec.width)[0]
+            for other in self.rates.partners(spec.profile, accelerator, spec.width) if spec.gpus >= 1 else ():
+                known = self.rates.together(spec.profile, other, accelerator, spec.width)
                 if known is not None and nominal > 0:
                     found[pool, other] = known[0] * (rate / nominal)
         return found
@@ -116,7 +116,7 @@ class Physics:
             return False
         if self.spread_penalty is not None:
             return self.spread_penalty.matters
-        return any(self.rates.layout_matters(profile) for profile in {spec.profile for spec in specs if spec.gpus > 1})
+        return any(self.rates.layout_matters(profile) for profile in {spec.profile for spec in specs if spec.width > 1})
 
     def mtbf_seconds(self, node: int) -> float:
         return _of_node("node_mtbf_seconds", self.node_mtbf_seconds, node)

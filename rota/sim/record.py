@@ -72,7 +72,7 @@ class Record:
     submitted_s: Floats
     first_run_s: Floats
     finished_s: Floats
-    gpus: Ints
+    gpus: Floats
     held_seconds: Floats
     """Time its GPUs were taken, overheads included."""
     held_gpu_seconds: Floats
@@ -102,7 +102,7 @@ class Record:
             submitted_s=np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64),
             first_run_s=np.full(count, np.nan),
             finished_s=np.full(count, np.nan),
-            gpus=np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.int64),
+            gpus=np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.float64),
             held_seconds=np.zeros(count),
             held_gpu_seconds=np.zeros(count),
             launches=np.zeros(count, dtype=np.int64),
@@ -133,13 +133,13 @@ class Record:
             self.first_run_s[job] = now_s
 
     def release(self, job: int, gpus: Ints, held_s: float, now_s: float, shared_seconds: float = 0.0) -> None:
-        """A job gives its GPUs back, which it shared for so long."""
+        """A job gives its GPUs back, which it shared with a partner for so long. A part of a GPU counts as that."""
         seconds = now_s - held_s
         self.holds.add(job, gpus, held_s, now_s)
         self.held_seconds[job] += seconds
         seconds -= shared_seconds / 2
-        self.held_gpu_seconds[job] += seconds * len(gpus)
-        self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * len(gpus)
+        self.held_gpu_seconds[job] += seconds * self.gpus[job]
+        self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * self.gpus[job]
 
     def finish(self, job: int, now_s: float) -> None:
         self.finished_s[job] = now_s

@@ -29,7 +29,7 @@ class TraceInfo:
     """What reading could not carry over."""
     first_submission_s: float
     last_submission_s: float
-    gpus: dict[int, int]
+    gpus: dict[float, int]
     """GPU count -> jobs that ask for it."""
     timed: int
     """Jobs whose run time is known."""
@@ -83,7 +83,7 @@ def _run_times(specs: Sequence[JobSpec]) -> tuple[Floats, Floats]:
     catalogue = Catalogue()
     found = []
     for spec in specs:
-        rate, _ = catalogue.rate(spec.profile, REFERENCE, spec.gpus) or (0.0, 0.0) if spec.profile else (1.0, 0.0)
+        rate, _ = catalogue.rate(spec.profile, REFERENCE, spec.width) or (0.0, 0.0) if spec.profile else (1.0, 0.0)
         if rate > 0 and np.isfinite(spec.steps):
             found.append((spec.steps / rate, spec.gpus))
     table = np.array(found, dtype=np.float64).reshape(-1, 2)

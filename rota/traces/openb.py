@@ -6,8 +6,8 @@ to its deletion: one step per second, no profile. `gpu_spec` lists the models it
 accelerator types as they stand: V100M16, V100M32, P100, T4, A10, G2, G3. Empty: any.
 
 Skipped: pods without GPUs, never deleted, never scheduled (no `scheduled_time`, and still `Pending` when deleted), and those
-that ran for no time. `gpu_milli` is thousandths of one GPU; a pod that asks for less than 1000 gets a whole GPU, and the notes
-count these. CPUs, memory and `qos` are not read. The variant `multigpu50` has no times and is refused.
+that ran for no time. `gpu_milli` is thousandths of one GPU: a pod of one GPU that asks for less than 1000 gets that part. CPUs,
+memory and `qos` are not read. The variant `multigpu50` has no times and is refused.
 """
 
 from collections.abc import Iterator
@@ -36,13 +36,15 @@ def arrival(row: Row) -> Arrival | Skipped:
     seconds = row.number("deletion_time") - began_s
     if seconds <= 0:
         return Skipped(row.line, "ran for no time" if seconds == 0 else "was deleted before it was scheduled")
-    spec = JobSpec(name=filled(row, "name"), gpus=gpus, steps=seconds, accelerators=accelerators(row, "gpu_spec"))
+    milli = row.whole("gpu_milli", least=1)
+    part = milli / MILLI if gpus == 1 and milli < MILLI else gpus
+    spec = JobSpec(name=filled(row, "name"), gpus=part, steps=seconds, accelerators=accelerators(row, "gpu_spec"))
     return Arrival(created_s, spec)
 
 
 def remarks(row: Row) -> Iterator[str]:
-    if row.whole("gpu_milli", least=1) < MILLI:
-        yield "asked for a fraction of a GPU and got a whole one"
+    if row.whole("gpu_milli", least=1) < MILLI and row.whole("num_gpu", least=0) > 1:
+        yield "asked for parts of several GPUs and got whole ones"
 
 
 def _check(table: Table) -> None:

@@ -3,7 +3,7 @@
 | column | what it is |
 |---|---|
 | `submit_time` | seconds since the start of the trace, 0 or more; required |
-| `gpus` | GPUs, a whole number from 1; required |
+| `gpus` | GPUs, a whole number from 1, or a part of one in thousandths, such as 0.5; required |
 | `duration` | seconds of run time on the reference GPU: one step per second, no profile |
 | `steps` | optimiser steps, instead of `duration`; a file has one of the two |
 | `profile` | key into the table of rates; only beside `steps`; empty: nobody profiled it |
@@ -24,7 +24,7 @@
 from rota.errors import TraceError
 from rota.files.rows import Row, Table
 from rota.model.job import Arrival, JobSpec
-from rota.model.units import FOREVER
+from rota.model.units import FOREVER, MILLI, milligpus_of
 from rota.traces.format import Format
 from rota.traces.parts import accelerators, weight
 
@@ -32,7 +32,7 @@ from rota.traces.parts import accelerators, weight
 def arrival(row: Row) -> Arrival:
     spec = JobSpec(
         name=_name(row),
-        gpus=row.whole("gpus", least=1),
+        gpus=_gpus(row),
         steps=row.number("steps" if "steps" in row.cells else "duration"),
         profile=row.text("profile"),
         accelerators=accelerators(row, "accelerators"),
@@ -46,12 +46,21 @@ def arrival(row: Row) -> Arrival:
     return Arrival(row.number("submit_time"), spec)
 
 
+def _gpus(row: Row) -> float:
+    gpus = row.number("gpus")
+    if gpus >= 1 or gpus == 0:
+        return row.whole("gpus", least=1)
+    if abs(gpus * MILLI - milligpus_of(gpus)) > 1e-6:
+        raise row.wrong("gpus", "must be a whole number from 1, or thousandths of one GPU.", hint="1, or 0.5")
+    return gpus
+
+
 def cells(arrival: Arrival, work: str) -> dict[str, str]:
     """One arrival as text, column by column; `work` is the column its steps go into: `duration` or `steps`."""
     spec = arrival.spec
     return {
         "submit_time": _plain(arrival.submitted_s),
-        "gpus": str(spec.gpus),
+        "gpus": f"{spec.gpus:g}",
         work: _plain(spec.steps),
         "name": spec.name,
         "profile": spec.profile,

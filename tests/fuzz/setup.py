@@ -225,10 +225,10 @@ def _variability(dice: random.Random, cluster: Cluster, path: Path) -> dict[str,
 def _trace(dice: random.Random, cluster: Cluster, rates: Rates) -> Trace:
     """Jobs that can run somewhere: parkable ones, owned by tenants, with deadlines, some of them at the same instant."""
     now_s, arrivals = 0.0, []
-    busy = dice.choice((5.0, 40.0, 150.0))
+    busy, parts = dice.choice((5.0, 40.0, 150.0)), dice.random() < 0.3
     for number in range(dice.randrange(2, 22)):
         now_s += dice.choice((0.0, round(dice.expovariate(1 / busy), dice.randrange(3))))
-        spec = _spec(dice, number)
+        spec = _spec(dice, number, parts)
         widest = max(
             (
                 gpus
@@ -238,9 +238,9 @@ def _trace(dice: random.Random, cluster: Cluster, rates: Rates) -> Trace:
             default=0,
         )
         runs = any(
-            spec.gpus <= gpus
+            spec.width <= gpus
             and (not spec.accelerators or card in spec.accelerators)
-            and rates.rate(spec.profile, card, spec.gpus)[0] > 0
+            and rates.rate(spec.profile, card, spec.width)[0] > 0
             for card, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True)
         )
         if widest and runs:
@@ -248,11 +248,11 @@ def _trace(dice: random.Random, cluster: Cluster, rates: Rates) -> Trace:
     return Trace.of("fuzz", "fuzz", arrivals or [Arrival(0.0, JobSpec(steps=50.0))])
 
 
-def _spec(dice: random.Random, number: int) -> JobSpec:
+def _spec(dice: random.Random, number: int, parts: bool) -> JobSpec:
     park = dice.random() < 0.5
     return JobSpec(
         name=f"job-{number}",
-        gpus=dice.choice((1, 1, 1, 2, 2, 3, 4, 8)),
+        gpus=dice.choice((0.5, 0.5, 0.25, 0.3, 0.7, 1, 1, 2)) if parts else dice.choice((1, 1, 1, 2, 2, 3, 4, 8)),
         steps=dice.choice((1.0, 30.0, round(dice.lognormvariate(4.5, 1.3), 1), round(dice.lognormvariate(5.5, 1.0), 3))),
         profile=dice.choice((*PROFILES, *PROFILES, "")),
         accelerators=dice.choice(((), (), (), ("V100",), ("V100", "K80"), ("P100", "T4"))),

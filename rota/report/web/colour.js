@@ -88,7 +88,7 @@ function byGroup(data, key, label) {
 
 // Light to dark blue with the number of GPUs, a shade per power of two; the other way round on dark pages.
 function bySize(jobs) {
-    const power = (gpus) => Math.min(Math.floor(Math.log2(gpus)), 10);
+    const power = (gpus) => Math.max(Math.min(Math.floor(Math.log2(gpus)), 10), 0);
     const largest = jobs.gpus.reduce((a, b) => Math.max(a, b), 1),
         steps = power(largest);
     const shade = (gpus, dark) => {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rota.core.explain import explain
-from rota.core.planning import _kept_by
+from rota.core.planning import _kept_gpus
 from rota.core.snapshot import codec
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Resume, Suspend
@@ -217,9 +217,9 @@ def test_a_steady_answer_goes_on_with_those_who_are_left() -> None:
 def test_a_pair_no_answer_knows_of_counts_its_gpus_once() -> None:
     made = bench((0, 1), (2,), count=3, gpus=2, cluster="8xV100")
     state = made.state
-    assert _kept_by(state, np.array([0, 1, 2])).tolist() == [4]
-    assert _kept_by(state, np.array([0, 2])).tolist() == [4]
-    assert _kept_by(state, np.array([0, 1])).tolist() == [2]
+    assert len(_kept_gpus(state, np.array([0, 1, 2]))) == 4
+    assert len(_kept_gpus(state, np.array([0, 2]))) == 4
+    assert len(_kept_gpus(state, np.array([0, 1]))) == 2
 
 
 def test_the_second_moves_up_and_a_copy_knows_it() -> None:

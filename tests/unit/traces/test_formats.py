@@ -35,7 +35,7 @@ POLLUX = "name,time,application,num_replicas,batch_size\ncifar10-1,107,cifar10,6
 OPENB = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
 p0,12000,16384,1,1000,,LS,Running,0,100,40
 p1,6000,12288,1,460,V100M16|V100M32|V100M32,LS,Failed,5,25,5
-p2,6000,12288,8,1000,T4,BE,Succeeded,2,12,
+p2,6000,12288,8,500,T4,BE,Succeeded,2,12,
 p3,6000,12288,0,0,,LS,Running,3,13,3
 p4,6000,12288,0,0,,LS,Running,3,13,3
 p5,6000,12288,1,100,,LS,Pending,3,13,
@@ -194,7 +194,7 @@ def test_openb(tmp_path: Path) -> None:
     assert trace.arrivals == (
         Arrival(0.0, JobSpec(name="p0", gpus=1, steps=60.0)),
         Arrival(2.0, JobSpec(name="p2", gpus=8, steps=10.0, accelerators=("T4",))),
-        Arrival(5.0, JobSpec(name="p1", gpus=1, steps=20.0, accelerators=("V100M16", "V100M32"))),
+        Arrival(5.0, JobSpec(name="p1", gpus=0.46, steps=20.0, accelerators=("V100M16", "V100M32"))),
     )
     assert trace.skipped == (
         Skipped(5, "asks for no GPU"),
@@ -204,7 +204,7 @@ def test_openb(tmp_path: Path) -> None:
         Skipped(9, "ran for no time"),
         Skipped(10, "was deleted before it was scheduled"),
     )
-    assert trace.notes == ("1 job asked for a fraction of a GPU and got a whole one",), "skipped rows do not count"
+    assert trace.notes == ("1 job asked for parts of several GPUs and got whole ones",), "skipped rows do not count"
 
 
 def test_skips_and_notes_stay_with_a_part_of_a_trace(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.unit.cli.test_bad_input import rota
 from tests.unit.traces.test_formats import GAVEL_7, OPENB
 from tests.unit.traces.test_read import write
 
-NOTE = "1 job asked for a fraction of a GPU and got a whole one"
+NOTE = "1 job asked for parts of several GPUs and got whole ones"
 
 
 def test_reasons_are_counted(tmp_path: Path) -> None:
