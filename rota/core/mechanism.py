@@ -194,8 +194,8 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
 
 def _fill_with_parts(candidates: Candidates, wanted: Ints, table: Table, left: Ints) -> Grants:
     """Greedy in order where some jobs ask for a part of a GPU. A part goes where the job has one already, else to the fullest GPU
-    that is split and has room, else to a GPU of its own. Where others may overtake the first job that does not fit only if they do
-    not delay it, they must end before any job ends that was granted before it: till then it cannot start."""
+    that is split and has room, else to a GPU of its own. Where others may overtake the first job that does not fit only without
+    delaying it, they must end before any job ends that was granted before it: till then it cannot start."""
     options, room = table.options, left.tolist()
     option, partner = np.full(len(table.rows), -1, dtype=np.int64), np.full(len(table.rows), -1, dtype=np.int64)
     split: list[SplitGpu] = []

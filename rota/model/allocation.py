@@ -421,9 +421,12 @@ class Shares:
         options, share = table.options, self.shares(table)
         rows = options.by_slot[table.kind]
         some = share > (NEXT_TO_NOTHING if self.strict else 0.0)
-        without = np.False_ if self.strict else options.beside[rows] < 0
-        worth = options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None]
-        position, slot = ((rows >= 0) & worth & (some | without)).nonzero()
+        worth = (rows >= 0) & (options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None])
+        alone = worth & (options.beside[rows] < 0)
+        may = (worth & some) | (alone if not self.strict else np.False_)
+        # A job whose shares are all where it hardly gets further runs elsewhere.
+        may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
+        position, slot = may.nonzero()
         option = rows[position, slot]
         return position, slot, option, share[position, slot], options.pool[option]
 
