@@ -209,7 +209,7 @@ def test_outages_of_nodes_are_told_and_drawn() -> None:
         result.record.outages += [(1, 4.0 * n, 4.0 * n + 2) for n in range(count)] + [(0, 4000.0, 5000.0)]
         lost = {**result.summary.to_dict(), "lost_gpu_seconds": 1800.0 * count}
         summary = type(result.summary)(**lost)  # type: ignore[arg-type]
-        return Result(summary, result.params, result.record, result.arrivals, result.cluster)
+        return Result(summary, result.params, result.record, result.arrivals, result.cluster, study=result.study)
 
     html = page(Comparison({"p": [failed(3)]}))
     assert "Node outages3Offered" in text_of(html, FACTS)
@@ -381,6 +381,7 @@ def test_a_window_is_told_from_all_jobs() -> None:
         result.record,
         result.arrivals,
         TWO,
+        study=result.study,
     )  # type: ignore[arg-type]
     html = page(Comparison({"p": [counted]}))
     assert "Jobs1 of 2" in text_of(html, r'<dl class="facts">(.*?)</dl>')
