@@ -3,14 +3,18 @@
 import hashlib
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
+from rota.cli.show import say
 from rota.compose.study import CLUSTER
 from rota.errors import OptionError
+
+if TYPE_CHECKING:
+    from rota.sweeps.swept import Swept
 
 VARY = (
     "Values of any other flag: round_seconds=60/360; of an option: policy.promote=0/8, placer.sticky=true/false; of a generated "
@@ -52,7 +56,6 @@ def sweep(
     shaped = flag.shape(output)
     if workers is not None and workers < 1:
         raise OptionError("must be at least 1.", field="--workers", value=workers, hint="--workers 2")
-    from rota.cli.show import say
     from rota.sweeps.grid import Grid
     from rota.sweeps.runner import run
     from rota.sweeps.varied import read_varied
@@ -82,6 +85,13 @@ def sweep(
         except KeyboardInterrupt:
             sys.stderr.write(f"Stopped: {kept} of {len(grid)} cells are kept in {folder}.\nTry: the same command goes on\n")
             raise typer.Exit(130) from None
+    _say(found, shaped)
+    problem = found.problem()
+    if problem is not None:
+        raise problem
+
+
+def _say(found: "Swept", shaped: str) -> None:
     for note in dict.fromkeys(note for row in found.rows for note in row["params"]["notes"]):
         sys.stderr.write(f"note: {note}\n")
     if shaped == "json":
@@ -92,6 +102,3 @@ def sweep(
         typer.echo(str(found))
         if found.reused:
             typer.echo(f"{found.reused} of them were there before")
-    problem = found.problem()
-    if problem is not None:
-        raise problem

@@ -190,15 +190,15 @@ class Study:
 
     def plain(self) -> dict[str, Any]:
         """The fields that differ from their defaults, as JSON has them. `make_study` turns them back into the same study."""
-        return {name: _plain(name, value) for name, value in self._said().items()}
+        return {name: _plain(name, value) for name, value in self.said().items()}
 
-    def _said(self) -> dict[str, Any]:
+    def said(self) -> dict[str, Any]:
         """The trace, and the fields that differ from their defaults."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {each.name: values[each.name] for each in fields(self) if not _same(values[each.name], each.default)}
 
     def __repr__(self) -> str:
-        return f"Study({', '.join(f'{name}={value!r}' for name, value in self._said().items())})"
+        return f"Study({', '.join(f'{name}={value!r}' for name, value in self.said().items())})"
 
 
 def make_study(given: Mapping[str, Any]) -> Study:

@@ -36,7 +36,7 @@ class Result:
     cordoned: tuple[int, ...] = ()
     """GPUs that were out of service in the end because they were too slow."""
     study: Study = field(kw_only=True)
-    """What was asked for. `rota.api.run_study` runs it again."""
+    """What was asked for. `rota.simulate(**study.plain())` runs it again."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:

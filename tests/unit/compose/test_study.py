@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rota
-from rota.api import prepare, run_study
+from rota.api import prepare
 from rota.beliefs.locality import Locality
 from rota.compose.study import Study, make_study, read_field, study_fields, study_help
 from rota.errors import OptionError
@@ -116,7 +116,7 @@ def test_texts_that_a_field_does_not_take(name: str, text: str) -> None:
 def test_a_result_carries_its_study_and_the_study_gives_it_again() -> None:
     result = rota.simulate("demo", policy="srsf", first=30, launch_seconds=9)
     assert result.study == Study("demo", policy="srsf", first=30, launch_seconds=9)
-    again = run_study(result.study)
+    again = rota.simulate(**result.study.plain())
     assert again.record.finished_s.tolist() == result.record.finished_s.tolist() and again.params == result.params
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from rota.beliefs.variability import Variability
+from rota.compose.study import Study
 from rota.errors import OptionError
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
@@ -386,3 +387,10 @@ def test_a_window_is_told_from_all_jobs() -> None:
     html = page(Comparison({"p": [counted]}))
     assert "Jobs1 of 2" in text_of(html, r'<dl class="facts">(.*?)</dl>')
     assert "All 2 jobs, while the figures count 1." in data_of(html)["about"]
+
+
+def test_every_input_that_was_set_is_told() -> None:
+    study = Study("made", first=20, where={"tenant": "a"}, launch_seconds=7.5, variability_medians=True, gpu_speed=(1.0, 0.5))
+    facts = text_of(page(Comparison({"p": [replace(run(), study=study)]})), FACTS)
+    for told in ("First20", "Wheretenant=a", "Launch seconds7.5", "Variability mediansyes", "Gpu speed2 values"):
+        assert told in facts, told

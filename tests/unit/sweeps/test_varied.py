@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.beliefs.rates import Rates
 from rota.errors import InputError, OptionError
 from rota.sweeps.grid import Grid
 from rota.sweeps.runner import run as sweep
@@ -96,7 +97,7 @@ def test_an_option_that_a_policy_lacks_is_said_before_anything_runs(tmp_path: Pa
 
 def test_an_object_cannot_be_swept(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is an object"):
-        rota.sweep(["fifo"], out=tmp_path, trace=JOBS, cluster="4xV100", rates=rota.simulate("demo", first=5).cluster)
+        rota.sweep(["fifo"], out=tmp_path, trace=JOBS, cluster="4xV100", rates=Rates())
 
 
 def write_scores(path: Path, slow: float) -> None:
