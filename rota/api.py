@@ -29,13 +29,13 @@ from rota.traces.trace import Trace
 __all__ = ["Prepared", "check", "compare", "prepare", "run_study", "simulate"]
 
 Fields = ParamSpec("Fields")
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
-def _with_fields_of(kind: Callable[Fields, Study]) -> Callable[[Callable[..., Answer]], Callable[Fields, Answer]]:
+def _with_fields_of(kind: Callable[Fields, Study]) -> Callable[[Callable[..., Returned]], Callable[Fields, Returned]]:
     """For a function that takes the fields of a study as keywords: its signature and its help list and describe them all."""
 
-    def dress(function: Callable[..., Answer]) -> Callable[Fields, Answer]:
+    def dress(function: Callable[..., Returned]) -> Callable[Fields, Returned]:
         signature = inspect.signature(kind)
         returns = inspect.signature(function).return_annotation
         function.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]

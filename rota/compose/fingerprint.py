@@ -38,7 +38,7 @@ class Fingerprints:
                 with path.open("rb") as file:
                     self._contents[path] = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError:
-                self._contents[path] = ""  # whoever reads the study says what is wrong with the file
+                self._contents[path] = ""  # preparing the study says what is wrong with the file
         return self._contents[path]
 
 
