@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rota import errors, traces
     from rota.api import compare, simulate
     from rota.compose.catalogue import placer, policy
+    from rota.compose.study import Study
     from rota.errors import RotaError
     from rota.model.allocation import Assignment, Ranking, Shares
     from rota.model.cluster import Cluster
@@ -39,6 +40,7 @@ _WHERE = {
     "Result": "rota.report.result",
     "RotaError": "rota.errors",
     "Shares": "rota.model.allocation",
+    "Study": "rota.compose.study",
     "Trace": "rota.traces.trace",
     "View": "rota.model.view",
     "compare": "rota.api",
@@ -63,6 +65,7 @@ __all__ = [
     "Result",
     "RotaError",
     "Shares",
+    "Study",
     "Trace",
     "View",
     "__version__",

@@ -9,7 +9,7 @@ from rota.cli.setup import with_setup
 from rota.cli.show import say, say_notes, write_page
 
 
-@with_setup()
+@with_setup(without=("policy", "placer"), defaults={"trace": "demo"})
 def compare(
     policies: Annotated[list[str], typer.Argument(help="Policies as for sim --policy; A+B is policy A with placer B.")],
     placer: Annotated[

@@ -27,7 +27,7 @@ def demo(
     from rota.api import compare
 
     with flag.progress_bars(len(POLICIES)) as progress:
-        whole = compare(POLICIES, trace="demo", cluster=flag.CLUSTER, progress=progress)
+        whole = compare(POLICIES, trace="demo", progress=progress)
     path = Path(page).resolve()
     save(path, whole.page())
     if shaped == "table" and race and sys.stdout.isatty():

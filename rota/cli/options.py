@@ -13,8 +13,6 @@ from rota.errors import OptionError
 if TYPE_CHECKING:
     from rota.sim.engine import Progress
 
-CLUSTER = "8xV100 + 8xP100 + 8xK80"
-
 
 def number(flag: str, whole: bool = False, like: str = "") -> Any:
     """A parser that names flag and value when it is given something else."""
@@ -29,15 +27,6 @@ def number(flag: str, whole: bool = False, like: str = "") -> Any:
     return parse
 
 
-Trace = Annotated[str, typer.Option("--trace", help="A file, demo, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.")]
-Format = Annotated[
-    str, typer.Option("--format", help="auto, rota, gavel, philly, helios, tiresias, pal, pollux, openb or kalos.")
-]
-Placer = Annotated[
-    str | None, typer.Option("--placer", help="packed, spread, random, skew, pm-first or pal; packed:sticky=false.")
-]
-Where = Annotated[list[str] | None, typer.Option("--where", help="Only rows with COLUMN=VALUE; may be given several times.")]
-Seed = Annotated[int, typer.Option("--seed", parser=number("--seed", whole=True), metavar="N", help="Same seed, same result.")]
 Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]
 Home = Annotated[
     str | None, typer.Option("--home", metavar="DIR", help="Where the scheduler keeps its state; else $ROTA_HOME, else ~/.rota.")
@@ -67,16 +56,6 @@ def may_write(page: str | None) -> None:
         raise OptionError("is a folder.", field="--html", value=page, hint=f"--html {path / 'result.html'}")
     if path.suffix.lower() not in (".html", ".htm"):
         raise OptionError("a page's name ends in .html.", field="--html", value=page, hint=f"--html {path}.html")
-
-
-def filters(where: list[str] | None) -> list[tuple[str, str]]:
-    found = []
-    for text in where or []:
-        column, equals, value = text.partition("=")
-        if not equals or not column:
-            raise OptionError("not COLUMN=VALUE.", field="--where", value=text, hint="--where cluster=6214e9")
-        found.append((column.strip(), value.strip()))
-    return found
 
 
 @contextmanager

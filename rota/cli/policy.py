@@ -33,13 +33,15 @@ def show(
     """What a policy or placer does and which options it takes."""
     shaped = flag.shape(output)
     from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF
+    from rota.compose.docstrings import field_docstrings
     from rota.compose.spell import Spelled
 
     spelled = Spelled.parse(name, "policy").name
     shelf = PLACER_SHELF if spelled in PLACER_SHELF.names() else POLICY_SHELF
     kind = shelf.find(spelled)
+    texts = field_docstrings(kind)
     options = [
-        {"option": f.name, "default": _default(f), "about": _field_about(kind, f.name)}
+        {"option": f.name, "default": _default(f), "about": " ".join(texts.get(f.name, "").split())}
         for f in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())
         if f.init
     ]
@@ -129,22 +131,3 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     if field.default is not dataclasses.MISSING:
         return list(field.default) if isinstance(field.default, tuple) else field.default
     return None
-
-
-def _field_about(kind: type, name: str) -> str:
-    """The docstring written under a field, which Python itself forgets."""
-    import ast
-    import itertools
-    import textwrap
-
-    for owner in kind.__mro__:
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        body = next((node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)), [])
-        for node, after in itertools.pairwise(body):
-            is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
-            if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                return " ".join(str(after.value.value).split())
-    return ""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
+from rota.cli import setup
 from rota.cli.profile_figures import many, short, show_table, times
 from rota.cli.profile_gpus import classes, variability
 from rota.cli.profile_tensors import tensors
@@ -146,7 +147,7 @@ def estimate(
             "--hide", parser=flag.number("--hide"), metavar="FRACTION", help="Of a profile's cells, so many are estimated."
         ),
     ] = 0.7,
-    seed: flag.Seed = 0,
+    seed: setup.Seed = 0,
     output: flag.Output = "table",
 ) -> None:
     """How far estimates for jobs nobody has profiled would be off: leaves every profile out in turn.

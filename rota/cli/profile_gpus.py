@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
+from rota.cli import setup
 from rota.cli.profile_figures import show_table
 from rota.cli.show import say
 
@@ -22,7 +23,7 @@ def variability(
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="For the GPUs of this cluster; left out: as many as the file has.")
     ] = None,
-    seed: flag.Seed = 42,
+    seed: setup.Seed = 42,
     median: Annotated[bool, typer.Option("--median", help="A score is the median of a real GPU's runs, not one run.")] = False,
     output: flag.Output = "table",
 ) -> None:

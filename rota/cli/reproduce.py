@@ -1,4 +1,4 @@
-"""`rota reproduce`: the studies of a paper, measured again."""
+"""`rota reproduce`: the experiments of a paper, measured again."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def reproduce(
     ] = None,
     output: flag.Output = "table",
 ) -> None:
-    """Run the studies of a paper and compare with what it claims.
+    """Run the experiments of a paper and compare with what it claims.
 
     Example: rota reproduce gavel --quick --html gavel.html
     """

@@ -9,13 +9,8 @@ from rota.cli.setup import with_setup
 from rota.cli.show import say, say_notes, write_page
 
 
-@with_setup(without=("trace",))
+@with_setup()
 def sim(
-    trace: flag.Trace,
-    policy: Annotated[
-        str, typer.Option("--policy", help="NAME[:key=value,...], A+B for a placer too, or ./mine.py:Mine.")
-    ] = "fifo",
-    placer: flag.Placer = None,
     html: flag.Html = None,
     per_job: Annotated[bool, typer.Option("--per-job", help="With -o json or csv: the jobs too.")] = False,
     output: flag.Output = "table",
@@ -30,9 +25,9 @@ def sim(
     from rota.api import simulate
     from rota.report.comparison import Comparison
 
-    with flag.progress_bar(policy) as progress:
-        result = simulate(trace, policy=policy, placer=placer, progress=progress, **setup)
-    whole = Comparison({policy: [result]})
+    with flag.progress_bar(setup["policy"]) as progress:
+        result = simulate(progress=progress, **setup)
+    whole = Comparison({setup["policy"]: [result]})
     if shaped == "csv" and per_job:
         say(shaped, rows=result.jobs)
     else:

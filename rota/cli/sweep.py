@@ -2,18 +2,27 @@
 
 import hashlib
 import json
-import math
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
+from rota.cli.show import say
+from rota.compose.study import CLUSTER
 from rota.errors import OptionError
 
+if TYPE_CHECKING:
+    from rota.sweeps.swept import Swept
 
-@with_setup(without=("trace", "cluster"))
+VARY = (
+    "Values of any other flag: round_seconds=60/360; of an option: policy.promote=0/8, placer.sticky=true/false; of a generated "
+    'trace: trace.load=0.6/0.8. If values have slashes themselves: "policy.thresholds=3250/7200|1000".'
+)
+
+
+@with_setup(without=("policy", "placer", "trace", "cluster"))
 def sweep(
     policies: Annotated[list[str], typer.Argument(help="Policies as for sim --policy; A+B is policy A with placer B.")],
     trace: Annotated[list[str] | None, typer.Option("--trace", help="Traces; may be given several times.")] = None,
@@ -21,7 +30,7 @@ def sweep(
     placer: Annotated[list[str] | None, typer.Option("--placer", help="Placers; may be given several times.")] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option("--vary", metavar="NAME=A/B/C", help="Values of a setting: round_seconds=60/360, trace.load=0.6/0.8/1."),
+        typer.Option("--vary", metavar="NAME=A/B/C", help=VARY),
     ] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="So many seeds for each point.")
@@ -47,20 +56,20 @@ def sweep(
     shaped = flag.shape(output)
     if workers is not None and workers < 1:
         raise OptionError("must be at least 1.", field="--workers", value=workers, hint="--workers 2")
-    from rota.cli.show import say
     from rota.sweeps.grid import Grid
     from rota.sweeps.runner import run
+    from rota.sweeps.varied import read_varied
 
     seed = setup.pop("seed")
     grid = Grid(
         policies=tuple(dict.fromkeys(policies)),
         traces=tuple(trace or ["demo"]),
-        clusters=tuple(cluster or [flag.CLUSTER]),
+        clusters=tuple(cluster or [CLUSTER]),
         placers=tuple(placer or ()),
-        vary=_varied(vary or []),
+        vary=read_varied(vary or []),
         seeds=seeds,
         seed=seed,
-        options={name: value for name, value in setup.items() if value is not None and value is not False and value != []},
+        options=setup,
     )
     folder = out or f"sweep-{hashlib.sha256(repr(grid).encode()).hexdigest()[:8]}"
     kept = 0
@@ -76,6 +85,13 @@ def sweep(
         except KeyboardInterrupt:
             sys.stderr.write(f"Stopped: {kept} of {len(grid)} cells are kept in {folder}.\nTry: the same command goes on\n")
             raise typer.Exit(130) from None
+    _say(found, shaped)
+    problem = found.problem()
+    if problem is not None:
+        raise problem
+
+
+def _say(found: "Swept", shaped: str) -> None:
     for note in dict.fromkeys(note for row in found.rows for note in row["params"]["notes"]):
         sys.stderr.write(f"note: {note}\n")
     if shaped == "json":
@@ -86,26 +102,3 @@ def sweep(
         typer.echo(str(found))
         if found.reused:
             typer.echo(f"{found.reused} of them were there before")
-    problem = found.problem()
-    if problem is not None:
-        raise problem
-
-
-def _varied(texts: list[str]) -> dict[str, tuple[float, ...]]:
-    found: dict[str, tuple[float, ...]] = {}
-    for text in texts:
-        name, equals, values = (part.strip() for part in text.partition("="))
-        if not equals or not values:
-            raise OptionError("not NAME=A/B/C.", field="--vary", value=text, hint="--vary round_seconds=60/360")
-        if name in found:
-            raise OptionError("given twice.", field="--vary", value=name, hint="put all values behind one --vary")
-        try:
-            numbers = tuple(float(value) for value in values.split("/"))
-            if not all(math.isfinite(number) for number in numbers):
-                raise ValueError
-        except ValueError:
-            raise OptionError(
-                "not numbers with slashes between.", field="--vary", value=text, hint=f"--vary {name}=1/2"
-            ) from None
-        found[name] = tuple(int(number) if number == int(number) else number for number in dict.fromkeys(numbers))
-    return found

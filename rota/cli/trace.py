@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
+from rota.cli import setup
 from rota.cli.show import say
 from rota.errors import OptionError
 
@@ -17,7 +18,7 @@ FORCE = Annotated[bool, typer.Option("--force", help="Write over a file that exi
 
 
 @app.command("info")
-def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, output: flag.Output = "table") -> None:
+def info(trace: TRACE, format: setup.Format = "auto", where: setup.Where = None, output: flag.Output = "table") -> None:
     """What a trace holds: jobs, span, sizes, durations, GPU-hours; what was skipped, and why.
 
     Example: rota trace info philly-like
@@ -26,7 +27,7 @@ def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, o
     from rota.traces.info import describe
     from rota.traces.synthetic import open_trace
 
-    found = describe(open_trace(trace, format=format, where=flag.filters(where)))
+    found = describe(open_trace(trace, format=format, where=setup.filters(where)))
     if shaped in ("json", "csv"):
         plain = {name: value for name, value in found.to_dict().items() if not isinstance(value, dict | list | tuple)}
         say(shaped, value=found.to_dict() if shaped == "json" else None, rows=[plain])
@@ -56,8 +57,8 @@ def info(trace: TRACE, format: flag.Format = "auto", where: flag.Where = None, o
 def convert(
     trace: TRACE,
     out: OUT,
-    format: flag.Format = "auto",
-    where: flag.Where = None,
+    format: setup.Format = "auto",
+    where: setup.Where = None,
     force: FORCE = False,
     output: flag.Output = "table",
 ) -> None:
@@ -70,7 +71,7 @@ def convert(
 
     shaped = flag.shape(output)
     _may_write(out, force)
-    found = open_trace(trace, format=format, where=flag.filters(where))
+    found = open_trace(trace, format=format, where=setup.filters(where))
     write_trace(found, out)
     if shaped in ("json", "csv"):
         row = {"path": out, "jobs": len(found), "skipped": len(found.skipped), "notes": " ".join(found.notes)}
@@ -85,7 +86,7 @@ def convert(
 def generate(
     out: OUT,
     jobs: Annotated[int, typer.Option("--jobs", parser=flag.number("--jobs", whole=True), metavar="N", help="How many.")] = 200,
-    seed: flag.Seed = 0,
+    seed: setup.Seed = 0,
     load: Annotated[float, typer.Option("--load", parser=flag.number("--load"), metavar="NUMBER", help="Offered load.")] = 0.9,
     gpus: Annotated[int, typer.Option("--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="On so many.")] = 24,
     tenants: Annotated[

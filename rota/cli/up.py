@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.cli import options as flag
+from rota.cli import setup
 
 
 def up(
@@ -16,7 +17,7 @@ def up(
     ] = None,
     listen: Annotated[str, typer.Option("--listen", help="HOST:PORT on loopback, or unix:PATH.")] = "127.0.0.1:7070",
     policy: Annotated[str, typer.Option("--policy", help="As for sim: NAME[:key=value,...], or ./mine.py:Mine.")] = "tiresias",
-    placer: flag.Placer = None,
+    placer: setup.Placer = None,
     round_seconds: Annotated[
         float | None,
         typer.Option(
@@ -29,9 +30,7 @@ def up(
             "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
         ),
     ] = 300.0,
-    wait_for_place: Annotated[
-        bool, typer.Option("--wait-for-place", help="A job waits until its GPUs can be had close together.")
-    ] = False,
+    wait_for_place: setup.WaitForPlace = False,
     cordon_slower_than: Annotated[
         float | None,
         typer.Option(

@@ -1,1 +1,1 @@
-"""Published results, measured again: the studies of papers, their claims, and a page that shows both."""
+"""Published results, measured again: the experiments of papers, their claims, and a page that shows both."""

@@ -1,17 +1,19 @@
-"""Cells of a study: one simulation each, as plain data that goes to a worker process, and the figures that come back."""
+"""Cells of an experiment: one simulation each, as plain data that goes to a worker process, and the figures that come back."""
 
 import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
-from rota.api import simulate
+from rota.api import run_study
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_placer, make_policy
 from rota.compose.presets import preset as named_preset
 from rota.compose.solve import Instance, solve
+from rota.compose.study import Study, make_study
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.model.policy import Policy
@@ -21,7 +23,6 @@ from rota.policies.hierarchical import Hierarchical
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
 from rota.sweeps.crew import Alive, Answer, Crew, available_cores
-from rota.traces.gavel_jobs import gavel_jobs
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
@@ -29,7 +30,7 @@ TIMES = 3
 """How often a policy is asked to time it."""
 
 WORKERS = 2
-"""Processes at most: a study is made to end in time on two cores."""
+"""Processes at most: an experiment is made to end in time on two cores."""
 
 Watch = Callable[[int, int], None]
 """Called with the cells that are done and the cells in all."""
@@ -37,33 +38,19 @@ Watch = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One simulation of a study."""
+    """One simulation of an experiment."""
 
-    study: str
+    experiment: str
     label: str
     """The curve it belongs to."""
     x: float
     """Where on the curve."""
     group: str = ""
     """What else tells it apart, such as the workload: cells are compared within a group."""
-    policy: str
-    placer: str | None = None
-    cluster: str
-    trace: str | Mapping[str, Any]
-    """A path or the name of a trace; or keywords of `gavel_jobs`, which draws with the cell's seed and rates."""
-    format: str = "auto"
+    study: Study
+    """What is simulated. Everything in it is named by a text, so that it can go to a worker process."""
     shift_s: float = 0.0
     """All jobs come so much later: where rounds begin at 0, that moves the rounds."""
-    seed: int = 0
-    preset: str = "gavel"
-    profile: str | None = None
-    variability: str | None = None
-    """A path that `read_variability` takes."""
-    variability_medians: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further keywords of `simulate`, such as those of its physics."""
-    window: tuple[int, int] | None = None
-    """The jobs that count for averages."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Of tenants, for a policy that serves tenants; with any, the share that each received over time is told."""
     solve: bool = False
@@ -93,40 +80,30 @@ def run_cells(cells: Sequence[Cell], *, workers: int | None = None, watch: Watch
             watch(len(found), len(cells))
 
     crew = min(workers or min(available_cores(), WORKERS), max(len(cells), 1))
-    Crew(("rota.papers.worker",), [asdict(cells[number]) for number in order], crew, heard).run()
+    Crew(("rota.papers.worker",), [work_of(cells[number]) for number in order], crew, heard).run()
     return [found.get(number, Outcome(cell, {}, "It was not tried: workers kept dying.")) for number, cell in enumerate(cells)]
+
+
+def work_of(cell: Cell) -> dict[str, Any]:
+    """A cell as it goes to a worker process."""
+    return {each.name: getattr(cell, each.name) for each in fields(cell)} | {"study": cell.study.plain()}
 
 
 def measure(work: dict[str, Any], alive: Alive) -> Answer:
     """What a worker does with a cell."""
-    cell, started = Cell(**work), time.process_time()
-    known = _known(cell)
-    trace = _shifted(_jobs(cell, known), cell.shift_s)
+    cell, started = Cell(**{**work, "study": make_study(work["study"])}), time.process_time()
+    study = cell.study
+    known = _known(study)
+    trace = _shifted(open_trace(str(study.trace), format=study.format), cell.shift_s)
     if cell.solve:
-        return {"figures": {"solve_seconds": _solve_seconds(trace, make_policy(cell.policy), Cluster.parse(cell.cluster), known)}}
-    result = simulate(
-        trace,
-        policy=Hierarchical(tenants=Tenants(weights=cell.weights)) if cell.weights else cell.policy,
-        placer=cell.placer,
-        cluster=cell.cluster,
-        preset=cell.preset,
-        profile=cell.profile,
-        variability=cell.variability,
-        variability_medians=cell.variability_medians,
-        jobs=(cell.window[0], cell.window[1]) if cell.window else None,
-        seed=cell.seed,
-        progress=alive,
-        **cell.options,
-    )
+        seconds = _solve_seconds(trace, make_policy(study.policy), Cluster.parse(str(study.cluster)), known)
+        return {"figures": {"solve_seconds": seconds}}
+    if cell.weights:
+        study = replace(study, policy=Hierarchical(tenants=Tenants(weights=cell.weights)))
+    result = run_study(study, alive, trace)
     shares = tenant_shares(result, known) if cell.weights else {}
     own = {**own_figures(result, known), "cpu_seconds": time.process_time() - started}
     return {"figures": {**result.summary.to_dict(), **own, **shares}}
-
-
-def _jobs(cell: Cell, known: Rates) -> Trace:
-    if isinstance(cell.trace, str):
-        return open_trace(cell.trace, format=cell.format)
-    return gavel_jobs(**cell.trace, seed=cell.seed, rates=known)
 
 
 def _shifted(trace: Trace, seconds: float) -> Trace:
@@ -144,12 +121,12 @@ def _solve_seconds(trace: Trace, policy: Policy, cluster: Cluster, known: Rates)
     return statistics.median([solve(question, policy, make_placer("packed")).solve_seconds for _ in range(TIMES + 1)][1:])
 
 
-def _known(cell: Cell) -> Rates:
-    """The rates that the cell's jobs have in one node."""
-    rates: Rates | None = named_preset(cell.preset).physics.get("rates")
-    return measured(cell.profile) if cell.profile is not None or rates is None else rates
+def _known(study: Study) -> Rates:
+    """The rates that the jobs have in one node."""
+    rates: Rates | None = named_preset(study.preset).physics.get("rates")
+    return measured(study.profile) if study.profile is not None or rates is None else rates
 
 
 @functools.lru_cache(maxsize=2)
-def measured(profile: str | None) -> Rates:
+def measured(profile: str | Path | None) -> Rates:
     return read_rates(profile) if profile is not None else Rates(model=Catalogue())

@@ -1,5 +1,5 @@
-"""The studies of Gavel (Narayanan et al., OSDI'20): policies that know how fast each job is on each type of GPU, against the same
-policies blind to types.
+"""The experiments of Gavel (Narayanan et al., OSDI'20): policies that know how fast each job is on each type of GPU, against the
+same policies blind to types.
 
 Jobs are those that Gavel's own generator draws, the cluster is the paper's, and so are rounds and prices (the preset `gavel`).
 What differs is the length: the paper averages over jobs 4,000 to 5,000 of each trace, here it is a window in the middle of a
@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.compose.study import Study
 from rota.papers.asked import Asked
 from rota.papers.cells import Cell
+from rota.traces.settings import spelled
 
 TITLE = "Gavel: heterogeneity-aware policies, measured again"
 PROFILE = "simulation_throughputs.json"
@@ -100,17 +102,17 @@ def cells(asked: Asked) -> list[Cell]:
 
 
 def grid(scale: Scale, profile: str | None) -> list[Cell]:
-    """Every simulation of every study."""
+    """Every simulation of every experiment."""
     found: list[Cell] = []
     for seed in range(scale.seeds):
         shared: dict[str, Any] = {"profile": profile, "seed": seed}
-        for study, policies, multi, rates in (
+        for experiment, policies, multi, rates in (
             ("single", (LAS_BLIND, LAS), False, scale.single),
             ("single", (LAS_PACKED,), False, scale.packed),
             ("multi", (LAS_BLIND, LAS, FTF_BLIND, FTF), True, scale.multi),
         ):
             for policy in policies:
-                found += [_continuous(scale, study, policy, rate, multi, shared) for rate in rates]
+                found += [_continuous(scale, experiment, policy, rate, multi, shared) for rate in rates]
         for policy in (FIFO_BLIND, FIFO, MAKESPAN_BLIND, MAKESPAN):
             found += [_static(policy, jobs, shared) for jobs in scale.static]
         for policy in (THROUGHPUT, COST_FILLED, COST, COST_SLO):
@@ -121,44 +123,42 @@ def grid(scale: Scale, profile: str | None) -> list[Cell]:
     return found
 
 
-def _continuous(scale: Scale, study: str, policy: str, rate: float, multi: bool, shared: Mapping[str, Any]) -> Cell:
+def _study(
+    policy: str, trace: Mapping[str, Any], profile: str | None, seed: int = 0, cluster: str = CLUSTER, **fields: Any
+) -> Study:
+    """Jobs that Gavel's generator draws with the rates that they run at."""
+    drawn = {**trace, "seed": seed, **({"profile": profile} if profile is not None else {})}
+    return Study(f"gavel:{spelled(drawn)}", policy=policy, cluster=cluster, preset="gavel", profile=profile, seed=seed, **fields)
+
+
+def _continuous(scale: Scale, experiment: str, policy: str, rate: float, multi: bool, shared: Mapping[str, Any]) -> Cell:
     jobs = round(rate * scale.hours)
-    return Cell(
-        study=study,
-        label=policy,
-        x=rate,
-        policy=policy,
-        cluster=CLUSTER,
-        trace={"jobs": jobs, "seconds_between": 3600 / rate, "multi": multi},
-        window=(int(WINDOW[0] * jobs), int(WINDOW[1] * jobs)),
-        effort=jobs * rate * (3 if multi else 1),
-        **shared,
-    )
+    trace = {"jobs": jobs, "seconds_between": 3600 / rate, "multi": multi}
+    window = (int(WINDOW[0] * jobs), int(WINDOW[1] * jobs))
+    study = _study(policy, trace, **shared, jobs=window)
+    return Cell(experiment=experiment, label=policy, x=rate, study=study, effort=jobs * rate * (3 if multi else 1))
 
 
 def _static(policy: str, jobs: int, shared: Mapping[str, Any]) -> Cell:
     trace = {"jobs": jobs, "seconds_between": 0, "multi": True}
-    return Cell(study="makespan", label=policy, x=jobs, policy=policy, cluster=CLUSTER, trace=trace, effort=jobs, **shared)
+    return Cell(experiment="makespan", label=policy, x=jobs, study=_study(policy, trace, **shared), effort=jobs)
 
 
 def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> Cell:
     trace = {"jobs": jobs, "seconds_between": 3600 / rate, "slo": True}
-    return Cell(study="cost", label=policy, x=rate, policy=policy, cluster=CLUSTER, trace=trace, effort=jobs * rate, **shared)
+    return Cell(experiment="cost", label=policy, x=rate, study=_study(policy, trace, **shared), effort=jobs * rate)
 
 
 def _tenants(profile: str | None) -> Cell:
     """Jobs so long that none ends before the last has come: whoever is there competes."""
     trace = {"jobs": 36, "seconds_between": TENANT_JOB_SECONDS, "tenants": len(WEIGHTS), "duration": 300_000}
-    return Cell(
-        study="tenants", label=TENANTS, x=0.0, policy=TENANTS, cluster=SMALL, trace=trace, profile=profile, weights=WEIGHTS
-    )
+    study = _study(TENANTS, trace, profile, cluster=SMALL)
+    return Cell(experiment="tenants", label=TENANTS, x=0.0, study=study, weights=WEIGHTS)
 
 
 def _solved(policy: str, jobs: int, profile: str | None) -> Cell:
     """As many GPUs as jobs, a third of each type."""
     gpus = -(-jobs // 3)
     cluster = f"{gpus}xV100 + {gpus}xP100 + {gpus}xK80"
-    trace = {"jobs": jobs, "seconds_between": 100}
-    return Cell(
-        study="solve", label=policy, x=jobs, policy=policy, cluster=cluster, trace=trace, profile=profile, effort=jobs, solve=True
-    )
+    study = _study(policy, {"jobs": jobs, "seconds_between": 100}, profile, cluster=cluster)
+    return Cell(experiment="solve", label=policy, x=jobs, study=study, effort=jobs, solve=True)

@@ -1,4 +1,4 @@
-"""What the studies of Gavel come to: claims beside the paper's, and a section of the page for each study."""
+"""What the experiments of Gavel come to: claims beside the paper's, and a section of the page for each experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,18 +32,18 @@ CROWDED = 2.0
 def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
-    for study in (_jct_single, _jct_multi, _makespan, _cost, _shares, _solving):
-        found, section = study(outcomes)
+    for experiment in (_jct_single, _jct_multi, _makespan, _cost, _shares, _solving):
+        found, section = experiment(outcomes)
         claims += found
         sections.append(replace(section, claims=found))
     return claims, sections
 
 
-def _curves(outcomes: Sequence[Outcome], study: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
+def _curves(outcomes: Sequence[Outcome], experiment: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
     """For each policy a figure by load, averaged over the seeds; points that a seed has no figure for are left out."""
     seen: dict[str, dict[float, list[float | None]]] = {}
     for outcome in outcomes:
-        if outcome.cell.study == study:
+        if outcome.cell.experiment == experiment:
             seen.setdefault(outcome.cell.label, {}).setdefault(outcome.cell.x, []).append(outcome.figures.get(figure))
     found: dict[str, Curve] = {}
     for label, points in seen.items():
@@ -52,11 +52,11 @@ def _curves(outcomes: Sequence[Outcome], study: str, figure: str, size: float = 
     return found
 
 
-def _problems(outcomes: Sequence[Outcome], study: str) -> list[str]:
+def _problems(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
     return [
         f"{outcome.cell.label} at {outcome.cell.x:g}: {outcome.error}"
         for outcome in outcomes
-        if outcome.cell.study == study and outcome.error
+        if outcome.cell.experiment == experiment and outcome.error
     ]
 
 
@@ -208,7 +208,7 @@ def _cost(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
 
 
 def _shares(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    found = next((outcome for outcome in outcomes if outcome.cell.study == "tenants" and outcome.figures), None)
+    found = next((outcome for outcome in outcomes if outcome.cell.experiment == "tenants" and outcome.figures), None)
     pictures: list[Plot] = []
     if found is not None:
         hours = found.figures["hours"]
@@ -217,7 +217,9 @@ def _shares(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
             for name, row in found.figures["tenants"].items()
         ]
         every = duration(TENANT_JOB_SECONDS)
-        subtitle = f"{found.cell.policy} on {found.cell.cluster}; a job every {every} on average, for each tenant in turn"
+        subtitle = (
+            f"{found.cell.study.policy} on {found.cell.study.cluster}; a job every {every} on average, for each tenant in turn"
+        )
         pictures = [chart("Work done for each tenant", subtitle, series, x_title="hours", y_title="share of all work, %")]
     return [], Section(
         key="tenants",

@@ -12,7 +12,7 @@ from rota.report.plots import Plot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One study: what it shows, as pictures and as a table."""
+    """One experiment: what it shows, as pictures and as a table."""
 
     key: str
     title: str

@@ -1,4 +1,4 @@
-"""The studies of PAL (Jain et al., SC'24): placements that know how slow each GPU is, against packing that does not.
+"""The experiments of PAL (Jain et al., SC'24): placements that know how slow each GPU is, against packing that does not.
 
 Rounds, free moves and scores are those of the simulator that was published with it (the preset `blox`). Its own data gives the
 jobs and the GPUs; without them both are made up in the same shape. Besides what was published there are questions that it leaves
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rota.compose.study import Study
 from rota.papers.asked import Asked
 from rota.papers.cells import Cell
 from rota.papers.pal_scores import write_runs
@@ -38,7 +39,7 @@ PAL_STAYS, OURS_STAYS = "pal:wide=false,sticky=true", "pal:sticky=true"
 PLACERS = (PAL, PM_FIRST, OURS, PACKED, PACKED_ANEW, RANDOM, RANDOM_ANEW)
 MAIN = (PAL, PM_FIRST, PACKED)
 PRICED = (PAL, PAL_STAYS, OURS, OURS_STAYS, PM_FIRST, PACKED, PACKED_ANEW)
-COSTS = {"launch_seconds": 5.0, "checkpoint_seconds": 6.0, "restore_seconds": 3.0}
+COSTS: Mapping[str, Any] = {"launch_seconds": 5.0, "checkpoint_seconds": 6.0, "restore_seconds": 3.0}
 """What the preset `measured` says about a training process."""
 
 SIM, MADE_UP = "Longhorn", "made-up GPUs"
@@ -67,7 +68,7 @@ class Scale:
     """How much is run."""
 
     workloads: int
-    """The first so many, for all studies but that of placements."""
+    """The first so many, for all experiments but that of placements."""
     policies: Mapping[str, Sequence[str]]
     """For each, the placements."""
     penalties: Sequence[float]
@@ -119,46 +120,45 @@ def _machines(data: Path, scratch: Path) -> dict[str, str]:
 
 
 def grid(scale: Scale, workloads: Mapping[str, str], machines: Mapping[str, str]) -> list[Cell]:
-    """Every simulation of every study; the first machine is the one that most of them are about."""
+    """Every simulation of every experiment; the first machine is the one that most of them are about."""
     home, path = next(iter(machines.items()))
     few = dict(list(workloads.items())[: scale.workloads])
     found: list[Cell] = []
 
-    def add(study: str, placers: Sequence[str], among: Mapping[str, str], x: float, policy: str = "fifo", **more: Any) -> None:
+    def add(
+        experiment: str,
+        placers: Sequence[str],
+        among: Mapping[str, str],
+        x: float,
+        policy: str = "fifo",
+        shift_s: float = 0.0,
+        **more: Any,
+    ) -> None:
         """One simulation for each placement and workload."""
         for group, trace in among.items():
             for placer in placers:
-                given = {"seed": SEED, "variability": path, **more}
-                found.append(_cell(study, placer, group, trace, x, policy, given))
+                study = _study(trace, policy, placer, {"seed": SEED, "variability": path, **more})
+                effort = 2.0 if policy == "las" else 1.0
+                found.append(
+                    Cell(experiment=experiment, label=placer, x=x, group=group, study=study, shift_s=shift_s, effort=effort)
+                )
 
     for number, (policy, placers) in enumerate(scale.policies.items()):
         add("placements", placers, workloads, number, policy)
     for penalty in scale.penalties:
-        add("locality", MAIN, few, penalty, options={"spread_penalty": penalty})
+        add("locality", MAIN, few, penalty, spread_penalty=penalty)
     for seed in scale.seeds:
         add("seeds", MAIN, few, seed, seed=seed)
         add("medians", MAIN, few, seed, seed=seed, variability_medians=True)
     for name, other in machines.items():
         for seed in scale.machine_seeds if name != home else ():
             add(f"machine {name}", MAIN, few, seed, seed=seed, variability=other)
-    add("moves", scale.priced, few, 0, options=COSTS)
+    add("moves", scale.priced, few, 0, **COSTS)
     for shift in scale.shifts:
         add("shifts", MAIN, few, shift, shift_s=shift)
     return found
 
 
-def _cell(study: str, placer: str, group: str, trace: str, x: float, policy: str, given: Mapping[str, Any]) -> Cell:
-    return Cell(
-        study=study,
-        label=placer,
-        x=x,
-        group=group,
-        policy=policy,
-        placer=placer,
-        cluster=CLUSTER,
-        trace=trace,
-        preset="blox",
-        format="auto" if trace.startswith("sia:") else "pal",
-        effort=2.0 if policy == "las" else 1.0,
-        **given,
-    )
+def _study(trace: str, policy: str, placer: str, more: Mapping[str, Any]) -> Study:
+    form = "auto" if trace.startswith("sia:") else "pal"
+    return Study(trace, policy=policy, placer=placer, cluster=CLUSTER, preset="blox", format=form, **more)

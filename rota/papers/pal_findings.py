@@ -1,4 +1,4 @@
-"""What the studies of PAL come to: claims beside the paper's, and a section of the page for each study."""
+"""What the experiments of PAL come to: claims beside the paper's, and a section of the page for each experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,19 +21,19 @@ Ratios = Mapping[str, float]
 def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
-    for study in (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts):
-        found, section = study(outcomes)
+    for experiment in (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts):
+        found, section = experiment(outcomes)
         claims += found
         sections += [replace(section, claims=found)] if section is not None else []
     return claims, sections
 
 
-def ratios(outcomes: Sequence[Outcome], study: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
-    """At one place of a study; workloads of which one of the two has no figure are left out."""
+def ratios(outcomes: Sequence[Outcome], experiment: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
+    """At one place of an experiment; workloads of which one of the two has no figure are left out."""
     known: dict[tuple[str, str], float] = {}
     for outcome in outcomes:
         cell, value = outcome.cell, outcome.figures.get(figure)
-        if cell.study == study and cell.x == at and value:
+        if cell.experiment == experiment and cell.x == at and value:
             known[cell.label, cell.group] = value
     mine = [group for label, group in known if label == placer and (PACKED, group) in known]
     return {group: known[placer, group] / known[PACKED, group] for group in mine}
@@ -49,39 +49,39 @@ def told(value: float | None) -> str:
     return "-" if value is None else f"{round(value, 1) + 0.0:.1f}%"
 
 
-def _problems(outcomes: Sequence[Outcome], study: str) -> list[str]:
+def _problems(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
     return [
-        f"{outcome.cell.label} under {outcome.cell.policy}, {outcome.cell.group}, at {outcome.cell.x:g}: {outcome.error}"
+        f"{outcome.cell.label} under {outcome.cell.study.policy}, {outcome.cell.group}, at {outcome.cell.x:g}: {outcome.error}"
         for outcome in outcomes
-        if outcome.cell.study.startswith(study) and outcome.error
+        if outcome.cell.experiment.startswith(experiment) and outcome.error
     ]
 
 
-def _values(outcomes: Sequence[Outcome], study: str) -> list[float]:
+def _values(outcomes: Sequence[Outcome], experiment: str) -> list[float]:
     """What was varied."""
-    return sorted({outcome.cell.x for outcome in outcomes if outcome.cell.study == study})
+    return sorted({outcome.cell.x for outcome in outcomes if outcome.cell.experiment == experiment})
 
 
-def _labels(outcomes: Sequence[Outcome], study: str) -> list[str]:
-    return list(dict.fromkeys(outcome.cell.label for outcome in outcomes if outcome.cell.study == study))
+def _labels(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
+    return list(dict.fromkeys(outcome.cell.label for outcome in outcomes if outcome.cell.experiment == experiment))
 
 
-def _groups(outcomes: Sequence[Outcome], study: str) -> list[str]:
-    return list(dict.fromkeys(outcome.cell.group for outcome in outcomes if outcome.cell.study == study))
+def _groups(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
+    return list(dict.fromkeys(outcome.cell.group for outcome in outcomes if outcome.cell.experiment == experiment))
 
 
 # The placements ------------------------------------------------------------------------------------------------------
 
 
 def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    study = "placements"
-    policies = list(dict.fromkeys((o.cell.x, o.cell.policy) for o in outcomes if o.cell.study == study))
+    experiment = "placements"
+    policies = list(dict.fromkeys((o.cell.x, str(o.cell.study.policy)) for o in outcomes if o.cell.experiment == experiment))
     rows, drawn = [], []
-    groups = _groups(outcomes, study)
+    groups = _groups(outcomes, experiment)
     for at, policy in policies:
         group = []
-        for placer in _labels(outcomes, study):
-            jct, makespan = ratios(outcomes, study, placer, at=at), ratios(outcomes, study, placer, MAKESPAN, at=at)
+        for placer in _labels(outcomes, experiment):
+            jct, makespan = ratios(outcomes, experiment, placer, at=at), ratios(outcomes, experiment, placer, MAKESPAN, at=at)
             if not jct:
                 continue
             each = [told(gain({name: jct[name]})) if name in jct else "-" for name in groups]
@@ -100,7 +100,7 @@ def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         )
     ]
     return _headline(outcomes, fifo, {policy: at for at, policy in policies}), Section(
-        key=study,
+        key=experiment,
         title="Placements",
         lead="Seven placements of the same jobs under three orders of the queue. PAL and PM-First know how slow each GPU is "
         "for each class of application; packed and random do not. Sticky: a running job keeps its GPUs; otherwise everybody "
@@ -109,7 +109,7 @@ def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=pictures if any(group for _, group in drawn) else [],
         heads=["order+placement", "mean JCT saved", *groups, "makespan saved"],
         rows=rows,
-        problems=_problems(outcomes, study),
+        problems=_problems(outcomes, experiment),
     )
 
 
@@ -164,11 +164,13 @@ def _which(found: Ratios, ratio: float | None) -> str:
 
 
 def _utilisation(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    study = "placements"
-    fifo = next((o.cell.x for o in outcomes if o.cell.study == study and o.cell.policy == "fifo"), 0.0)
+    experiment = "placements"
+    fifo = next((o.cell.x for o in outcomes if o.cell.experiment == experiment and o.cell.study.policy == "fifo"), 0.0)
     rows, means = [], {}
-    for placer in _labels(outcomes, study):
-        mine = [o.figures for o in outcomes if (o.cell.study, o.cell.label, o.cell.x) == (study, placer, fifo) and o.figures]
+    for placer in _labels(outcomes, experiment):
+        mine = [
+            o.figures for o in outcomes if (o.cell.experiment, o.cell.label, o.cell.x) == (experiment, placer, fifo) and o.figures
+        ]
         taken = [figures["utilization"] for figures in mine if figures.get("utilization")]
         useful = [figures["useful_share"] for figures in mine if figures.get("useful_share")]
         if taken and useful:
@@ -201,8 +203,8 @@ def _utilisation(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
 
 
 def _locality(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    study = "locality"
-    gains = _gains_by(outcomes, study)
+    experiment = "locality"
+    gains = _gains_by(outcomes, experiment)
     ends = {placer: (curve.get(1.0), curve.get(3.0)) for placer, curve in gains.items()}
     first, last = ends.get(PAL, (None, None))
     other = ends.get(PM_FIRST, (None, None))[1]
@@ -220,22 +222,22 @@ def _locality(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         ),
     ]
     return claims, Section(
-        key=study,
+        key=experiment,
         title="Locality",
         lead="How many times slower a gang is across nodes, from not at all to three times. More than half of these jobs are "
         "wider than a node and always pay; the others choose.",
         plots=_relative(gains, "Mean JCT against the penalty for spanning nodes", "spread penalty"),
-        heads=["spread penalty", *(f"{x:g}" for x in _values(outcomes, study))],
-        rows=[[placer, *(told(curve.get(x)) for x in _values(outcomes, study))] for placer, curve in gains.items()],
-        problems=_problems(outcomes, study),
+        heads=["spread penalty", *(f"{x:g}" for x in _values(outcomes, experiment))],
+        rows=[[placer, *(told(curve.get(x)) for x in _values(outcomes, experiment))] for placer, curve in gains.items()],
+        problems=_problems(outcomes, experiment),
     )
 
 
-def _gains_by(outcomes: Sequence[Outcome], study: str) -> dict[str, dict[float, float]]:
+def _gains_by(outcomes: Sequence[Outcome], experiment: str) -> dict[str, dict[float, float]]:
     """For PAL and PM-First, what was saved by what was varied."""
     found: dict[str, dict[float, float]] = {}
     for placer in (PAL, PM_FIRST):
-        curve = {x: gain(ratios(outcomes, study, placer, at=x)) for x in _values(outcomes, study)}
+        curve = {x: gain(ratios(outcomes, experiment, placer, at=x)) for x in _values(outcomes, experiment)}
         found[placer] = {x: value for x, value in curve.items() if value is not None}
     return found
 
@@ -290,14 +292,14 @@ def _seeds(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
 
 
 def _machines(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section | None]:
-    studies = list(dict.fromkeys(o.cell.study for o in outcomes if o.cell.study.startswith("machine ")))
-    if not studies:
+    experiments = list(dict.fromkeys(o.cell.experiment for o in outcomes if o.cell.experiment.startswith("machine ")))
+    if not experiments:
         return [], None
     rows = []
-    for study in studies:
-        for x in _values(outcomes, study):
-            saved = [told(gain(ratios(outcomes, study, placer, at=x))) for placer in (PAL, PM_FIRST)]
-            rows.append([f"{study.removeprefix('machine ')}, seed {x:g}", *saved])
+    for experiment in experiments:
+        for x in _values(outcomes, experiment):
+            saved = [told(gain(ratios(outcomes, experiment, placer, at=x))) for placer in (PAL, PM_FIRST)]
+            rows.append([f"{experiment.removeprefix('machine ')}, seed {x:g}", *saved])
     return [], Section(
         key="machines",
         title="Other machines",
@@ -314,21 +316,21 @@ def _machines(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section | None]
 
 
 def _moves(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    study = "moves"
+    experiment = "moves"
     rows, drawn = [], []
-    for placer in _labels(outcomes, study):
-        jct = ratios(outcomes, study, placer)
+    for placer in _labels(outcomes, experiment):
+        jct = ratios(outcomes, experiment, placer)
         if not jct:
             continue
-        mine = [o.figures for o in outcomes if o.cell.study == study and o.cell.label == placer and o.figures]
+        mine = [o.figures for o in outcomes if o.cell.experiment == experiment and o.cell.label == placer and o.figures]
         migrations = mean([figures["migrations"] for figures in mine])
         middle = 100 * (geomean(list(jct.values())) or 0.0)
         low, high = 100 * min(jct.values()), 100 * max(jct.values())
         drawn.append(Bar(label=placer, value=middle, low=low, high=high, told=f"{middle:.0f}%, {migrations:,.0f} moves"))
-        rows.append([placer, told(gain(jct)), told(gain(ratios(outcomes, study, placer, MAKESPAN))), f"{migrations:,.0f}"])
+        rows.append([placer, told(gain(jct)), told(gain(ratios(outcomes, experiment, placer, MAKESPAN))), f"{migrations:,.0f}"])
     costs = ", ".join(f"{name.removesuffix('_seconds')} {seconds:g} s" for name, seconds in COSTS.items())
     return [], Section(
-        key=study,
+        key=experiment,
         title="Moves that cost",
         lead=f"The published simulator moves jobs for free. Here a move costs what it does on a current GPU ({costs}), and a "
         f"placement that places everybody anew moves a running job only where it pays within an hour. {OURS} gives jobs wider "
@@ -338,7 +340,7 @@ def _moves(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         else [],
         heads=["placement", "mean JCT saved", "makespan saved", "moves per run"],
         rows=rows,
-        problems=_problems(outcomes, study),
+        problems=_problems(outcomes, experiment),
     )
 
 
@@ -346,8 +348,8 @@ def _moves(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
 
 
 def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    study = "shifts"
-    gains = _gains_by(outcomes, study)
+    experiment = "shifts"
+    gains = _gains_by(outcomes, experiment)
     said = [
         f"{NAMES[placer]} saves {told(min(curve.values()))} to {told(max(curve.values()))}, {told(median(curve.values()))} in "
         "the middle."
@@ -355,14 +357,14 @@ def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         if curve
     ]
     rows = []
-    for group in _groups(outcomes, study):
+    for group in _groups(outcomes, experiment):
         for placer in (PAL, PM_FIRST):
-            found = [ratios(outcomes, study, placer, at=x) for x in _values(outcomes, study)]
+            found = [ratios(outcomes, experiment, placer, at=x) for x in _values(outcomes, experiment)]
             each = [100 * (1 - ratio[group]) for ratio in found if group in ratio]
             if each:
                 rows.append([f"{group}, {NAMES[placer]}", told(min(each)), told(median(each)), told(max(each))])
     return [], Section(
-        key=study,
+        key=experiment,
         title="When rounds begin",
         lead="All jobs come some seconds later, so that rounds begin at other moments of the same trace. Nothing else "
         "changes: what differs is chance, and how far gains move says how exactly to read them. Under FIFO.",
@@ -370,5 +372,5 @@ def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=_relative(gains, "Mean JCT by when rounds begin", "seconds that jobs come later"),
         heads=["workload", "least saved", "median", "most"],
         rows=rows,
-        problems=_problems(outcomes, study),
+        problems=_problems(outcomes, experiment),
     )

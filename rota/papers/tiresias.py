@@ -1,5 +1,5 @@
-"""The studies of Tiresias (Gu et al., NSDI'19): queues by attained service, which need no knowledge of jobs, against first come
-first served on whole nodes and against those who know every run time.
+"""The experiments of Tiresias (Gu et al., NSDI'19): queues by attained service, which need no knowledge of jobs, against first
+come first served on whole nodes and against those who know every run time.
 
 The cluster is the paper's testbed, the jobs are drawn in the shape of its workload. There are three settings: the simulator that
 was published with it, in which neither placement nor preemption costs anything; one in which models that are mostly one tensor
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota.compose.study import Study
 from rota.papers.asked import Asked
 from rota.papers.cells import Cell
 from rota.traces.tiresias_jobs import SKEWED
@@ -99,16 +100,14 @@ def grid(scale: Scale) -> list[Cell]:
 def _cell(setting: str, label: str, seed: int, jobs: int) -> Cell:
     contender, physics = CONTENDERS[label], SETTINGS[setting]
     penalty = PENALTY if "spread_penalty" in physics else 1.0
-    return Cell(
-        study=setting,
-        label=label,
-        x=seed,
+    study = Study(
+        f"tiresias:jobs={jobs},seed={seed},spread_penalty={penalty}",
         policy=contender.policy,
         placer=contender.placer,
         cluster=CLUSTER,
-        trace=f"tiresias:jobs={jobs},seed={seed},spread_penalty={penalty}",
-        seed=seed,
         preset="ideal",
-        options={**physics, **contender.options},
-        effort=2.0 if contender.policy == GITTINS else 1.0,
+        seed=seed,
+        **physics,
+        **contender.options,
     )
+    return Cell(experiment=setting, label=label, x=seed, study=study, effort=2.0 if contender.policy == GITTINS else 1.0)

@@ -1,4 +1,4 @@
-"""What the studies of Tiresias come to: claims beside the paper's, and a section of the page for each setting."""
+"""What the experiments of Tiresias come to: claims beside the paper's, and a section of the page for each setting."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,8 +35,8 @@ Figures = Mapping[str, Sequence[float]]
 def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
-    for study in (_testbed, _authors, _queueing, _placement):
-        found, section = study(outcomes)
+    for experiment in (_testbed, _authors, _queueing, _placement):
+        found, section = experiment(outcomes)
         claims += found
         sections.append(replace(section, claims=found))
     gandiva = "Not measured: Gandiva shares GPUs in time slices, which the simulator here does not do yet."
@@ -48,7 +48,7 @@ def by_seed(outcomes: Sequence[Outcome], setting: str, figure: str = JCT) -> Fig
     """Seeds that some contender has no figure for are left out for all."""
     known: dict[str, dict[float, float]] = {}
     for outcome in outcomes:
-        if outcome.cell.study == setting:
+        if outcome.cell.experiment == setting:
             mine = known.setdefault(outcome.cell.label, {})
             value = outcome.figures.get(figure)
             if value is not None:
@@ -76,7 +76,7 @@ def _problems(outcomes: Sequence[Outcome], setting: str) -> list[str]:
     return [
         f"{outcome.cell.label}, seed {outcome.cell.x:g}: {outcome.error}"
         for outcome in outcomes
-        if outcome.cell.study == setting and outcome.error
+        if outcome.cell.experiment == setting and outcome.error
     ]
 
 

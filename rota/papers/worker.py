@@ -1,4 +1,4 @@
-"""One worker process of a study."""
+"""One worker process of an experiment."""
 
 from rota.papers.cells import measure
 from rota.sweeps.crew import serve

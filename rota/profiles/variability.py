@@ -150,6 +150,15 @@ def describe_variability(path: Path | str, cluster: Cluster | None = None, seed:
     return Summary(str(path), found.gpus, sampled if drawn else None, seed if drawn else None, tuple(lines))
 
 
+def variability_files(path: Path | str) -> list[Path]:
+    """Every file that `read_variability` reads."""
+    place = Path(path) / CLASS_FILES if Path(path).is_dir() else Path(path)
+    if not is_json(read_text(place, ProfileError)):
+        return [place]
+    named = (_resolved(place.parent, entry) for entry in read_tree(place, ProfileError).mapping().values())
+    return [place, *dict.fromkeys(named)]
+
+
 _Read = tuple[tuple[str, ...], Floats, Floats]
 
 

@@ -2,11 +2,12 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rota.beliefs.variability import Variability
+from rota.compose.study import Study
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
@@ -24,7 +25,7 @@ class Result:
 
     summary: Summary
     params: Mapping[str, Any]
-    """What was asked for, enough to run it again."""
+    """What was simulated, as facts for people and files: names that were resolved, counts and notes."""
     record: Record
     arrivals: Sequence[Arrival]
     cluster: Cluster
@@ -34,6 +35,8 @@ class Result:
     """How slow each was believed to be in the end."""
     cordoned: tuple[int, ...] = ()
     """GPUs that were out of service in the end because they were too slow."""
+    study: Study = field(kw_only=True)
+    """What was asked for. `rota.simulate(**study.plain())` runs it again."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 from rota.errors import ClusterError
 from rota.model.cluster import Cluster
@@ -10,6 +11,12 @@ from rota.report.comparison import Comparison, Line
 from rota.report.html import text, word
 from rota.report.result import Result, duration
 from rota.report.timeline import outages
+
+TOLD = (
+    *("trace", "policy", "cluster", "placer", "preset", "profile", "variability", "tensors", "decide", "round_seconds"),
+    *("spread_penalty", "wait_for_place", "variability_learned", "cordon_slower_than", "seed", "jobs", "drop_oversized"),
+)
+"""Fields of a study that have a line of their own. All others are told as they are, where they were set."""
 
 MOST_GROUPS = 8
 """Groups of equal nodes that are written out; beyond, the rest is counted."""
@@ -88,6 +95,8 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
         told.append((name, says.format(params.get(field)) if params.get(field) else "", ""))
     if params.get("round_seconds"):
         told.append(("Round", duration(params["round_seconds"]), ""))
+    for name in dict.fromkeys(name for run in runs for name in run.study.said() if name not in TOLD):
+        told.append((name.replace("_", " ").capitalize(), _either(_field(getattr(run.study, name)) for run in runs), ""))
     seeds = [str(result.params["seed"]) for result in comparison.lines[0].results]
     told.append(("Seed" if len(seeds) == 1 else "Seeds", ", ".join(seeds[:8]) + (", …" if len(seeds) > 8 else ""), ""))
     told.append(("Node outages", _outages(comparison), ""))
@@ -100,6 +109,19 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
         for name, value, definition in told
         if value
     )
+
+
+def _field(value: Any) -> str:
+    """The value of a field of a study, in a few characters."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, int | float | str):
+        return str(value)
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return ", ".join(f"{column}={wanted}" for column, wanted in value)
+    if isinstance(value, tuple):
+        return f"{len(value):,} values"
+    return type(value).__name__ if value is not None else ""
 
 
 def _either(values: Iterable[str]) -> str:

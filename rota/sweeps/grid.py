@@ -1,46 +1,38 @@
-"""The grid: axes of values, and the cells they span. A cell is the keywords of one `rota.simulate`, as plain data."""
+"""The grid: axes of values, and the cells they span. A cell is one study."""
 
 import functools
 import hashlib
 import itertools
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rota import __version__
-from rota.errors import NameUnknown, OptionError
-from rota.traces.synthetic import BUILT_IN, GENERATED, reseeded
+from rota.compose.catalogue import split_pair
+from rota.compose.fingerprint import Fingerprints
+from rota.compose.study import CLUSTER, Study, make_study, read_field
+from rota.errors import OptionError
+from rota.sweeps.varied import PARTS, check_varied, with_options, with_settings
+from rota.traces.synthetic import reseeded
 
 MOST_CELLS = 100_000
-
-VARIED = (
-    "round_seconds",
-    "launch_seconds",
-    "checkpoint_seconds",
-    "restore_seconds",
-    "checkpoint_every_seconds",
-    "spread_penalty",
-    "node_mtbf_seconds",
-    "node_repair_seconds",
-    "first",
-)
-"""Keywords of a simulation that take several values; `trace.KEY` is a setting of a generated trace, such as `trace.load`."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One simulation of a grid."""
 
-    keywords: Mapping[str, Any]
-    """What `rota.simulate` gets."""
+    study: Study
     axes: Mapping[str, Any]
     """What tells it from the other cells, the seed apart."""
-    seed: int
     key: str
-    """The same keywords, the same files and the same version of Rota have the same key."""
+    """The same study, the same contents of its files and the same version of Rota have the same key."""
+
+    @property
+    def seed(self) -> int:
+        return self.study.seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +41,15 @@ class Grid:
 
     policies: Sequence[str]
     traces: Sequence[str] = ("demo",)
-    clusters: Sequence[str] = ("8xV100 + 8xP100 + 8xK80",)
+    clusters: Sequence[str] = (CLUSTER,)
     placers: Sequence[str] = ()
-    vary: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Values of a field of a study, of an option (`policy.thresholds`, `placer.sticky`) or of a setting of generated traces
+    (`trace.load`). A text is read as if it stood behind the flag of the field."""
     seeds: int = 1
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further keywords of `rota.simulate`, the same for all cells."""
+    """Further fields of the studies, the same for all cells."""
 
     def __post_init__(self) -> None:
         for name in ("policies", "traces", "clusters"):
@@ -64,8 +58,7 @@ class Grid:
         if self.seeds < 1:
             raise OptionError("must be at least 1.", field="seeds", value=self.seeds, hint="--seeds 5")
         for name in self.vary:
-            if name not in VARIED and not name.startswith("trace."):
-                raise NameUnknown("value to vary", name, [*VARIED, "trace.load"], hint="--vary round_seconds=60/360")
+            check_varied(name)
         if len(self) > MOST_CELLS:
             raise OptionError(f"more than {MOST_CELLS:,} cells.", field="grid", value=len(self), hint="fewer values on an axis")
 
@@ -76,9 +69,9 @@ class Grid:
             count *= len(axis)
         return count
 
-    def samples(self) -> list[Mapping[str, Any]]:
-        """Keywords in which every value of every axis stands at least once."""
-        found: list[Mapping[str, Any]] = []
+    def samples(self) -> list[Study]:
+        """Studies in which every value of every axis stands at least once."""
+        found: list[Study] = []
         lone = replace(
             self,
             policies=self.policies[:1],
@@ -91,72 +84,79 @@ class Grid:
         for axis in ("policies", "traces", "clusters", "placers"):
             for value in getattr(self, axis):
                 only: dict[str, Any] = {axis: (value,)}
-                found.append(replace(lone, **only).cells()[0].keywords)
+                found += [study for study, _ in replace(lone, **only)._studies()]
         for name, values in self.vary.items():
-            found += [replace(lone, vary={**lone.vary, name: (value,)}).cells()[0].keywords for value in values]
+            for value in values:
+                found += [study for study, _ in replace(lone, vary={**lone.vary, name: (value,)})._studies()]
         return found
 
     def cells(self) -> list[Cell]:
         """Every cell once, in the order of the axes."""
         found: dict[str, Cell] = {}
-        prints: dict[str, str] = {}
+        fingerprints = Fingerprints()
+        for study, axes in self._studies():
+            key = _key(fingerprints.of(study))
+            found.setdefault(key, Cell(study, axes, key))
+        return list(found.values())
+
+    def _studies(self) -> Iterator[tuple[Study, dict[str, Any]]]:
+        """Every study with its place on the axes; some may be the same."""
         names = list(self.vary)
         places = itertools.product(self.policies, self.traces, self.clusters, self.placers or (None,))
         for (policy, trace, cluster, placer), values in itertools.product(places, itertools.product(*self.vary.values())):
-            varied: dict[str, float] = dict(zip(names, values, strict=True))
+            varied = dict(zip(names, values, strict=True))
             axes: dict[str, Any] = {"policy": policy, "trace": trace, "cluster": cluster}
-            axes |= {"placer": policy.partition("+")[2] if "+" in policy else placer} if self.placers else {}
-            settings = {name.removeprefix("trace."): value for name, value in varied.items() if name.startswith("trace.")}
-            plain = {name: value for name, value in varied.items() if not name.startswith("trace.")}
+            axes |= {"placer": split_pair(policy)[1] or placer} if self.placers else {}
+            axes |= {name: _shown(value) for name, value in varied.items()}
+            own = {part: _under(varied, part) for part in PARTS}
+            policy_named, placer_named = _with_both(policy, placer, own["policy."], own["placer."])
+            plain = {name: _read(name, value) for name, value in varied.items() if not name.startswith(PARTS)}
             for extra in range(self.seeds):
-                keywords = {
+                fields = {
                     **self.options,
                     **plain,
-                    "trace": str(reseeded(_with_settings(trace, settings), extra)),
-                    "policy": policy,
+                    "trace": str(reseeded(with_settings(trace, own["trace."]), extra)),
+                    "policy": policy_named,
                     "cluster": cluster,
-                    "placer": None if "+" in policy else placer,
+                    "placer": placer_named,
                     "seed": self.seed + extra,
                 }
-                key = _key(keywords, prints)
-                found.setdefault(key, Cell(keywords, {**axes, **varied}, self.seed + extra, key))
-        return list(found.values())
+                yield make_study(fields), axes
 
 
-def _with_settings(trace: str, settings: Mapping[str, float]) -> str:
-    """A generated trace with other settings."""
-    if not settings:
-        return trace
-    name, _, options = BUILT_IN.get(trace, trace).partition(":")
-    if name not in GENERATED or Path(trace).exists():
-        raise OptionError(
-            "is no generated trace, so it has no settings to vary.", field="trace", value=trace, hint="--trace synthetic:jobs=500"
-        )
-    given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
-    given |= {key: repr(value) for key, value in settings.items()}
-    return name + ":" + ",".join(f"{key}={value}" for key, value in given.items())
+def _under(varied: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """What is varied of one part: `{"load": 0.5}` of `trace.`."""
+    return {name.removeprefix(part): value for name, value in varied.items() if name.startswith(part)}
 
 
-def _key(keywords: Mapping[str, Any], prints: dict[str, str]) -> str:
-    """Files count by what is in them: one that was changed makes other cells."""
-    named = [keywords["trace"], keywords["cluster"], keywords.get("profile")]
-    named += re.split(r"[:+,=]", f"{keywords['policy']}+{keywords.get('placer') or ''}")
-    files = {text: _fingerprint(text, prints) for text in named if text}
-    whole = json.dumps(
-        [__version__, _sources(), keywords, {text: found for text, found in files.items() if found}], sort_keys=True
-    )
-    return hashlib.sha256(whole.encode()).hexdigest()[:20]
+def _with_both(
+    policy: str, placer: str | None, of_policy: Mapping[str, Any], of_placer: Mapping[str, Any]
+) -> tuple[str, str | None]:
+    """The policy and the placer with their varied options; a placer behind a plus stays there."""
+    alone, pair = split_pair(policy)
+    alone = with_options(alone, "policy", of_policy)
+    if pair is not None:
+        return f"{alone}+{with_options(pair, 'placer', of_placer)}", None
+    return alone, with_options(placer or "packed", "placer", of_placer) if of_placer else placer
 
 
-def _fingerprint(text: str, prints: dict[str, str]) -> str:
-    """Of the file of this name, if there is one."""
-    if text not in prints:
-        try:
-            path = Path(text)
-            prints[text] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        except (OSError, ValueError):
-            prints[text] = ""
-    return prints[text]
+def _read(name: str, value: Any) -> Any:
+    """The value of a field; a text is read as if it was typed."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return read_field(name, value)
+    except ValueError as problem:
+        raise OptionError(str(problem), field=name, value=value, hint="rota sweep --help") from None
+
+
+def _shown(value: Any) -> Any:
+    """As it stands in tables and files."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _key(fingerprint: str) -> str:
+    return hashlib.sha256(json.dumps([__version__, _sources(), fingerprint]).encode()).hexdigest()[:20]
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.compose.study import CLUSTER
 from rota.errors import TraceError
 from rota.sweeps.crew import Answer, Crew, available_cores
 from rota.sweeps.grid import Grid
@@ -19,9 +20,9 @@ def sweep(
     *,
     out: Path | str,
     trace: str | Sequence[str] = "demo",
-    cluster: str | Sequence[str] = "8xV100 + 8xP100 + 8xK80",
+    cluster: str | Sequence[str] = CLUSTER,
     placers: Sequence[str] = (),
-    vary: Mapping[str, Sequence[float]] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
     seeds: int = 1,
     seed: int = 0,
     workers: int | None = None,
@@ -29,8 +30,9 @@ def sweep(
 ) -> Swept:
     """A grid of simulations on all cores; results are kept in the folder `out` as they come.
 
-    `trace` and `cluster` may be lists. `vary` has several values of a keyword of `simulate`, or of a setting of generated traces:
-    `{"trace.load": [0.5, 0.7, 0.9]}`. Further keywords are those of `simulate`. Called again it does only what is missing.
+    `trace` and `cluster` may be lists. `vary` has several values of a keyword of `simulate`, of an option of the policies or
+    placers, or of a setting of generated traces: `{"trace.load": [0.5, 0.7], "policy.thresholds": ["3250/7200", "1000"]}`.
+    Further keywords are those of `simulate`. Called again it does only what is missing.
     """
     grid = Grid(
         policies=tuple(policies),
@@ -66,7 +68,7 @@ def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Wa
 
         if watch is not None:
             watch(done, len(cells))
-        work = [{"key": cell.key, "keywords": dict(cell.keywords)} for cell in missing]
+        work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
         crew = min(workers or available_cores(), max(len(missing), 1))
         Crew(("rota.sweeps.worker", str(store.folder)), work, crew, heard).run()
         # A worker may die between writing its cell and saying so: what is there is not missing.
@@ -78,17 +80,16 @@ def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Wa
 def check(grid: Grid) -> None:
     """What cannot work is said before anything is written: every value of every axis is looked at once, beside the first values
     of the others, as if it were to be simulated."""
-    from rota.api import prepare
+    from rota.compose.prepare import prepare_study
     from rota.traces.synthetic import open_trace
     from rota.traces.trace import Trace
 
-    traces: dict[str, Trace] = {}
-    for keywords in grid.samples():
-        given = dict(keywords)
-        text, format, where = given.pop("trace"), given.pop("format", None) or "auto", given.pop("where", None) or ()
-        if text not in traces:
-            traces[text] = open_trace(text, format=format, where=[(column, value) for column, value in where])
+    traces: dict[Any, Trace] = {}
+    for study in grid.samples():
+        where = (str(study.trace), study.format, study.filters)
+        if where not in traces:
+            traces[where] = open_trace(str(study.trace), format=study.format, where=study.filters)
         try:
-            prepare(traces[text], **given)
+            prepare_study(study, traces[where])
         except TraceError:
             continue  # jobs that do not fit a cluster are an answer for that cell, not a mistake in the grid

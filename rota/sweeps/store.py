@@ -72,7 +72,7 @@ class Store:
         write_whole(self._cells / f"{key}.json", json.dumps(result))
 
     def describe(self, cells: Sequence[Cell]) -> None:
-        write_whole(self.folder / "grid.json", json.dumps([{"key": c.key, **c.keywords} for c in cells], indent=1))
+        write_whole(self.folder / "grid.json", json.dumps([{"key": c.key, **c.study.plain()} for c in cells], indent=1))
 
     def finish(self, cells: Sequence[Cell]) -> list[dict[str, Any]]:
         """Put the results of all cells together."""

@@ -4,7 +4,8 @@ import functools
 import sys
 from typing import Any
 
-from rota.api import simulate
+from rota.api import run_study
+from rota.compose.study import make_study
 from rota.sweeps.crew import Alive, Answer, serve
 from rota.sweeps.store import Store
 from rota.traces.synthetic import open_trace
@@ -16,20 +17,17 @@ def _trace(text: str, format: str, where: tuple[tuple[str, str], ...]) -> Trace:
     return open_trace(text, format=format, where=where)
 
 
-def run(keywords: dict[str, Any], alive: Alive) -> dict[str, Any]:
+def run(fields: dict[str, Any], alive: Alive) -> dict[str, Any]:
     """One simulation, as plain data."""
-    given = dict(keywords)
-    where = tuple((str(column), str(value)) for column, value in given.pop("where", None) or ())
-    trace = _trace(given.pop("trace"), given.pop("format", None) or "auto", where)
-    window = given.pop("jobs", None)
-    return simulate(trace, jobs=tuple(window) if window else None, progress=alive, **given).to_dict()
+    study = make_study(fields)
+    return run_study(study, alive, _trace(str(study.trace), study.format, study.filters)).to_dict()
 
 
 def main() -> None:
     store = Store(sys.argv[1])
 
     def cell(work: dict[str, Any], alive: Alive) -> Answer:
-        store.save(work["key"], run(work["keywords"], alive))
+        store.save(work["key"], run(work["study"], alive))
         return {}
 
     serve(cell)

@@ -1,4 +1,4 @@
-"""`rota reproduce` as a user runs it, with a study that takes no time."""
+"""`rota reproduce` as a user runs it, with an experiment that takes no time."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ CLAIMS = [claim("Makespan", paper=2.5, measured=2.4), claim("Cost", paper=1.4, m
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, object]]:
-    """What the study was asked, in an empty folder."""
+    """What the experiment was asked, in an empty folder."""
     seen: list[dict[str, object]] = []
 
     def run(paper: str, **given: object) -> Reproduction:

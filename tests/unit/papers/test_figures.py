@@ -7,8 +7,9 @@ import pytest
 
 from rota.api import simulate
 from rota.beliefs.rates import SAME_SPEED
+from rota.compose.study import Study
 from rota.model.job import Arrival, JobSpec
-from rota.papers.cells import Cell, measure
+from rota.papers.cells import Cell, measure, work_of
 from rota.papers.figures import own_figures
 from rota.papers.pal_scores import write_runs
 from rota.traces.trace import Trace
@@ -25,26 +26,23 @@ def test_queueing_and_useful_work() -> None:
 
 
 def figures(cell: Cell) -> dict[str, float]:
-    answer = measure({name: getattr(cell, name) for name in Cell.__slots__}, lambda *_: None)
+    answer = measure(work_of(cell), lambda *_: None)
     found: dict[str, float] = answer["figures"]
     return found
 
 
 def test_jobs_that_come_a_round_later_meet_the_same_rounds(tmp_path: Path) -> None:
-    cell = Cell(
-        study="s",
-        label="pal",
-        x=0,
-        policy="fifo",
+    study = Study(
+        "sia:jobs=12,seed=3,largest=8,hours=0.5",
         placer="pal",
         cluster="4x(4xV100)",
-        trace="sia:jobs=12,seed=3,largest=8,hours=0.5",
         preset="blox",
         variability=str(write_runs(tmp_path)),
         seed=42,
     )
+    cell = Cell(experiment="s", label="pal", x=0, study=study)
     now, later, between = (figures(replace(cell, shift_s=seconds))["mean_jct_seconds"] for seconds in (0.0, 360.0, 170.0))
     assert now == pytest.approx(later) and now != pytest.approx(between)
-    by_median = figures(replace(cell, variability_medians=True))["mean_jct_seconds"]
-    paid = figures(replace(cell, options={"launch_seconds": 300.0}))["mean_jct_seconds"]
+    by_median = figures(replace(cell, study=replace(study, variability_medians=True)))["mean_jct_seconds"]
+    paid = figures(replace(cell, study=replace(study, launch_seconds=300.0)))["mean_jct_seconds"]
     assert by_median > 0 and paid > now

@@ -1,7 +1,7 @@
-"""Gavel's studies, as small as they get, and what is said when something is missing."""
+"""Gavel's experiments, as small as they get, and what is said when something is missing."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 
 from rota.api import simulate
 from rota.beliefs.rates import Rates
+from rota.compose.study import Study
 from rota.errors import InputError
 from rota.papers import gavel
 from rota.papers.asked import Asked
@@ -35,7 +36,7 @@ TINY = gavel.Scale(
 
 def made(cell: Cell) -> Outcome:
     """Figures that make every baseline three times as bad as the others, except where one job comes per hour."""
-    first = cell.policy in (gavel.LAS_BLIND, gavel.FTF_BLIND, gavel.FIFO_BLIND, gavel.THROUGHPUT)
+    first = cell.study.policy in (gavel.LAS_BLIND, gavel.FTF_BLIND, gavel.FIFO_BLIND, gavel.THROUGHPUT)
     figures: dict[str, Any] = {
         "mean_jct_seconds": 3600.0 * cell.x * (3 if first and cell.x > 1 else 1),
         "makespan_seconds": 36_000.0 * (3 if first else 1),
@@ -52,15 +53,18 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
         cells = gavel.cells(Asked(scratch=tmp_path, quick=quick))
-        assert {cell.study for cell in cells} == {"single", "multi", "makespan", "cost", "tenants", "solve"}
-        assert len({(c.study, c.label, c.x, c.seed) for c in cells}) == len(cells)
+        assert {cell.experiment for cell in cells} == {"single", "multi", "makespan", "cost", "tenants", "solve"}
+        assert len({(c.experiment, c.label, c.x, c.study.seed) for c in cells}) == len(cells)
         for cell in cells:
-            json.dumps([cell.trace, cell.window])
-            assert isinstance(cell.trace, Mapping)
-            assert cell.window is None or 0 < cell.window[0] < cell.window[1] < cell.trace["jobs"], "neither end counts"
+            json.dumps(cell.study.plain())
+            jobs = int(str(cell.study.trace).partition("jobs=")[2].partition(",")[0])
+            window = cell.study.jobs
+            assert window is None or 0 < window[0] < window[1] < jobs, "neither end counts"
         counts.append(len(cells))
     assert counts[0] < counts[1]
-    assert all(cell.profile == str(tmp_path / gavel.PROFILE) for cell in gavel.cells(Asked(scratch=tmp_path, data=tmp_path)))
+    assert all(
+        cell.study.profile == str(tmp_path / gavel.PROFILE) for cell in gavel.cells(Asked(scratch=tmp_path, data=tmp_path))
+    )
 
 
 def test_what_is_concluded() -> None:
@@ -85,10 +89,12 @@ def test_what_failed_is_said_and_not_judged() -> None:
 
 
 def test_cells_run_in_processes_and_a_broken_one_breaks_no_other() -> None:
-    cell = Cell(study="s", label="fifo", x=1, policy="fifo", cluster="4xV100", trace={"jobs": 4, "duration": 60, "slo": True})
+    study = Study("gavel:jobs=4,duration=60,slo=true", cluster="4xV100", preset="gavel")
+    cell = Cell(experiment="s", label="fifo", x=1, study=study)
+    broken = replace(cell, study=replace(study, policy="no-such"))
     seen: list[tuple[int, int]] = []
     found = run_cells(
-        [cell, replace(cell, policy="no-such"), replace(cell, policy="hierarchical", weights={"a": 1.0}, effort=9)],
+        [cell, broken, replace(cell, weights={"a": 1.0}, effort=9)],
         workers=2,
         watch=lambda *at: seen.append(at),
     )

@@ -1,4 +1,4 @@
-"""PAL's studies, as small as they get: what is run, what is concluded, and what is said when something is missing."""
+"""PAL's experiments, as small as they get: what is run, what is concluded, and what is said when something is missing."""
 
 import json
 from dataclasses import replace
@@ -46,10 +46,10 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
         cells = pal.cells(Asked(scratch=tmp_path, quick=quick))
-        assert {cell.study for cell in cells} == {"placements", "locality", "seeds", "medians", "moves", "shifts"}
-        assert len({(c.study, c.label, c.group, c.x) for c in cells}) == len(cells)
+        assert {cell.experiment for cell in cells} == {"placements", "locality", "seeds", "medians", "moves", "shifts"}
+        assert len({(c.experiment, c.label, c.group, c.x) for c in cells}) == len(cells)
         assert {cell.group for cell in cells} == {f"sia:jobs=160,seed={seed}" for seed in range(3)}
-        assert all(cell.preset == "blox" and cell.placer == cell.label for cell in cells)
+        assert all(cell.study.preset == "blox" and cell.study.placer == cell.label for cell in cells)
         counts.append(len(cells))
     assert counts[0] < counts[1]
 
@@ -61,9 +61,9 @@ def test_the_papers_own_data_is_used_as_far_as_it_is_there(tmp_path: Path) -> No
         (data / file).write_text("uuid,perf\na,1\n")
     scratch.mkdir()
     cells = pal.cells(Asked(scratch=scratch, data=data, quick=True))
-    assert {(cell.group, cell.format) for cell in cells} == {("workload-1", "pal"), ("workload-2", "pal")}
-    machines = {cell.variability for cell in cells if cell.study == "machine Frontera"}
-    assert machines == {str(scratch / "Frontera.json")} and not any("Lonestar6" in cell.study for cell in cells)
+    assert {(cell.group, cell.study.format) for cell in cells} == {("workload-1", "pal"), ("workload-2", "pal")}
+    machines = {cell.study.variability for cell in cells if cell.experiment == "machine Frontera"}
+    assert machines == {str(scratch / "Frontera.json")} and not any("Lonestar6" in cell.experiment for cell in cells)
     assert read_variability(scratch / "Frontera.json", Cluster.parse("1x(2xV100)")).classes == ("A", "B", "C", "D")
 
 
@@ -107,7 +107,7 @@ def test_gains_are_over_what_both_have() -> None:
     one = Outcome(replace(cell, label=pal.PAL, group="one"), {"mean_jct_seconds": 50.0})
     two = Outcome(replace(cell, label=pal.PAL, group="two"), {"mean_jct_seconds": 10.0})
     base = Outcome(replace(cell, label=pal.PACKED, group="one"), {"mean_jct_seconds": 100.0})
-    assert ratios([one, two, base], cell.study, pal.PAL) == {"one": 0.5}
+    assert ratios([one, two, base], cell.experiment, pal.PAL) == {"one": 0.5}
     assert gain({"one": 0.5, "two": 0.125}) == pytest.approx(75)
     assert gain({}) is None
 

@@ -1,4 +1,4 @@
-"""The studies of Tiresias, as small as they get: what is run, what is concluded, and what is said when something is missing."""
+"""The experiments of Tiresias, as small as they get: what is run, what is concluded, and what is said about gaps."""
 
 import json
 from dataclasses import replace
@@ -29,15 +29,17 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
         cells = tiresias.cells(Asked(scratch=tmp_path, quick=quick))
-        assert {cell.study for cell in cells} == {"free", "placed", "resumed"}
-        assert len({(cell.study, cell.label, cell.x) for cell in cells}) == len(cells)
+        assert {cell.experiment for cell in cells} == {"free", "placed", "resumed"}
+        assert len({(cell.experiment, cell.label, cell.x) for cell in cells}) == len(cells)
         assert {cell.label for cell in cells} == set(CONTENDERS)
         counts.append(len(cells))
         for cell in cells:
-            json.dumps([cell.trace, cell.options])
-            assert ("spread_penalty" in cell.options) == (cell.study != "free")
-            assert ("restore_seconds" in cell.options) == (cell.study == "resumed")
-            assert str(cell.trace).endswith("spread_penalty=1.0") == (cell.study == "free"), "both know of it, or neither"
+            json.dumps(cell.study.plain())
+            assert (cell.study.spread_penalty is not None) == (cell.experiment != "free")
+            assert (cell.study.restore_seconds is not None) == (cell.experiment == "resumed")
+            assert str(cell.study.trace).endswith("spread_penalty=1.0") == (cell.experiment == "free"), (
+                "both know of it, or neither"
+            )
     assert counts[0] < counts[1]
     assert all(tiresias.SPREAD[model] == pytest.approx(1 / 0.6) for model in SKEWED) and tiresias.SPREAD[""] == 1.0
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rota.compose.study import Study
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.report.metrics import summarise
@@ -71,4 +72,4 @@ def _result(record: Record, arrivals: Sequence[Arrival], cluster: Cluster, param
         peak_memory_mb=None,
     )
     whole = {"trace": "made", "skipped": 0, "policy": "made", "placer": "packed", "cluster": str(cluster), "preset": "ideal"}
-    return Result(summary, {**whole, "seed": 0, **params}, record, arrivals, cluster)
+    return Result(summary, {**whole, "seed": 0, **params}, record, arrivals, cluster, study=Study("made"))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from rota.beliefs.variability import Variability
+from rota.compose.study import Study
 from rota.errors import OptionError
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
@@ -209,7 +210,7 @@ def test_outages_of_nodes_are_told_and_drawn() -> None:
         result.record.outages += [(1, 4.0 * n, 4.0 * n + 2) for n in range(count)] + [(0, 4000.0, 5000.0)]
         lost = {**result.summary.to_dict(), "lost_gpu_seconds": 1800.0 * count}
         summary = type(result.summary)(**lost)  # type: ignore[arg-type]
-        return Result(summary, result.params, result.record, result.arrivals, result.cluster)
+        return Result(summary, result.params, result.record, result.arrivals, result.cluster, study=result.study)
 
     html = page(Comparison({"p": [failed(3)]}))
     assert "Node outages3Offered" in text_of(html, FACTS)
@@ -381,7 +382,15 @@ def test_a_window_is_told_from_all_jobs() -> None:
         result.record,
         result.arrivals,
         TWO,
+        study=result.study,
     )  # type: ignore[arg-type]
     html = page(Comparison({"p": [counted]}))
     assert "Jobs1 of 2" in text_of(html, r'<dl class="facts">(.*?)</dl>')
     assert "All 2 jobs, while the figures count 1." in data_of(html)["about"]
+
+
+def test_every_input_that_was_set_is_told() -> None:
+    study = Study("made", first=20, where={"tenant": "a"}, launch_seconds=7.5, variability_medians=True, gpu_speed=(1.0, 0.5))
+    facts = text_of(page(Comparison({"p": [replace(run(), study=study)]})), FACTS)
+    for told in ("First20", "Wheretenant=a", "Launch seconds7.5", "Variability mediansyes", "Gpu speed2 values"):
+        assert told in facts, told

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rota.beliefs.rates import SAME_SPEED, Rates
+from rota.compose.study import Study
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.model.cluster import Cluster
@@ -90,7 +91,7 @@ def test_a_shared_gpu_is_busy_once_and_paid_once() -> None:
     assert _utilization(record, cluster) == 1.0
     alone = _cost(record, cluster)
     assert alone is not None and alone == pytest.approx(25.0 / 3600 * (cluster.price("V100") or 0.0))
-    result = Result(None, {}, record, [], cluster)  # type: ignore[arg-type]
+    result = Result(None, {}, record, [], cluster, study=Study("made"))  # type: ignore[arg-type]
     assert busy(result, np.array([0.0, 5.0, 10.0, 25.0, 30.0])).tolist() == [[1.0, 1.0, 1.0, 0.0]]
 
 

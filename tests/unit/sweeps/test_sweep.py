@@ -45,13 +45,13 @@ def test_the_grid_is_every_combination_once() -> None:
         "trace.load": 0.5,
         "round_seconds": 60,
     }
-    assert "load=0.5" in first.keywords["trace"] and first.keywords["round_seconds"] == 60
-    assert "seed=1" in cells[1].keywords["trace"] and cells[1].keywords["seed"] == 1
+    assert "load=0.5" in first.study.trace and first.study.round_seconds == 60
+    assert "seed=1" in cells[1].study.trace and cells[1].study.seed == 1
 
 
 def test_a_policy_with_its_own_placer_is_one_cell() -> None:
     cells = grid(policies=("fifo+random",), placers=("packed", "spread"), vary={}, seeds=1).cells()
-    assert [cell.keywords["placer"] for cell in cells] == [None]
+    assert [cell.study.placer for cell in cells] == [None]
 
 
 def test_keys_know_what_is_in_a_file(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_cannot_work_is_said_before_anything_runs(tmp_path: Path) -> None:
 
 def test_every_generated_trace_can_be_varied() -> None:
     made = grid(policies=("fifo",), traces=("gavel:jobs=5,multi=true",), vary={"trace.load": (0.5,)}, seeds=2)
-    assert [cell.keywords["trace"] for cell in made.cells()] == [
+    assert [cell.study.trace for cell in made.cells()] == [
         "gavel:jobs=5,multi=true,load=0.5",
         "gavel:jobs=5,multi=true,load=0.5,seed=1",
     ]
@@ -262,7 +262,7 @@ def test_keys_know_files_in_options_and_placers(tmp_path: Path) -> None:
 
 def test_values_keep_all_their_digits() -> None:
     cells = grid(vary={"trace.seed": (1234567,), "trace.load": (0.1234567,)}, seeds=1).cells()
-    assert "seed=1234567" in cells[0].keywords["trace"] and "load=0.1234567" in cells[0].keywords["trace"]
+    assert "seed=1234567" in cells[0].study.trace and "load=0.1234567" in cells[0].study.trace
 
 
 def test_a_policy_with_its_own_placer_says_so_in_the_results(tmp_path: Path) -> None:

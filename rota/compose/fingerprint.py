@@ -1,0 +1,107 @@
+"""The fingerprint of a study: it changes with every field, and with the contents of every file that the study reads."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF, Shelf, split_pair
+from rota.compose.spell import Spelled
+from rota.compose.study import Study
+from rota.errors import InputError
+from rota.profiles.variability import variability_files
+
+
+class Fingerprints:
+    """Fingerprints of many studies. It reads each file once."""
+
+    def __init__(self) -> None:
+        self._contents: dict[Path, str] = {}
+        self._files: dict[tuple[str, str], list[Path]] = {}
+
+    def of(self, study: Study) -> str:
+        """The same fields and the same contents of files have the same fingerprint."""
+        said = study.plain()
+        contents = {str(path): self._digest(path) for name in FILES if said.get(name) for path in self._read(name, said[name])}
+        return hashlib.sha256(json.dumps([said, contents], sort_keys=True).encode()).hexdigest()
+
+    def _read(self, name: str, text: str) -> list[Path]:
+        if (name, text) not in self._files:
+            self._files[name, text] = list(FILES[name](text))
+        return self._files[name, text]
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._contents:
+            try:
+                with path.open("rb") as file:
+                    self._contents[path] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError:
+                self._contents[path] = ""  # preparing the study says what is wrong with the file
+        return self._contents[path]
+
+
+def _file(text: str) -> Iterable[Path]:
+    """The file of this name, if there is one."""
+    try:
+        return [Path(text)] if Path(text).is_file() else []
+    except (OSError, ValueError):
+        return []
+
+
+def _trace_files(text: str) -> Iterable[Path]:
+    """A trace file, or the files in the settings of a generated trace: `gavel:profile=FILE`."""
+    settings = text.partition(":")[2].split(",")
+    return list(_file(text)) or [path for each in settings for path in _file(each.partition("=")[2].strip())]
+
+
+def _policy_files(text: str) -> Iterable[Path]:
+    policy, placer = split_pair(text)
+    return [*_named_files(POLICY_SHELF, policy), *(_placer_files(placer) if placer else ())]
+
+
+def _placer_files(text: str) -> Iterable[Path]:
+    return _named_files(PLACER_SHELF, text)
+
+
+def _named_files(shelf: Shelf, text: str) -> list[Path]:
+    """The file that has the class, unless it is built in, and the files in its options: `hierarchical:tenants=FILE`."""
+    try:
+        spelled = Spelled.parse(text, shelf.what)
+    except InputError:
+        return []
+    found = [path for value in spelled.options.values() for path in _file(value)]
+    name = spelled.name.partition(":")[0]
+    if name.endswith(".py"):
+        return [*_file(name), *found]
+    return [*(_plug_in_files(shelf, name) if name not in shelf.builtin else ()), *found]
+
+
+def _plug_in_files(shelf: Shelf, name: str) -> Iterable[Path]:
+    for point in importlib.metadata.entry_points(group=shelf.group, name=name):
+        try:
+            found = importlib.util.find_spec(point.module)
+        except (ImportError, ValueError):
+            continue
+        if found is not None and found.origin is not None:
+            yield from _file(found.origin)
+
+
+def _variability_files(text: str) -> Iterable[Path]:
+    try:
+        return variability_files(text)
+    except InputError:
+        return _file(text)
+
+
+FILES: Mapping[str, Callable[[str], Iterable[Path]]] = {
+    "trace": _trace_files,
+    "policy": _policy_files,
+    "cluster": _file,
+    "placer": _placer_files,
+    "profile": _file,
+    "tensors": _file,
+    "variability": _variability_files,
+}
+"""Field -> the files that its text names."""

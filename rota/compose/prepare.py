@@ -1,0 +1,374 @@
+"""From a study to a simulation that is ready to run: names become values, files are read, and it is checked that all fits."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.locality import Locality
+from rota.beliefs.options import make_options, why_never
+from rota.beliefs.rates import Rates
+from rota.beliefs.skew import Skews
+from rota.beliefs.variability import Variability, plain_name
+from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.presets import preset as named_preset
+from rota.compose.profiled import told
+from rota.compose.site import open_site
+from rota.compose.study import Study
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.errors import OptionError, TraceError
+from rota.files.rows import closest
+from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S
+from rota.model.cluster import Cluster
+from rota.model.floor import Placer, Request
+from rota.model.job import JobSpec
+from rota.model.options import Kind
+from rota.model.policy import Policy
+from rota.model.units import FOREVER
+from rota.placers.picky import Picky
+from rota.profiles.catalogue import Catalogue
+from rota.profiles.read import read_rates
+from rota.profiles.tensors import read_tensors
+from rota.profiles.variability import read_variability
+from rota.sim.engine import Engine, Progress
+from rota.sim.physics import Physics
+from rota.traces.synthetic import open_trace
+from rota.traces.trace import Trace
+
+MOST_REASONS = 10
+"""Reasons for leaving rows out that a result lists; each oversized job has one of its own."""
+
+DECIDE = ("events", "rounds", "both")
+
+PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variability")
+"""Fields of a study that are fields of `Physics` too. A study's `variability` is a path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A study whose names are values and whose files are read. It all fits together."""
+
+    study: Study
+    cluster: Cluster
+    physics: Physics
+    policy: Policy
+    placer: Placer
+    trace: Trace
+    settings: Settings
+    skews: Skews
+    rates_shown: Rates
+    """What the scheduler is told of rates: all of it, or a part."""
+    variability_shown: Variability | None
+    """What it knows of slow GPUs at first."""
+    window: tuple[int, int] | None
+    params: dict[str, Any]
+    """The study as facts for people: names that were resolved, and notes."""
+
+    def engine(self, progress: Progress | None = None, core: type[Scheduler] = Scheduler) -> Engine:
+        """A simulation that is ready to run."""
+        truth = self.physics
+        scheduler = core(
+            self.cluster,
+            self.placer,
+            self.settings,
+            rates=self.rates_shown,
+            costs=MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds),
+            variability=self.variability_shown,
+            skews=self.skews,
+        )
+        return Engine(
+            scheduler,
+            self.policy,
+            truth,
+            self.trace.arrivals,
+            seed=self.settings.seed,
+            report_seconds=_report_seconds(truth, self.settings, self.trace, self.cluster),
+            progress=progress,
+        )
+
+
+def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
+    """Whatever is wrong with a study is said here. `opened` is its trace, where that is open already."""
+    site = open_site(study.cluster)
+    cluster = site.cluster
+    preset = named_preset(study.preset)
+    if preset.dollars_per_hour:
+        cluster = replace(cluster, dollars_per_hour={**preset.dollars_per_hour, **cluster.dollars_per_hour})
+    physics = _physics(study, {**site.physics, **preset.physics}, cluster)
+    _check_gpus(study, physics)
+    if study.variability is not None:
+        scores = read_variability(study.variability, cluster, study.seed, not study.variability_medians)
+        physics = replace(physics, variability=scores)
+    policy_named, placer_named = _named(study)
+    policy = make_policy(policy_named, preset.options)
+    placer = make_placer(placer_named, preset.options)
+    trace = _jobs(study, opened, cluster, physics)
+    settings = _settings(
+        preset.settings,
+        study.decide,
+        study.round_seconds,
+        seed=study.seed,
+        policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
+        packing=bool(getattr(policy, "packing", False)),
+        wait_for_place=study.wait_for_place,
+        learn_variability=study.variability_learned,
+        cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
+    )
+    rates_shown = physics.whole_rates
+    if study.profiled is not None:
+        rates_shown = told(rates_shown, study.profiled, study.seed)
+        settings = replace(settings, learn=True)
+    if physics.whole_steps_seconds:
+        physics = replace(physics, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
+    notes = [*trace.notes, *_guesses(trace, cluster, physics, placer, study.wait_for_place)]
+    return Prepared(
+        study=study,
+        cluster=cluster,
+        physics=physics,
+        policy=policy,
+        placer=placer,
+        trace=trace,
+        settings=settings,
+        skews=Skews(read_tensors(study.tensors) if study.tensors is not None else {}, Catalogue()),
+        rates_shown=rates_shown,
+        variability_shown=_variability_shown(physics, study.variability_learned),
+        window=_window(study.jobs, len(trace.arrivals)),
+        params=_facts(study, cluster, trace, settings, placer_named, notes),
+    )
+
+
+def _facts(
+    study: Study, cluster: Cluster, trace: Trace, settings: Settings, placer: str | Placer, notes: list[str]
+) -> dict[str, Any]:
+    """What was simulated, as JSON has it: a field as it was given, or what it came to."""
+    return {
+        "trace": trace.name,
+        "format": trace.format,
+        "skipped": len(trace.skipped),
+        "skipped_why": dict(Counter(each.why for each in trace.skipped).most_common(MOST_REASONS)),
+        "notes": notes,
+        "jobs": f"{study.jobs[0]}:{study.jobs[1]}" if study.jobs is not None else None,
+        "policy": study.policy if isinstance(study.policy, str) else type(study.policy).__name__,
+        "placer": placer if isinstance(placer, str) else type(placer).__name__,
+        "cluster": str(cluster),
+        "profile": _text(study.profile),
+        "profiled": study.profiled,
+        "variability": _text(study.variability),
+        "variability_medians": study.variability_medians,
+        "variability_learned": study.variability_learned,
+        "cordon_slower_than": study.cordon_slower_than,
+        "tensors": _text(study.tensors),
+        "preset": study.preset or "measured",
+        "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
+        "round_seconds": settings.round_seconds or None,
+        "wait_for_place": study.wait_for_place,
+        "seed": study.seed,
+        "first": study.first,
+        "where": dict(study.filters) or None,
+        "drop_oversized": study.drop_oversized,
+        "physics": _plain_physics(study),
+    }
+
+
+def _text(path: object) -> str | None:
+    return str(path) if path is not None else None
+
+
+def _named(study: Study) -> tuple[str | Policy, str | Placer]:
+    """The policy and the placer. `A+B` names both."""
+    if not isinstance(study.policy, str):
+        return study.policy, study.placer if study.placer is not None else "packed"
+    policy, pair = split_pair(study.policy)
+    if pair is not None and study.placer is not None:
+        raise OptionError(
+            "a placer is named twice.", field="placer", value=study.placer, hint=f"--policy {policy}, or leave --placer out"
+        )
+    return policy, study.placer if study.placer is not None else pair or "packed"
+
+
+def _jobs(study: Study, opened: Trace | None, cluster: Cluster, physics: Physics) -> Trace:
+    """The trace, without what the study leaves out."""
+    if opened is not None:
+        trace = opened
+    elif isinstance(study.trace, Trace):
+        trace = study.trace
+    else:
+        trace = open_trace(study.trace, format=study.format, where=study.filters)
+    if study.drop_oversized:
+        trace = _fitting(trace, cluster, physics, study.drop_oversized)
+    if study.first is not None:
+        trace = trace.first(_positive(study.first, "first"))
+    return _fitting(trace, cluster, physics, study.drop_oversized)
+
+
+def _physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Physics:
+    """What the study says comes before what the preset and the cluster say."""
+    given = {name: getattr(study, name) for name in PHYSICS if getattr(study, name) is not None}
+    for name in ("gpu_speed", "node_mtbf_seconds", "node_repair_seconds"):
+        if isinstance(given.get(name), tuple):
+            given[name] = np.array(given[name], dtype=np.float64)
+    values = {**base, **given}
+    rates: Rates = values.get("rates", Rates())
+    if rates.model is not None and (cluster.inside_gb_s or cluster.between_gb_s is not None):
+        links = Catalogue(cluster.inside_gb_s, cluster.between_gb_s or BETWEEN_NODES_GB_S, cluster.beyond_gb_s)
+        rates = replace(rates, model=links)
+    if study.profile is not None:
+        # What was measured wins, on every type as it is; what was not is left to the model.
+        rates = replace(read_rates(study.profile), model=rates.model, speeds=rates.speeds)
+    return Physics(**{**values, "rates": rates})
+
+
+def _variability_shown(physics: Physics, learned: bool) -> Variability | None:
+    """What the scheduler knows of slow GPUs at first: all of it, or the classes of applications alone."""
+    if physics.variability is None or not learned:
+        return physics.variability
+    return Variability.alike(physics.variability.gpus, physics.variability.classes, physics.variability.class_of)
+
+
+def _check_gpus(study: Study, physics: Physics) -> None:
+    """Flags about slow GPUs need GPUs that differ: one that could do nothing is a mistake."""
+    if study.variability is not None or physics.gpu_speed is not None:
+        return
+    for name in ("variability_medians", "variability_learned", "cordon_slower_than"):
+        value = getattr(study, name)
+        if value:
+            problem = "does nothing: without --variability all GPUs of a type are alike."
+            raise OptionError(
+                problem, field=name, value=value, hint="--variability scores.csv; docs/variability.md has the format"
+            )
+
+
+def _plain_physics(study: Study) -> dict[str, float | str]:
+    """Costs and speeds that the study sets, as they can be written down and given again; arrays cannot."""
+    given = {name: getattr(study, name) for name in PHYSICS}
+    found: dict[str, float | str] = {name: value for name, value in given.items() if isinstance(value, int | float)}
+    penalty = study.spread_penalty
+    if penalty is not None and "spread_penalty" not in found:
+        found["spread_penalty"] = str(Locality.of(penalty))
+    return found
+
+
+def _guesses(trace: Trace, cluster: Cluster, physics: Physics, placer: Placer, waits: bool) -> list[str]:
+    """What was taken for something else because nobody knows it, or does nothing: said, since it may be a slip of the pen."""
+    found = []
+    if isinstance(placer, Picky) and physics.variability is None:
+        found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
+    if waits and not placer.keeps_together(Request(0, 0, 1, 0.0)):
+        found.append("nobody waits for a place: this placer keeps no job together")
+    if physics.spread_penalty is not None:
+        models = {arrival.spec.profile for arrival in trace.arrivals}
+        plain = {plain_name(each) for each in models}
+        for model in physics.spread_penalty.models:
+            if model not in models and plain_name(model) not in plain:
+                found.append(
+                    f"no job here is of the model {model!r}, which has a spread penalty.{closest(model, sorted(models))}"
+                )
+    for name in cluster.pools:
+        if name not in ACCELERATORS and not physics.rates.everywhere:
+            found.append(f"{name} is no accelerator type known here and counts as a V100.{closest(name, ACCELERATORS)}")
+    counts = Counter(arrival.spec.profile for arrival in trace.arrivals if arrival.spec.profile)
+    unknown = {profile: count for profile, count in counts.items() if not physics.rates.knows(profile)}
+    if unknown:
+        names = ", ".join(repr(name) for name in list(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
+        jobs = sum(unknown.values())
+        found.append(
+            f"nobody knows the profile of {jobs:,} job{'' if jobs == 1 else 's'} ({names}): one step per second on a V100"
+        )
+    return found
+
+
+def _settings(base: Any, decide: str | None, round_seconds: float | None, **others: Any) -> Settings:
+    if decide is not None and decide not in DECIDE:
+        raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
+    if decide in ("rounds", "both") and not (round_seconds or base.get("round_seconds")):
+        raise OptionError("rounds need a length.", field="decide", value=decide, hint="--round-seconds 360")
+    if round_seconds is not None and not 0 < round_seconds < FOREVER:
+        raise OptionError("must be more than 0.", field="round_seconds", value=round_seconds, hint="--round-seconds 360")
+    values = {"at_events": True, **base}
+    if round_seconds is not None:
+        values.update(round_seconds=round_seconds, at_events=decide in ("events", "both"))
+        if decide == "events":
+            values["round_seconds"] = 0.0
+    if decide is not None:
+        values["at_events"] = decide in ("events", "both")
+        if decide == "events":
+            values["round_seconds"] = 0.0
+    values["whole_steps"] = values.get("whole_steps", False) and not values["at_events"]
+    return Settings(**values, **others)
+
+
+def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
+    """Jobs that could never run on this cluster are refused, or dropped and counted if asked for."""
+    verdicts: dict[Kind, bool] = {}
+
+    def fits(spec: JobSpec) -> bool:
+        kind = Kind.of(spec)
+        if kind not in verdicts:
+            verdicts[kind] = len(make_options([kind], cluster, physics.rates)) > 0
+        return verdicts[kind]
+
+    hopeless = [arrival.spec for arrival in trace.arrivals if not fits(arrival.spec)]
+    if hopeless and not drop:
+        worst = max(hopeless, key=lambda spec: spec.gpus)
+        _, why = why_never(Kind.of(worst), cluster)
+        raise TraceError(
+            f"{len(hopeless)} jobs can never run on {cluster}: {worst.name or 'one'} asks for {worst.gpus} GPUs of "
+            f"{' or '.join(worst.accelerators) or 'any type'}; {why}.",
+            where=trace.name,
+            hint="--drop-oversized leaves them out and counts them, or a larger --cluster",
+        )
+    kept = trace.without_oversized(fits) if hopeless else trace
+    if not kept.arrivals:
+        raise TraceError(
+            f"no job is left to simulate: {_why_none(kept)}.", where=trace.name, hint="rota trace info, or another --where"
+        )
+    endless = [arrival.spec for arrival in kept.arrivals if not arrival.spec.steps < FOREVER]
+    if endless:
+        raise TraceError(
+            f"{len(endless):,} of {len(kept):,} jobs have no number of steps and would never end, "
+            f"{endless[0].name or 'one'!r} first.",
+            where=trace.name,
+            hint="give each job its steps, or how long it takes",
+        )
+    return kept
+
+
+def _why_none(trace: Trace) -> str:
+    """What became of all the rows of a trace without jobs."""
+    if not trace.skipped:
+        return "the trace has none"
+    reasons = Counter(each.why for each in trace.skipped).most_common(3)
+    more = len(trace.skipped) - sum(count for _, count in reasons)
+    listed = "; ".join(f"{count:,} x {why}" for why, count in reasons) + (f"; and {more:,} others" if more else "")
+    return f"{len(trace.skipped):,} were left out ({listed})"
+
+
+def _positive(value: int, field: str) -> int:
+    if value < 1 or value != int(value):
+        raise OptionError("must be a whole number from 1.", field=field, value=value, hint="--first 1000")
+    return int(value)
+
+
+def _window(jobs: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
+    if jobs is None:
+        return None
+    low, high = jobs
+    if not 0 <= low < high <= count:
+        raise OptionError(f"not a window of the {count} jobs.", field="jobs", value=f"{low}:{high}", hint=f"--jobs 0:{count}")
+    return jobs
+
+
+def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster: Cluster) -> float:
+    """Jobs tell where they are only where the scheduler could not know it already."""
+    surprises = (
+        settings.learn
+        or settings.learn_variability
+        or physics.gpu_speed is not None
+        or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
+    )
+    surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
+    return max(settings.round_seconds, 300.0) if surprises else FOREVER
