@@ -10,7 +10,7 @@ Killed with SIGKILL at any line, this loses nothing, because every step leaves a
    leaves. So what was said to be lost never starts; a second launch under the same number finds the folder and does nothing.
 3. supervisor.lock held: it is supervised. The kernel drops that lock with the supervisor, however it dies.
 4. status.json not ended, supervisor.lock free: the supervisor was killed, and the main process with it (PR_SET_PDEATHSIG). The
-   rest is sought out and killed until job.lock is free too; only then is the end written and told (`burial`). If that is cut
+   rest is sought out and killed until job.lock is free too; only then is the end written and told (`lost`). If that is cut
    short it is done again.
 5. status.json ended: final. It is written after the last process was gone, and forgetting removes launch.json first, so a
    half-removed folder is case 1.
@@ -23,15 +23,15 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.agent.constants import KILL, RENEW, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
-from rota.agent.life import Life, reap
+from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
-from rota.agent.orders import Order, Part, written
+from rota.agent.orders import IncarnationStatus, Order, written
 from rota.agent.processes import boot_s
 from rota.agent.records import seconds as length
-from rota.agent.words import KILL, RENEW, SUSPEND
 
-__all__ = ["Machine", "Order", "Part"]
+__all__ = ["IncarnationStatus", "Machine", "Order"]
 
 
 class Machine:
@@ -41,10 +41,10 @@ class Machine:
         self.home = Path(home).absolute()
         for folder in (self.home, self.home / RUN, self.home / LOGS):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lives: dict[tuple[int, int], Life] = {}
+        self._handles: dict[tuple[int, int], IncarnationHandle] = {}
         self._highest: dict[int, int] = {}
         """Of each job; a launch that is not newer changes nothing, also when the incarnation has been forgotten."""
-        self._told: dict[tuple[int, int], Part] = {}
+        self._told: dict[tuple[int, int], IncarnationStatus] = {}
         self._forgotten: list[Path] = []
         self._find()
         self._listener = Listener(self.home / RUN, wake)
@@ -57,9 +57,9 @@ class Machine:
         if order.incarnation <= self._highest.get(order.job, -1):
             return
         self._highest[order.job] = order.incarnation
-        life = Life(incarnation_folder(self.home, order.job, order.incarnation), order.job, order.incarnation)
-        self._lives[order.job, order.incarnation] = life
-        life.launch(written(order))
+        handle = IncarnationHandle(incarnation_folder(self.home, order.job, order.incarnation), order.job, order.incarnation)
+        self._handles[order.job, order.incarnation] = handle
+        handle.launch(written(order))
 
     def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
         """Ask it to save and leave. False: nobody there to tell (unknown or ended)."""
@@ -73,30 +73,30 @@ class Machine:
         """Let its lease end so many seconds from now. False: nobody there to tell (unknown or ended)."""
         return self._say(job, incarnation, {"op": RENEW, "seconds": length(seconds), "sent_boot_s": boot_s()})
 
-    def poll(self) -> list[Part]:
+    def poll(self) -> list[IncarnationStatus]:
         """What changed since the last poll; at the first one, everything."""
         reap()
         self._sweep()
         self._look()
-        changed: list[Part] = []
-        for key, life in sorted(self._lives.items()):
-            if (part := life.part()) != self._told.get(key):
+        changed: list[IncarnationStatus] = []
+        for key, handle in sorted(self._handles.items()):
+            if (part := handle.told()) != self._told.get(key):
                 self._told[key] = part
                 changed.append(part)
         return changed
 
-    def parts(self) -> list[Part]:
+    def inventory(self) -> list[IncarnationStatus]:
         """Everything known, as of the last look."""
-        return [life.part() for _, life in sorted(self._lives.items())]
+        return [handle.told() for _, handle in sorted(self._handles.items())]
 
     def forget(self, job: int, incarnation: int) -> None:
         """Remove what is left of an incarnation that has ended; nothing happens to one that has not."""
-        life = self._lives.get((job, incarnation))
-        if life is None or not life.ended:
+        handle = self._handles.get((job, incarnation))
+        if handle is None or not handle.ended:
             return
-        del self._lives[job, incarnation]
+        del self._handles[job, incarnation]
         self._told.pop((job, incarnation), None)
-        self._forgotten.append(life.folder)
+        self._forgotten.append(handle.folder)
         self._sweep()
 
     def close(self) -> None:
@@ -111,23 +111,23 @@ class Machine:
                 job, incarnation = int(job_folder.name), int(folder.name)
                 if not (folder / LAUNCH).exists() and remove_incarnation(folder):
                     continue
-                self._lives[job, incarnation] = Life(folder, job, incarnation)
+                self._handles[job, incarnation] = IncarnationHandle(folder, job, incarnation)
                 self._highest[job] = max(incarnation, self._highest.get(job, -1))
             with contextlib.suppress(OSError):
                 remove_job_if_empty(job_folder)
 
     def _look(self) -> None:
-        open_lives = [life for life in self._lives.values() if not life.ended]
-        for life in open_lives:
-            life.look()
-        supervised = {life.job for life in open_lives if life.supervised and not life.ended}
-        for life in open_lives:
-            if not life.ended and not life.supervised:
-                life.bury(job_lives_on=life.job in supervised)
+        unended = [handle for handle in self._handles.values() if not handle.ended]
+        for handle in unended:
+            handle.look()
+        supervised = {handle.job for handle in unended if handle.supervised and not handle.ended}
+        for handle in unended:
+            if not handle.ended and not handle.supervised:
+                handle.declare_lost(job_lives_on=handle.job in supervised)
 
     def _say(self, job: int, incarnation: int, message: dict[str, object]) -> bool:
-        life = self._lives.get((job, incarnation))
-        return life is not None and life.say(message)
+        handle = self._handles.get((job, incarnation))
+        return handle is not None and handle.say(message)
 
     def _sweep(self) -> None:
         """A supervisor that has told its end may still be on its way out, and is waited for."""

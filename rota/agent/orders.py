@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.agent.constants import LIFE, STARTING
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import Status, WrittenOrder, seconds
-from rota.agent.words import LIFE, STARTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Part:
+class IncarnationStatus:
     """How one incarnation is. Instants are Unix time."""
 
     job: int
@@ -105,9 +105,9 @@ def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
     )
 
 
-def part(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> Part:
+def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> IncarnationStatus:
     status = status or starting(job, incarnation, order)
-    return Part(
+    return IncarnationStatus(
         job=job,
         incarnation=incarnation,
         sequence=status.sequence,

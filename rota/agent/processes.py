@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.agent.constants import LIFE
 from rota.agent.disk import is_free
-from rota.agent.words import LIFE
 
 PROC = Path("/proc")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")

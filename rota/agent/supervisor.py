@@ -1,6 +1,6 @@
 """One detached process per incarnation, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
 
-It outlives the daemon and goes by its order and by letters alone; a SIGTERM to itself changes nothing, and if it is killed with
+It outlives the daemon and goes by its order and by datagrams alone; a SIGTERM to itself changes nothing, and if it is killed with
 SIGKILL the job dies with it. Everything is relative to its folder, which is where it works.
 """
 
@@ -14,13 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from rota.agent import child, ending, letters
+from rota.agent import child, datagrams
+from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
 from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
 from rota.agent.log import Log
+from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
 from rota.agent.records import Status, WrittenOrder, read_order, seconds, steps, write_status
-from rota.agent.words import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -32,7 +33,7 @@ LONGEST_SLEEP_SECONDS = 10.0
 """A sleep does not count the time that the machine itself slept, and a lease does."""
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
 """An agent holds the lock for an instant when it looks whether it is free."""
-LETTERS_AT_ONCE = 64
+DATAGRAMS_AT_ONCE = 64
 HEEDED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
@@ -51,7 +52,7 @@ class Supervisor:
             steps_saved=order.from_step,
             boot_id=order.boot_id,
         )
-        self.stop_signal = ending.signal_number(order.signal)
+        self.stop_signal = signal_number(order.signal)
         self.lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
         self.until_s = order.written_boot_s + order.lease_seconds
         self.kill_at_s: float | None = None
@@ -78,12 +79,12 @@ class Supervisor:
             return self._end(LOST, None, "its lease was over before it could start")
         try:
             self.log = Log(Path(self.order.log))
-            self.log.mark(ending.started(self.order.gpus_text, self.order.incarnation, self.order.from_step))
+            self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
             if self.order.progress:
                 self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
         except OSError as error:
             return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
-        self.box = letters.listen(HERE, CONTROL)
+        self.box = datagrams.listen(HERE, CONTROL)
         self._heed_signals()
         child.adopt_orphans()
         try:
@@ -117,13 +118,13 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _wait(self) -> None:
-        """Sleep until a letter, a signal or the next instant, then see to everything."""
+        """Sleep until a datagram, a signal or the next instant, then see to everything."""
         ready, _, _ = select.select([self.box.fileno(), self.bell], [], [], max(0.0, self._next_s() - boot_s()))
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
-        for letter in letters.receive(self.box, LETTERS_AT_ONCE):
-            self._obey(letter)
+        for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
+            self._obey(datagram)
         if self.exit_code is None:
             # Until it is reaped, its number and so its session are nobody else's.
             self.signs = self.signs._replace(seen_s=boot_s())
@@ -177,9 +178,9 @@ class Supervisor:
 
     # What it is told.
 
-    def _obey(self, letter: bytes) -> None:
+    def _obey(self, datagram: bytes) -> None:
         try:
-            message = json.loads(letter)
+            message = json.loads(datagram)
         except (ValueError, RecursionError):
             return
         if not isinstance(message, dict):
@@ -187,7 +188,7 @@ class Supervisor:
         op, sequence = message.get("op"), message.get("sequence")
         if op == RENEW and (length := seconds(message.get("seconds"))) is not None:
             sent_s = seconds(message.get("sent_boot_s"))
-            # The letter may have lain here while we were stopped: the lease runs from when it was written.
+            # The datagram may have lain here while we were stopped: the lease runs from when it was written.
             self.until_s = (boot_s() if sent_s is None else min(sent_s, boot_s())) + length
         elif op == REPORT:
             self._take(steps(message.get("steps_done")), steps(message.get("steps_total")), steps(message.get("steps_saved")))
@@ -242,7 +243,7 @@ class Supervisor:
             self.untold = True
             return False
         self.untold = False
-        letters.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
+        datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
         return True
 
     # Its end.
@@ -253,11 +254,11 @@ class Supervisor:
         self._reap()
         self._look(final=True)
         code = -1 if self.exit_code is None else self.exit_code
-        if code == -self.stop_signal and ending.SAVED_AND_LEFT in self.adopted_codes:
-            code = ending.SAVED_AND_LEFT
-        if code == ending.SAVED_AND_LEFT:
+        if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
+            code = SAVED_AND_LEFT
+        if code == SAVED_AND_LEFT:
             self.status = self.status._replace(steps_saved=self.status.steps_done)
-        self._end(ending.outcome(code, self.status.asked), code, left or self.status.problem)
+        self._end(outcome_of(code, self.status.asked), code, left or self.status.problem)
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:
@@ -266,7 +267,7 @@ class Supervisor:
         end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=time.time())
         self.status = end
         if self.log is not None:
-            self.log.mark(ending.words(end))
+            self.log.mark(end_text(end))
         deadline = boot_s() + UNWRITTEN_SECONDS
         while not self._tell() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)

@@ -23,11 +23,11 @@ from rota.beliefs.options import make_options, why_never
 from rota.core.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.errors import NameUnknown, OptionError, RotaError
-from rota.live.asker import Asker
-from rota.live.book import Book, Page, iso
 from rota.live.clock import Clock
+from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.local import Local
+from rota.live.policy_client import PolicyClient
 from rota.live.requests import ask_for, keep
 from rota.model.codec import Codec
 from rota.model.commands import Command, Kill, Launch, Renew, Resume, Solve, Suspend, WakeAt
@@ -80,7 +80,7 @@ class Daemon:
         self.home, self.scheduler, self._words = home, scheduler, words
         self.configuration = dict(configuration)
         self._on_failure = on_failure
-        self.book = Book()
+        self.history = JobHistory()
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._changes = threading.Condition()
@@ -91,9 +91,9 @@ class Daemon:
         self._recover()
         self.clock = Clock(scheduler.state.now_s)
         self.local = Local(
-            home, scheduler.state.cluster, lambda: self._items.put(None), self.book.spec, self.clock, lease_grace_seconds
+            home, scheduler.state.cluster, lambda: self._items.put(None), self.history.spec, self.clock, lease_grace_seconds
         )
-        self._asker = Asker(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
+        self._policy_client = PolicyClient(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
         self._wake_s = scheduler.state.wake_s
         self._progress_s = 0.0
         self._since_snapshot = 0
@@ -119,7 +119,7 @@ class Daemon:
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
-        self._asker.close()
+        self._policy_client.close()
         self.local.close()
         self.journal.close()
 
@@ -143,8 +143,8 @@ class Daemon:
         for entry in self.journal.entries(after=found[0] if found is not None else 0):
             self.scheduler.fold(entry.now_s, entry.events)
             self.scheduler.commit(entry.decided)
-        for job, spec, page in self.journal.jobs():
-            self.book.pages[job] = Page.of(job, spec, page)
+        for job, spec, record in self.journal.jobs():
+            self.history.records[job] = JobRecord.of(job, spec, record)
 
     # The loop ----------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Daemon:
             raise
 
     def _first_news(self) -> list[_Item]:
-        """After a restart: an open question has lost its asker, and everything on the machine is news."""
+        """After a restart: an open question has lost its process, and everything on the machine is news."""
         events: list[_Item] = [*self.local.look(everything=True)]
         if self.scheduler.state.asked is not None:
             events.append(TimedOut(self.scheduler.state.decision, self.clock()))
@@ -189,11 +189,11 @@ class Daemon:
         with self._lock:
             before, cancelling = set(state.row), set(state.cancelling)
             lives = {job: life.incarnation for job, life in state.lives.items()}
-            parts = {part.job: part for part in self.local.machine.parts()}
+            parts = {part.job: part for part in self.local.machine.inventory()}
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
-            self.book.note(events, before, cancelling, lives, state, parts)
-        changed = {job: (page.spec, page.to_plain(), page.ended) for job, page in self._changed()}
+            self.history.note(events, before, cancelling, lives, state, parts)
+        changed = {job: (record.spec, record.to_plain(), record.ended) for job, record in self._changed()}
         self.journal.append(now, events, decided, changed)
         with self._lock:
             commands = self.scheduler.commit(decided)
@@ -215,7 +215,9 @@ class Daemon:
             if isinstance(item, _Submit):
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
-                self.book.add(Page(last, {**item.spec, "name": item.spec["name"] or f"job-{last}"}, now, last_change="submitted"))
+                self.history.add(
+                    JobRecord(last, {**item.spec, "name": item.spec["name"] or f"job-{last}"}, now, last_change="submitted")
+                )
                 answered.append((item.done, last))
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
@@ -231,9 +233,9 @@ class Daemon:
             events.append(Woke(now))
         return events
 
-    def _changed(self) -> list[tuple[int, Page]]:
-        found = [(job, self.book.pages[job]) for job in sorted(self.book.changed)]
-        self.book.changed.clear()
+    def _changed(self) -> list[tuple[int, JobRecord]]:
+        found = [(job, self.history.records[job]) for job in sorted(self.history.changed)]
+        self.history.changed.clear()
         return found
 
     def _do(self, commands: Sequence[Command]) -> None:
@@ -243,7 +245,7 @@ class Daemon:
 
     def _solve(self, command: Solve) -> list[External]:
         with self._lock:
-            self._asker.ask(command)
+            self._policy_client.ask(command)
         return []
 
     def _wake_at(self, command: WakeAt) -> list[External]:
@@ -290,10 +292,10 @@ class Daemon:
         )
 
     def cancel(self, job: int) -> JobRow:
-        page = self.book.pages.get(job)
-        if page is None:
+        record = self.history.records.get(job)
+        if record is None:
             raise NameUnknown("job", str(job), [], hint="rota jobs --all")
-        if not page.ended:
+        if not record.ended:
             done: Future[int] = Future()
             self._items.put(_Cancel(job, done))
             self._answer(done)
@@ -301,34 +303,34 @@ class Daemon:
 
     def jobs(self, everything: bool = False) -> list[JobRow]:
         with self._lock:
-            pages = [page for page in self.book.pages.values() if everything or not page.ended]
-            return self.book.rows(pages, self.scheduler.state, self.local.latest, self.clock())
+            records = [record for record in self.history.records.values() if everything or not record.ended]
+            return self.history.rows(records, self.scheduler.state, self.local.latest, self.clock())
 
     def job(self, key: str) -> JobRow:
         with self._lock:
-            return self.book.rows([self._find(key)], self.scheduler.state, self.local.latest, self.clock())[0]
+            return self.history.rows([self._find(key)], self.scheduler.state, self.local.latest, self.clock())[0]
 
     def why(self, job: int) -> WhyRow:
         with self._lock:
-            return self.book.why(self._find(str(job)), self.scheduler.state, self.local.latest, self.clock())
+            return self.history.why(self._find(str(job)), self.scheduler.state, self.local.latest, self.clock())
 
-    def _find(self, key: str) -> Page:
+    def _find(self, key: str) -> JobRecord:
         """By number, by name (the latest of that name), or by the unique beginning of a name."""
-        pages = self.book.pages
-        if key.isascii() and key.isdigit() and int(key) in pages:
-            return pages[int(key)]
-        named = [page for page in pages.values() if page.spec["name"] == key]
+        records = self.history.records
+        if key.isascii() and key.isdigit() and int(key) in records:
+            return records[int(key)]
+        named = [record for record in records.values() if record.spec["name"] == key]
         if named:
-            return next((page for page in reversed(named) if not page.ended), named[-1])
-        near = [page for page in pages.values() if page.spec["name"].startswith(key)] if key else []
-        if len({page.spec["name"] for page in near}) > 1:
-            names = ", ".join(sorted({page.spec["name"] for page in near})[:5])
+            return next((record for record in reversed(named) if not record.ended), named[-1])
+        near = [record for record in records.values() if record.spec["name"].startswith(key)] if key else []
+        if len({record.spec["name"] for record in near}) > 1:
+            names = ", ".join(sorted({record.spec["name"] for record in near})[:5])
             raise OptionError(
                 f"fits several jobs: {names}.", field="job", value=key, hint="write more of the name, or the number"
             )
         if near:
             return near[-1]
-        raise NameUnknown("job", key, [page.spec["name"] for page in list(pages.values())[-20:]], hint="rota jobs --all")
+        raise NameUnknown("job", key, [record.spec["name"] for record in list(records.values())[-20:]], hint="rota jobs --all")
 
     def logs(self, job: int, offset: int, limit: int) -> LogChunk:
         with self._lock:
@@ -357,7 +359,7 @@ class Daemon:
                 decisions=state.decision,
                 now=iso(self.clock()) or "",
                 daemon_pid=os.getpid(),
-                worker_pid=self._asker.pid,
+                worker_pid=self._policy_client.pid,
                 policy_problem=state.policy_fault,
                 slow_gpus=slow_gpus(state),
             )

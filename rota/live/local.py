@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.agent.machine import Machine, Order, Part
+from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Suspend, SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
@@ -37,7 +37,7 @@ class Local:
         (home / "logs").mkdir(parents=True, exist_ok=True)
         self.machine = Machine(home, wake)
         self._started: set[tuple[int, int]] = set()
-        self.latest: dict[int, Part] = {}
+        self.latest: dict[int, IncarnationStatus] = {}
         """Where each job that runs is, as of the last look."""
         self._reported: dict[int, float] = {}
 
@@ -72,7 +72,7 @@ class Local:
     def kill(self, command: Kill) -> list[External]:
         if self.machine.kill(command.job, command.incarnation, command.sequence):
             return []
-        if any((part.job, part.incarnation) == (command.job, command.incarnation) for part in self.machine.parts()):
+        if any((part.job, part.incarnation) == (command.job, command.incarnation) for part in self.machine.inventory()):
             return []  # it has ended, and the next look says how
         return [Exited(command.job, command.incarnation, self._clock(), Outcome.LOST, 0.0)]
 
@@ -86,11 +86,11 @@ class Local:
         """What changed since the last look; after a restart, everything there is."""
         events: list[External] = []
         changed = self.machine.poll()
-        for part in self.machine.parts() if everything else changed:
+        for part in self.machine.inventory() if everything else changed:
             events.extend(self._events(part))
         return events
 
-    def _events(self, part: Part) -> list[External]:
+    def _events(self, part: IncarnationStatus) -> list[External]:
         key = (part.job, part.incarnation)
         events: list[External] = []
         if part.started_s is not None and key not in self._started:
@@ -104,14 +104,14 @@ class Local:
             self.latest[part.job] = part
         return events
 
-    def _end(self, part: Part) -> External:
+    def _end(self, part: IncarnationStatus) -> External:
         at_s = part.ended_s if part.ended_s is not None else self._clock()
         saved = self._saved(part)
         if part.outcome == Outcome.YIELDED and part.asked == "suspend":
             return Suspended(part.job, part.incarnation, part.sequence, at_s, SuspendKind.CHECKPOINT, saved)
         return Exited(part.job, part.incarnation, at_s, Outcome(part.outcome or Outcome.LOST), saved)
 
-    def _saved(self, part: Part) -> float:
+    def _saved(self, part: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that nobody profiled."""
         if not self._spec_of(part.job)["progress"] and part.exit_code in (0, 75):
             return part.steps_saved + max((part.ended_s or 0.0) - (part.started_s or 0.0), 0.0)
@@ -139,14 +139,14 @@ class Local:
 
     def forget_ended(self) -> None:
         """What has ended and is in the journal needs no files any more."""
-        for part in self.machine.parts():
+        for part in self.machine.inventory():
             if part.state == "ended":
                 self.machine.forget(part.job, part.incarnation)
                 self._started.discard((part.job, part.incarnation))
 
     def strays(self, wanted: Callable[[int, int], bool]) -> None:
         """Ends processes that the scheduler knows nothing of: a journal that was set back does not say who they are."""
-        for part in self.machine.parts():
+        for part in self.machine.inventory():
             if part.state != "ended" and not wanted(part.job, part.incarnation):
                 self.machine.kill(part.job, part.incarnation, 1 << 40)
 

@@ -1,4 +1,4 @@
-"""What becomes of a job spec: what the book keeps of it, and what the scheduler is asked for."""
+"""What becomes of a job spec: what the history keeps of it, and what the scheduler is asked for."""
 
 from collections.abc import Mapping
 from pathlib import Path

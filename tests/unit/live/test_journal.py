@@ -154,7 +154,7 @@ def _check_prefix(copy: Path, least: int) -> int:
     found = list(journal.entries())
     assert len(found) >= least, "what was acknowledged is there"
     assert all(same(entry, i) for i, entry in enumerate(found, 1))
-    assert [job for job, _, _ in journal.jobs()] == list(range(1, len(found) + 1)), "the book is as far as the entries"
+    assert [job for job, _, _ in journal.jobs()] == list(range(1, len(found) + 1)), "the job table is as far as the entries"
     journal.append(*turn(len(found) + 1))
     journal.close()
     return len(found)

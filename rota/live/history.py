@@ -1,6 +1,6 @@
-"""The book: what clients get to see of each job. Kept beside the journal, in the same transactions, so that it survives with it.
+"""The job history: what clients see of each job. It is kept in the journal's file, in the same transactions.
 
-The scheduler forgets a job when it has ended and never knew its command; the book remembers both.
+The scheduler forgets a job when it has ended, and never knows its command; the history keeps both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.agent.machine import Part
+from rota.agent.machine import IncarnationStatus
 from rota.core.explain import explain, reasons
 from rota.core.ledger import Ledger
 from rota.live.local import where_text
@@ -17,10 +17,13 @@ from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 
+Statuses = Mapping[int, IncarnationStatus]
+"""By job number."""
+
 
 @dataclass
-class Page:
-    """One job: what was asked for, and what only the book remembers."""
+class JobRecord:
+    """One job: what was asked for, and what only the history keeps."""
 
     id: int
     spec: Mapping[str, Any]
@@ -43,7 +46,7 @@ class Page:
         return {name: getattr(self, name) for name in _KEPT}
 
     @classmethod
-    def of(cls, job: int, spec: Mapping[str, Any], plain: Mapping[str, Any]) -> "Page":
+    def of(cls, job: int, spec: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
         return cls(job, spec, **{name: plain[name] for name in _KEPT})
 
 
@@ -61,21 +64,21 @@ _KEPT = (
 )
 
 
-class Book:
-    """Pages by job number, and how to find one by what people type."""
+class JobHistory:
+    """Records by job number, and how to find one by what people type."""
 
     def __init__(self) -> None:
-        self.pages: dict[int, Page] = {}
+        self.records: dict[int, JobRecord] = {}
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
-        """Pages that the journal has not seen yet as they are."""
+        """Records that the journal has not seen yet as they are."""
 
-    def add(self, page: Page) -> None:
-        self.pages[page.id] = page
-        self.changed.add(page.id)
+    def add(self, record: JobRecord) -> None:
+        self.records[record.id] = record
+        self.changed.add(record.id)
 
     def spec(self, job: int) -> Mapping[str, Any]:
-        return self.pages[job].spec
+        return self.records[job].spec
 
     def note(
         self,
@@ -84,7 +87,7 @@ class Book:
         cancelling: set[int],
         lives: dict[int, int],
         state: Ledger,
-        parts: Mapping[int, Part],
+        parts: Statuses,
     ) -> None:
         """What events say about jobs; before them: those that had not ended, those told to, and the incarnation of those alive.
 
@@ -99,62 +102,72 @@ class Book:
                     del lives[event.job]
                 if isinstance(event, Exited) and event.outcome is Outcome.FINISHED:
                     finished.add(event.job)
-                self._note(self.pages[event.job], event, parts.get(event.job))
+                self._note(self.records[event.job], event, parts.get(event.job))
         for job in before - state.row.keys():
-            page = self.pages[job]
-            page.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
-            page.ended_s = page.ended_s if page.ended_s is not None else state.now_s
-            page.last_change = f"{page.phase} at {iso(page.ended_s)}"
+            record = self.records[job]
+            record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
+            record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
+            record.last_change = f"{record.phase} at {iso(record.ended_s)}"
             self.changed.add(job)
 
-    def _note(self, page: Page, event: Started | Suspended | Exited, part: Part | None) -> None:
-        self.changed.add(page.id)
+    def _note(self, record: JobRecord, event: Started | Suspended | Exited, part: IncarnationStatus | None) -> None:
+        self.changed.add(record.id)
         if isinstance(event, Started):
-            page.started_s = event.at_s if page.started_s is None else page.started_s
-            page.last_change = f"started at {iso(event.at_s)}"
+            record.started_s = event.at_s if record.started_s is None else record.started_s
+            record.last_change = f"started at {iso(event.at_s)}"
             return
         if part is not None:
-            page.exit_code = part.exit_code
-            page.steps_total = part.steps_total if part.steps_total is not None else page.steps_total
-            if page.spec["progress"]:
-                page.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
-                page.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
+            record.exit_code = part.exit_code
+            record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
+            if record.spec["progress"]:
+                record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
+                record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
         if isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
-            page.ended_s = event.at_s
+            record.ended_s = event.at_s
         else:
-            page.suspensions += 1
-            page.last_change = f"suspended at {iso(event.at_s)}"
+            record.suspensions += 1
+            record.last_change = f"suspended at {iso(event.at_s)}"
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def rows(self, pages: Iterable[Page], state: Ledger, latest: Mapping[int, Part], now_s: float) -> list[JobRow]:
+    def rows(self, records: Iterable[JobRecord], state: Ledger, latest: Statuses, now_s: float) -> list[JobRow]:
         codes, phases = reasons(state).tolist(), state.jobs.phase.tolist()
         found = []
-        for page in pages:
-            row = state.row.get(page.id)
+        for record in records:
+            row = state.row.get(record.id)
             standing = (-1, 0) if row is None else (phases[row], codes[row])
-            if page.id in latest or page.id in state.lives:
-                found.append(self._row(page, state, standing, latest.get(page.id), now_s))
+            if record.id in latest or record.id in state.lives:
+                found.append(self._row(record, state, standing, latest.get(record.id), now_s))
                 continue
             # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
-            key = (standing, page.phase, page.started_s, page.ended_s, page.suspensions, page.exit_code, page.steps_done)
-            kept = self._rows.get(page.id)
+            key = (
+                standing,
+                record.phase,
+                record.started_s,
+                record.ended_s,
+                record.suspensions,
+                record.exit_code,
+                record.steps_done,
+            )
+            kept = self._rows.get(record.id)
             if kept is None or kept[0] != key:
-                kept = self._rows[page.id] = (key, self._row(page, state, standing, None, now_s))
+                kept = self._rows[record.id] = (key, self._row(record, state, standing, None, now_s))
             found.append(kept[1])
         return found
 
-    def _row(self, page: Page, state: Ledger, standing: tuple[int, int], part: Part | None, now_s: float) -> JobRow:
-        spec, row = page.spec, state.row.get(page.id)
-        phase, accelerator, where, reason = page.phase, None, None, None
-        done, rate = page.steps_done, None
+    def _row(
+        self, record: JobRecord, state: Ledger, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
+    ) -> JobRow:
+        spec, row = record.spec, state.row.get(record.id)
+        phase, accelerator, where, reason = record.phase, None, None, None
+        done, rate = record.steps_done, None
         if row is not None:
             now, code = Phase(standing[0]), Reason(standing[1])
             phase = now.name.lower()
             reason = code.name if code is not Reason.NONE else None
-            if now is Phase.QUEUED and page.started_s is not None:
+            if now is Phase.QUEUED and record.started_s is not None:
                 phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
-            life = state.lives.get(page.id)
+            life = state.lives.get(record.id)
             if life is not None and len(life.gpus):
                 accelerator = state.cluster.pools[state.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.cluster, life.gpus)
@@ -162,9 +175,9 @@ class Book:
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
                 rate = max(part.steps_done - float(state.jobs.steps_saved[row]), 0.0) / (now_s - part.started_s)
-        told = part.steps_total if part is not None and part.steps_total is not None else page.steps_total
+        told = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         return JobRow(
-            id=page.id,
+            id=record.id,
             name=spec["name"],
             user=spec["user"],
             phase=phase,
@@ -178,25 +191,25 @@ class Book:
             steps_total=spec["steps"] if spec["steps"] is not None else told,
             steps_per_second=rate,
             reason=reason,
-            submitted_at=iso(page.submitted_s) or "",
-            started_at=iso(page.started_s),
-            finished_at=iso(page.ended_s),
-            suspensions=page.suspensions,
-            lost_steps=page.lost_steps,
-            exit_code=page.exit_code,
+            submitted_at=iso(record.submitted_s) or "",
+            started_at=iso(record.started_s),
+            finished_at=iso(record.ended_s),
+            suspensions=record.suspensions,
+            lost_steps=record.lost_steps,
+            exit_code=record.exit_code,
             command=spec["command"],
         )
 
-    def why(self, page: Page, state: Ledger, latest: Mapping[int, Part], now_s: float) -> WhyRow:
-        found = explain(state, page.id) if page.id in state.row else []
-        ahead: list[Page] = []
+    def why(self, record: JobRecord, state: Ledger, latest: Statuses, now_s: float) -> WhyRow:
+        found = explain(state, record.id) if record.id in state.row else []
+        ahead: list[JobRecord] = []
         for explanation in found:
-            ahead = [self.pages[job] for job in _numbers(explanation.facts.get("ahead")) if job in self.pages] or ahead
+            ahead = [self.records[job] for job in _numbers(explanation.facts.get("ahead")) if job in self.records] or ahead
         return WhyRow(
-            job=self.rows([page], state, latest, now_s)[0],
+            job=self.rows([record], state, latest, now_s)[0],
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
-            last_change=page.last_change or None,
+            last_change=record.last_change or None,
         )
 
 

@@ -1,18 +1,18 @@
-"""The end of an incarnation that has no supervisor any more: nobody else will write it."""
+"""The end of an incarnation whose supervisor is gone: the agent writes it instead."""
 
 import time
 from pathlib import Path
 
+from rota.agent.constants import ENDED, LIFE, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
 from rota.agent.processes import Signs, boot_id, end_all
 from rota.agent.records import Status, WrittenOrder, read_status, write_status
-from rota.agent.words import ENDED, LIFE, LOST, STARTING
 
 WAIT_SECONDS = 0.2
 """For what was killed to be gone; if that is too short, the next look goes on."""
 
 
-def bury(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
+def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
     """Its final status, or None: not yet, or somebody supervises it after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
