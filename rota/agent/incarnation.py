@@ -79,12 +79,16 @@ class IncarnationHandle:
             with contextlib.suppress(OSError):
                 (self.folder / COMPLAINTS).write_text(str(error), encoding="utf-8")
             if read_order(self.folder) is None:
-                problem = f"its order could not be written: {error}"
-                never = starting(self.job, self.incarnation, order)
-                self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
+                self.refuse(order, f"its order could not be written: {error}")
             return
         _children.append(self._process)
         self.supervised, self._launched_s = True, time.monotonic()
+
+    def refuse(self, order: WrittenOrder, problem: str) -> None:
+        """It is lost before anything of it is on disk."""
+        self.order = order
+        never = starting(self.job, self.incarnation, order)
+        self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
 
     def _start(self) -> "subprocess.Popen[bytes]":
         """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""

@@ -23,12 +23,14 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.agent import rules
 from rota.agent.constants import KILL, RENEW, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
 from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
-from rota.agent.orders import IncarnationStatus, Order, written
-from rota.agent.processes import boot_s
+from rota.agent.orders import IncarnationStatus, Order, held, written
+from rota.agent.processes import boot_id, boot_s
+from rota.agent.records import launch_instruction
 from rota.agent.records import seconds as length
 
 __all__ = ["IncarnationStatus", "Machine", "Order"]
@@ -42,8 +44,8 @@ class Machine:
         for folder in (self.home, self.home / RUN, self.home / LOGS):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._handles: dict[tuple[int, int], IncarnationHandle] = {}
-        self._highest: dict[int, int] = {}
-        """Of each job; a launch that is not newer changes nothing, also when the incarnation has been forgotten."""
+        self._highest: dict[int, tuple[int, int]] = {}
+        """The newest (incarnation, sequence) of each job, also of incarnations that have been forgotten."""
         self._told: dict[tuple[int, int], IncarnationStatus] = {}
         self._forgotten: list[Path] = []
         self._find()
@@ -52,26 +54,38 @@ class Machine:
         self._look()
 
     def launch(self, order: Order) -> None:
-        """Start an incarnation; one that is known, or older than one that is known, is not started again. Never raises for what
-        the machine does: what can't be started has ended as lost, with a problem that says why."""
-        if order.incarnation <= self._highest.get(order.job, -1):
+        """Start an incarnation, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
+        lost, with a problem that says why."""
+        job, incarnation, wanted = order.job, order.incarnation, written(order)
+        decision = self._decide(job, launch_instruction(wanted))
+        if decision.refusal == rules.NOT_NEW:
             return
-        self._highest[order.job] = order.incarnation
-        handle = IncarnationHandle(incarnation_folder(self.home, order.job, order.incarnation), order.job, order.incarnation)
-        self._handles[order.job, order.incarnation] = handle
-        handle.launch(written(order))
+        handle = IncarnationHandle(incarnation_folder(self.home, job, incarnation), job, incarnation)
+        self._handles[job, incarnation] = handle
+        if decision.refusal:
+            handle.refuse(wanted, decision.refusal)
+        else:
+            handle.launch(wanted)
 
     def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
-        """Ask it to save and leave. False: nobody there to tell (unknown or ended)."""
-        return self._say(job, incarnation, {"op": SUSPEND, "sequence": sequence})
+        """Ask it to save and leave. False: it does not live here."""
+        return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
 
     def kill(self, job: int, incarnation: int, sequence: int) -> bool:
-        """End it at once. False: nobody there to tell (unknown or ended)."""
-        return self._say(job, incarnation, {"op": KILL, "sequence": sequence})
+        """End it at once. False: it does not live here."""
+        return self._tell(job, rules.Instruction(KILL, incarnation, sequence), {"op": KILL, "sequence": sequence})
 
     def renew(self, job: int, incarnation: int, seconds: float) -> bool:
-        """Let its lease end so many seconds from now. False: nobody there to tell (unknown or ended)."""
-        return self._say(job, incarnation, {"op": RENEW, "seconds": length(seconds), "sent_boot_s": boot_s()})
+        """Let its lease end so many seconds from now. False: it does not live here."""
+        now_s, lease_seconds = boot_s(), length(seconds) or 0.0
+        renewal = rules.Instruction(RENEW, incarnation, lease_s=now_s + lease_seconds, sent_s=now_s)
+        return self._tell(job, renewal, {"op": RENEW, "seconds": lease_seconds, "sent_boot_s": now_s})
+
+    def answer(self, job: int, incarnation: int) -> rules.Reply | None:
+        """What to say of an incarnation that a command was for. None: `poll` tells it, or nothing has been heard of it yet."""
+        if (job, incarnation) in self._handles or incarnation > self._highest.get(job, (0, 0))[0]:
+            return None
+        return rules.describe(None, incarnation)
 
     def poll(self) -> list[IncarnationStatus]:
         """What changed since the last poll; at the first one, everything."""
@@ -112,7 +126,7 @@ class Machine:
                 if not (folder / LAUNCH).exists() and remove_incarnation(folder):
                     continue
                 self._handles[job, incarnation] = IncarnationHandle(folder, job, incarnation)
-                self._highest[job] = max(incarnation, self._highest.get(job, -1))
+                self._highest[job] = max((incarnation, 0), self._highest.get(job, (0, 0)))
             with contextlib.suppress(OSError):
                 remove_job_if_empty(job_folder)
 
@@ -125,8 +139,17 @@ class Machine:
             if not handle.ended and not handle.supervised:
                 handle.declare_lost(job_lives_on=handle.job in supervised)
 
-    def _say(self, job: int, incarnation: int, message: dict[str, object]) -> bool:
-        handle = self._handles.get((job, incarnation))
+    def _decide(self, job: int, instruction: rules.Instruction) -> rules.Decision:
+        """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
+        handle = self._handles.get((job, instruction.incarnation))
+        standing = rules.Standing(self._highest.get(job, (0, 0)), held(handle.told()) if handle is not None else None)
+        decision = rules.receive(standing, instruction, now_s=boot_s(), boot=boot_id())
+        self._highest[job] = decision.standing.highest
+        return decision
+
+    def _tell(self, job: int, instruction: rules.Instruction, message: dict[str, object]) -> bool:
+        self._decide(job, instruction)
+        handle = self._handles.get((job, instruction.incarnation))
         return handle is not None and handle.say(message)
 
     def _sweep(self) -> None:

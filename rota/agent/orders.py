@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.agent.constants import LIFE, STARTING
+from rota.agent import rules
+from rota.agent.constants import LIFE, RUNNING, STARTING
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import Status, WrittenOrder, seconds
 
@@ -122,4 +123,16 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         asked=status.asked,
         problem=status.problem,
         launch_sequence=order.sequence if order else 0,
+    )
+
+
+def held(status: IncarnationStatus) -> rules.Held:
+    """What was told of an incarnation as the rules see it. Only its supervisor knows its lease."""
+    return rules.Held(
+        incarnation=status.incarnation,
+        sequence=status.sequence,
+        start_sequence=status.launch_sequence,
+        state=RUNNING if status.state == STARTING else status.state,
+        asked=status.asked,
+        outcome=status.outcome,
     )

@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rota.agent import constants, rules
 from rota.agent.constants import ENDED
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 
@@ -100,6 +101,12 @@ def read_status(folder: Path) -> Status | None:
 def write_status(folder: Path, status: Status) -> None:
     """Only an end has to survive a power cut: what ran is gone with the power."""
     write_whole(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
+
+
+def launch_instruction(order: WrittenOrder) -> rules.Instruction:
+    """A written order as the rules see it. Its lease is on the clock that counts from boot."""
+    lease_s = order.written_boot_s + order.lease_seconds
+    return rules.Instruction(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
 
 
 def seconds(value: object) -> float | None:

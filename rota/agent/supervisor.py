@@ -14,14 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from rota.agent import child, datagrams
+from rota.agent import child, datagrams, rules
 from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
 from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
 from rota.agent.log import Log
 from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
-from rota.agent.records import Status, WrittenOrder, read_order, seconds, steps, write_status
+from rota.agent.records import Status, WrittenOrder, launch_instruction, read_order, seconds, steps, write_status
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -40,8 +40,8 @@ HEEDED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUS
 class Supervisor:
     """Instants are on the clock that counts from boot, those of the status apart."""
 
-    def __init__(self, order: WrittenOrder) -> None:
-        self.order = order
+    def __init__(self, order: WrittenOrder, standing: rules.Standing, boot: str) -> None:
+        self.order, self.boot = order, boot
         self.status = Status(
             job=order.job,
             incarnation=order.incarnation,
@@ -53,8 +53,10 @@ class Supervisor:
             boot_id=order.boot_id,
         )
         self.stop_signal = signal_number(order.signal)
-        self.lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
-        self.until_s = order.written_boot_s + order.lease_seconds
+        lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
+        self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
+        """By what it is asked to stop by."""
+        self.standing = standing
         self.kill_at_s: float | None = None
         self.look_at_s = self.told_s = 0.0
         self.killed = self.untold = False
@@ -75,8 +77,10 @@ class Supervisor:
         self.job_lock = job_lock = self._lock_job()
         if job_lock is None:
             return self._end(LOST, None, f"a process of an earlier incarnation of job {self.order.job} still lives")
-        if boot_s() >= self.until_s:
-            return self._end(LOST, None, "its lease was over before it could start")
+        decision = rules.receive(self.standing, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
+        if decision.refusal:
+            return self._end(LOST, None, decision.refusal)
+        self.standing = decision.standing
         try:
             self.log = Log(Path(self.order.log))
             self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
@@ -130,8 +134,7 @@ class Supervisor:
             self.signs = self.signs._replace(seen_s=boot_s())
         self._reap()
         now = boot_s()
-        if now >= self.until_s and self.status.asked is None:
-            self._ask(LEASE, self.lease_grace_seconds)
+        self._carry_out(rules.look_at_clock(self.standing, now))
         if now >= self._kill_s():
             for process in members(self.signs):
                 kill(process)
@@ -141,6 +144,12 @@ class Supervisor:
             self._look()
         if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
             self._tell()
+
+    @property
+    def until_s(self) -> float:
+        """When its lease ends."""
+        held = self.standing.held
+        return held.lease_s if held is not None else 0.0
 
     def _next_s(self) -> float:
         instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s()]
@@ -158,7 +167,7 @@ class Supervisor:
         """When grace is over. A lease that ends during a long grace shortens it."""
         if self.kill_at_s is None:
             return float("inf")
-        return self.kill_at_s if self.killed else min(self.kill_at_s, self.until_s + self.lease_grace_seconds)
+        return self.kill_at_s if self.killed else min(self.kill_at_s, self.until_s + self.grace_seconds[LEASE])
 
     def _over(self) -> bool:
         """Whether it ended. A shell dies of the signal to its group while what it runs still saves: grace is for that too."""
@@ -187,31 +196,34 @@ class Supervisor:
             return
         op, sequence = message.get("op"), message.get("sequence")
         if op == RENEW and (length := seconds(message.get("seconds"))) is not None:
-            sent_s = seconds(message.get("sent_boot_s"))
             # The datagram may have lain here while we were stopped: the lease runs from when it was written.
-            self.until_s = (boot_s() if sent_s is None else min(sent_s, boot_s())) + length
+            written_s, now = seconds(message.get("sent_boot_s")), boot_s()
+            sent_s = now if written_s is None else min(written_s, now)
+            self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
         elif op == REPORT:
             self._take(steps(message.get("steps_done")), steps(message.get("steps_total")), steps(message.get("steps_saved")))
         elif op in (SUSPEND, KILL) and isinstance(sequence, int) and not isinstance(sequence, bool):
-            if sequence > self.status.sequence:
-                self.status = self.status._replace(sequence=sequence)
-                self._ask(op, self.order.grace_seconds if op == SUSPEND else 0.0)
-            else:
-                self._tell()
+            self._receive(rules.Instruction(op, self.order.incarnation, sequence))
 
-    def _ask(self, asked: str, grace_seconds: float) -> None:
-        """End it, after its grace. What was asked before is only ever shortened."""
-        before = self.status.asked
-        if before != KILL:
-            self.status = self.status._replace(asked=asked)
-        at_s = boot_s() + grace_seconds
-        self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
-        if before is None and asked != KILL and self.exit_code is None:
-            # What is stopped can't hear until it goes on.
-            for number in (self.stop_signal, signal.SIGCONT):
-                with contextlib.suppress(OSError):
-                    os.killpg(self.main, number)
-        self._tell()
+    def _receive(self, instruction: rules.Instruction) -> None:
+        self._carry_out(rules.receive(self.standing, instruction, now_s=boot_s(), boot=self.boot))
+
+    def _carry_out(self, decision: rules.Decision) -> None:
+        """End it after its grace if that is what the rules say. The time it was given before is only ever shortened."""
+        before, self.standing = self.status.asked, decision.standing
+        held = self.standing.held
+        if held is not None:
+            self.status = self.status._replace(sequence=held.sequence, asked=held.asked)
+        if decision.action in self.grace_seconds:
+            at_s = boot_s() + self.grace_seconds[decision.action]
+            self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
+            if before is None and decision.action != KILL and self.exit_code is None:
+                # What is stopped can't hear until it goes on.
+                for number in (self.stop_signal, signal.SIGCONT):
+                    with contextlib.suppress(OSError):
+                        os.killpg(self.main, number)
+        if decision.answers:
+            self._tell()
 
     # What it tells.
 
@@ -280,12 +292,16 @@ def main(folder: str) -> int:
         lock = try_lock(HERE / SUPERVISOR_LOCK, create=False)
     except FileNotFoundError:
         return 1
-    if lock is None or (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists():
-        return 1
     order = read_order(HERE)
-    if order is None or order.boot_id != boot_id():
+    if lock is None or order is None:
         return 1
-    Supervisor(order).run()
+    # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
+    known = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
+    standing, boot = rules.Standing((order.incarnation, order.sequence)) if known else rules.Standing(), boot_id()
+    decision = rules.receive(standing, launch_instruction(order), now_s=boot_s(), boot=boot)
+    if decision.refusal in {rules.NOT_NEW, rules.OTHER_BOOT}:
+        return 1
+    Supervisor(order, standing, boot).run()
     return 0
 
 
