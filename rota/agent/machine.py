@@ -142,9 +142,9 @@ class Machine:
     def _decide(self, job: int, instruction: rules.Instruction) -> rules.Decision:
         """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
         handle = self._handles.get((job, instruction.incarnation))
-        standing = rules.Standing(self._highest.get(job, (0, 0)), held(handle.told()) if handle is not None else None)
-        decision = rules.receive(standing, instruction, now_s=boot_s(), boot=boot_id())
-        self._highest[job] = decision.standing.highest
+        known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.told()) if handle is not None else None)
+        decision = rules.receive(known, instruction, now_s=boot_s(), boot=boot_id())
+        self._highest[job] = decision.known.highest
         return decision
 
     def _tell(self, job: int, instruction: rules.Instruction, message: dict[str, object]) -> bool:

@@ -126,9 +126,9 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
     )
 
 
-def held(status: IncarnationStatus) -> rules.Held:
+def held(status: IncarnationStatus) -> rules.HeldIncarnation:
     """What was told of an incarnation as the rules see it. Only its supervisor knows its lease."""
-    return rules.Held(
+    return rules.HeldIncarnation(
         incarnation=status.incarnation,
         sequence=status.sequence,
         start_sequence=status.launch_sequence,

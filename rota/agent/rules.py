@@ -47,10 +47,10 @@ class Instruction(NamedTuple):
     boot: str = ""
     """The boot of the machine that a launch is meant for."""
     sent_s: float = -math.inf
-    """When a renewal was sent."""
+    """When a renewal or a resume was sent."""
 
 
-class Held(NamedTuple):
+class HeldIncarnation(NamedTuple):
     """One incarnation that the agent started and has not forgotten."""
 
     incarnation: int
@@ -72,18 +72,18 @@ class Held(NamedTuple):
         return self.state != ENDED
 
 
-class Standing(NamedTuple):
+class KnownJob(NamedTuple):
     """What an agent knows of one job."""
 
     highest: tuple[int, int] = (0, 0)
     """The newest (incarnation, sequence) it has seen."""
-    held: Held | None = None
+    held: HeldIncarnation | None = None
 
 
 class Decision(NamedTuple):
     """What to do with a command."""
 
-    standing: Standing
+    known: KnownJob
     """What the agent knows from now on."""
     action: str | None = None
     """The operation to carry out, or `lease`: end it, because its lease is over. None: do nothing."""
@@ -105,52 +105,57 @@ class Reply(NamedTuple):
 # Commands.
 
 
-def receive(standing: Standing, instruction: Instruction, *, now_s: float, boot: str) -> Decision:
+def receive(known: KnownJob, instruction: Instruction, *, now_s: float, boot: str) -> Decision:
     """What to do with a command that arrives now, in this boot of the machine."""
     if instruction.op == LAUNCH:
-        return _launch(standing, instruction, now_s, boot)
+        return _launch(known, instruction, now_s, boot)
     if instruction.op == RENEW:
-        return _renew(standing, instruction)
-    return _change(standing, instruction)
+        return _renew(known, instruction)
+    return _change(known, instruction)
 
 
-def _launch(standing: Standing, launch: Instruction, now_s: float, boot: str) -> Decision:
-    if not is_new(standing.highest, launch):
-        return Decision(standing, refusal=NOT_NEW)
+def _launch(known: KnownJob, launch: Instruction, now_s: float, boot: str) -> Decision:
+    if not is_new(known.highest, launch):
+        return Decision(known, refusal=NOT_NEW)
     if not is_same_boot(launch, boot):
-        return Decision(standing, refusal=OTHER_BOOT)
+        return Decision(known, refusal=OTHER_BOOT)
     if is_over(launch.lease_s, now_s):
-        return Decision(standing, refusal=LEASE_OVER)
-    held = Held(launch.incarnation, launch.sequence, launch.sequence, lease_s=launch.lease_s)
-    return Decision(Standing((launch.incarnation, launch.sequence), held), LAUNCH)
+        return Decision(known, refusal=LEASE_OVER)
+    held = HeldIncarnation(launch.incarnation, launch.sequence, launch.sequence, lease_s=launch.lease_s)
+    return Decision(KnownJob((launch.incarnation, launch.sequence), held), LAUNCH)
 
 
-def _change(standing: Standing, command: Instruction) -> Decision:
+def _change(known: KnownJob, command: Instruction) -> Decision:
     """Suspend, resume, kill."""
-    if not is_new(standing.highest, command):
-        return Decision(standing, refusal=NOT_NEW)
-    standing = standing._replace(highest=(command.incarnation, command.sequence))
-    held = standing.held
+    if not is_new(known.highest, command):
+        return Decision(known, refusal=NOT_NEW)
+    known = known._replace(highest=(command.incarnation, command.sequence))
+    held = known.held
     if held is None or not held.lives or not is_meant(held, command):
-        return Decision(standing, refusal=NOT_HERE)
+        return Decision(known, refusal=NOT_HERE)
     held = held._replace(sequence=command.sequence)
     if command.op == RESUME:
-        lease_s = max(held.lease_s, command.lease_s)
-        held = held._replace(start_sequence=command.sequence, state=RUNNING, asked=None, lease_s=lease_s)
+        held = held._replace(
+            start_sequence=command.sequence,
+            state=RUNNING,
+            asked=None,
+            lease_s=max(held.lease_s, command.lease_s),
+            renewed_s=max(held.renewed_s, command.sent_s),
+        )
     else:
         held = held._replace(asked=KILL if held.asked == KILL else command.op)
-    return Decision(standing._replace(held=held), command.op)
+    return Decision(known._replace(held=held), command.op)
 
 
-def _renew(standing: Standing, renewal: Instruction) -> Decision:
+def _renew(known: KnownJob, renewal: Instruction) -> Decision:
     """Nothing is said of an incarnation never heard of: its launch may be on the way."""
-    held = standing.held
+    held = known.held
     if held is None or not held.lives or not is_meant(held, renewal):
-        return Decision(standing, refusal=NOT_HERE, answers=renewal.incarnation <= standing.highest[0])
+        return Decision(known, refusal=NOT_HERE, answers=renewal.incarnation <= known.highest[0])
     if renewal.sent_s < held.renewed_s:
-        return Decision(standing, refusal=NOT_NEW, answers=False)
+        return Decision(known, refusal=NOT_NEW, answers=False)
     held = held._replace(lease_s=renewal.lease_s, renewed_s=renewal.sent_s)
-    return Decision(standing._replace(held=held), RENEW, answers=False)
+    return Decision(known._replace(held=held), RENEW, answers=False)
 
 
 # The four questions. Each is one rule.
@@ -163,7 +168,7 @@ def is_new(highest: tuple[int, int], command: Instruction) -> bool:
     return (command.incarnation, command.sequence) > highest
 
 
-def is_meant(held: Held, command: Instruction) -> bool:
+def is_meant(held: HeldIncarnation, command: Instruction) -> bool:
     """A command is for one incarnation and changes no other."""
     return held.incarnation == command.incarnation
 
@@ -181,20 +186,20 @@ def is_over(lease_s: float, now_s: float) -> bool:
 # Observations.
 
 
-def look_at_clock(standing: Standing, now_s: float) -> Decision:
+def look_at_clock(known: KnownJob, now_s: float) -> Decision:
     """End what outlives its lease, unless it was asked to stop already."""
-    held = standing.held
+    held = known.held
     if held is None or not held.lives or held.asked is not None or not is_over(held.lease_s, now_s):
-        return Decision(standing, answers=False)
-    return Decision(standing._replace(held=held._replace(asked=LEASE)), LEASE)
+        return Decision(known, answers=False)
+    return Decision(known._replace(held=held._replace(asked=LEASE)), LEASE)
 
 
-def parked(held: Held) -> Held:
+def parked(held: HeldIncarnation) -> HeldIncarnation:
     """A suspension left it asleep on the host."""
     return held._replace(state=PARKED, asked=None)
 
 
-def ended(held: Held, outcome: str) -> Held:
+def ended(held: HeldIncarnation, outcome: str) -> HeldIncarnation:
     """Its last process is gone."""
     return held._replace(state=ENDED, outcome=outcome)
 
@@ -202,7 +207,7 @@ def ended(held: Held, outcome: str) -> Held:
 # Answers.
 
 
-def describe(held: Held | None, incarnation: int) -> Reply:
+def describe(held: HeldIncarnation | None, incarnation: int) -> Reply:
     """What to say of an incarnation. What is not held is lost, and never starts after that was said."""
     if held is None or held.incarnation != incarnation:
         return Reply(EXITED)

@@ -40,7 +40,7 @@ HEEDED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUS
 class Supervisor:
     """Instants are on the clock that counts from boot, those of the status apart."""
 
-    def __init__(self, order: WrittenOrder, standing: rules.Standing, boot: str) -> None:
+    def __init__(self, order: WrittenOrder, known: rules.KnownJob, boot: str) -> None:
         self.order, self.boot = order, boot
         self.status = Status(
             job=order.job,
@@ -56,7 +56,7 @@ class Supervisor:
         lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
         """By what it is asked to stop by."""
-        self.standing = standing
+        self.known = known
         self.kill_at_s: float | None = None
         self.look_at_s = self.told_s = 0.0
         self.killed = self.untold = False
@@ -77,10 +77,10 @@ class Supervisor:
         self.job_lock = job_lock = self._lock_job()
         if job_lock is None:
             return self._end(LOST, None, f"a process of an earlier incarnation of job {self.order.job} still lives")
-        decision = rules.receive(self.standing, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
+        decision = rules.receive(self.known, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
         if decision.refusal:
             return self._end(LOST, None, decision.refusal)
-        self.standing = decision.standing
+        self.known = decision.known
         try:
             self.log = Log(Path(self.order.log))
             self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
@@ -134,7 +134,7 @@ class Supervisor:
             self.signs = self.signs._replace(seen_s=boot_s())
         self._reap()
         now = boot_s()
-        self._carry_out(rules.look_at_clock(self.standing, now))
+        self._carry_out(rules.look_at_clock(self.known, now))
         if now >= self._kill_s():
             for process in members(self.signs):
                 kill(process)
@@ -148,7 +148,7 @@ class Supervisor:
     @property
     def until_s(self) -> float:
         """When its lease ends."""
-        held = self.standing.held
+        held = self.known.held
         return held.lease_s if held is not None else 0.0
 
     def _next_s(self) -> float:
@@ -206,12 +206,12 @@ class Supervisor:
             self._receive(rules.Instruction(op, self.order.incarnation, sequence))
 
     def _receive(self, instruction: rules.Instruction) -> None:
-        self._carry_out(rules.receive(self.standing, instruction, now_s=boot_s(), boot=self.boot))
+        self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
 
     def _carry_out(self, decision: rules.Decision) -> None:
         """End it after its grace if that is what the rules say. The time it was given before is only ever shortened."""
-        before, self.standing = self.status.asked, decision.standing
-        held = self.standing.held
+        before, self.known = self.status.asked, decision.known
+        held = self.known.held
         if held is not None:
             self.status = self.status._replace(sequence=held.sequence, asked=held.asked)
         if decision.action in self.grace_seconds:
@@ -296,12 +296,12 @@ def main(folder: str) -> int:
     if lock is None or order is None:
         return 1
     # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
-    known = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
-    standing, boot = rules.Standing((order.incarnation, order.sequence)) if known else rules.Standing(), boot_id()
-    decision = rules.receive(standing, launch_instruction(order), now_s=boot_s(), boot=boot)
+    seen = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
+    known, boot = rules.KnownJob((order.incarnation, order.sequence)) if seen else rules.KnownJob(), boot_id()
+    decision = rules.receive(known, launch_instruction(order), now_s=boot_s(), boot=boot)
     if decision.refusal in {rules.NOT_NEW, rules.OTHER_BOOT}:
         return 1
-    Supervisor(order, standing, boot).run()
+    Supervisor(order, known, boot).run()
     return 0
 
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.agent.machine import IncarnationStatus
+from rota.agent.orders import IncarnationStatus
 from rota.core.explain import explain, reasons
 from rota.core.ledger import Ledger
-from rota.live.local import where_text
+from rota.live.where import where_text
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
+from rota.wire.submitted import SubmittedJob
 
 Statuses = Mapping[int, IncarnationStatus]
 """By job number."""
@@ -26,7 +27,7 @@ class JobRecord:
     """One job: what was asked for, and what only the history keeps."""
 
     id: int
-    spec: Mapping[str, Any]
+    submitted: SubmittedJob
     submitted_s: float
     started_s: float | None = None
     ended_s: float | None = None
@@ -46,8 +47,9 @@ class JobRecord:
         return {name: getattr(self, name) for name in _KEPT}
 
     @classmethod
-    def of(cls, job: int, spec: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
-        return cls(job, spec, **{name: plain[name] for name in _KEPT})
+    def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
+        """As the journal keeps it."""
+        return cls(job, SubmittedJob.from_plain(submitted), **{name: plain[name] for name in _KEPT})
 
 
 _KEPT = (
@@ -77,8 +79,8 @@ class JobHistory:
         self.records[record.id] = record
         self.changed.add(record.id)
 
-    def spec(self, job: int) -> Mapping[str, Any]:
-        return self.records[job].spec
+    def submitted(self, job: int) -> SubmittedJob:
+        return self.records[job].submitted
 
     def note(
         self,
@@ -119,7 +121,7 @@ class JobHistory:
         if part is not None:
             record.exit_code = part.exit_code
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.spec["progress"]:
+            if record.submitted.progress:
                 record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
                 record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
         if isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
@@ -158,7 +160,7 @@ class JobHistory:
     def _row(
         self, record: JobRecord, state: Ledger, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
     ) -> JobRow:
-        spec, row = record.spec, state.row.get(record.id)
+        job, row = record.submitted, state.row.get(record.id)
         phase, accelerator, where, reason = record.phase, None, None, None
         done, rate = record.steps_done, None
         if row is not None:
@@ -171,24 +173,24 @@ class JobHistory:
             if life is not None and len(life.gpus):
                 accelerator = state.cluster.pools[state.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.cluster, life.gpus)
-        if part is not None and spec["progress"]:
+        if part is not None and job.progress:
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
                 rate = max(part.steps_done - float(state.jobs.steps_saved[row]), 0.0) / (now_s - part.started_s)
         told = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         return JobRow(
             id=record.id,
-            name=spec["name"],
-            user=spec["user"],
+            name=job.name,
+            user=job.user,
             phase=phase,
-            gpus=spec["gpus"],
+            gpus=job.gpus,
             accelerator=accelerator,
             where=where,
-            accepts=list(spec["accelerators"]),
-            weight=spec["weight"],
-            tenant=spec["tenant"],
+            accepts=list(job.accelerators),
+            weight=job.weight,
+            tenant=job.tenant,
             steps_done=done,
-            steps_total=spec["steps"] if spec["steps"] is not None else told,
+            steps_total=job.steps if job.steps is not None else told,
             steps_per_second=rate,
             reason=reason,
             submitted_at=iso(record.submitted_s) or "",
@@ -197,7 +199,7 @@ class JobHistory:
             suspensions=record.suspensions,
             lost_steps=record.lost_steps,
             exit_code=record.exit_code,
-            command=spec["command"],
+            command=job.command,
         )
 
     def why(self, record: JobRecord, state: Ledger, latest: Statuses, now_s: float) -> WhyRow:

@@ -18,7 +18,7 @@ OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Suspend: SUSPEND,
 class SimulatedPart:
     """One node's processes of one incarnation, as they really are."""
 
-    held: rules.Held
+    held: rules.HeldIncarnation
     gpus: tuple[int, ...]
     steps: float = 0.0
 
@@ -61,9 +61,9 @@ class Agent:
 
     def receive(self, command: JobCommand | Renew) -> None:
         job = command.job
-        decision = rules.receive(self._standing(job), self._instruction(command), now_s=self.world.now_s, boot=str(self.boot))
-        self.highest[job] = decision.standing.highest
-        held, part = decision.standing.held, self.parts.get(job)
+        decision = rules.receive(self._known(job), self._instruction(command), now_s=self.world.now_s, boot=str(self.boot))
+        self.highest[job] = decision.known.highest
+        held, part = decision.known.held, self.parts.get(job)
         if decision.action is not None and held is not None:
             if isinstance(command, Launch):
                 self._start(command, held)
@@ -80,8 +80,8 @@ class Agent:
 
     def end_if_lease_is_over(self, job: int, agent_now_s: float) -> bool:
         """By this agent's own clock."""
-        decision = rules.look_at_clock(self._standing(job), agent_now_s)
-        part, held = self.parts[job], decision.standing.held
+        decision = rules.look_at_clock(self._known(job), agent_now_s)
+        part, held = self.parts[job], decision.known.held
         if decision.action is None or held is None:
             return False
         part.held = held
@@ -103,21 +103,21 @@ class Agent:
         )
         self.world.to_core(self.node, NodeReported(self.node, self.boot, self.world.now_s, inventory))
 
-    def _standing(self, job: int) -> rules.Standing:
+    def _known(self, job: int) -> rules.KnownJob:
         part = self.parts.get(job)
-        return rules.Standing(self.highest.get(job, rules.Standing().highest), part.held if part is not None else None)
+        return rules.KnownJob(self.highest.get(job, rules.KnownJob().highest), part.held if part is not None else None)
 
     def _instruction(self, command: JobCommand | Renew) -> rules.Instruction:
+        """Leases of one core are equally long, so the end of a lease tells which command was sent later."""
         if isinstance(command, Renew):
-            # Renewals of one core last equally long, so their ends are in the order in which they were sent.
             return rules.Instruction(RENEW, command.incarnation, lease_s=command.lease_s, sent_s=command.lease_s)
         found = rules.Instruction(OPERATIONS[type(command)], command.incarnation, command.sequence)
         if isinstance(command, Launch):
             boot = command.boots[command.nodes.index(self.node)]
             return found._replace(lease_s=command.lease_s, boot=str(boot))
-        return found._replace(lease_s=command.lease_s) if isinstance(command, Resume) else found
+        return found._replace(lease_s=command.lease_s, sent_s=command.lease_s) if isinstance(command, Resume) else found
 
-    def _start(self, command: Launch, held: rules.Held) -> None:
+    def _start(self, command: Launch, held: rules.HeldIncarnation) -> None:
         first, end = self.world.span(self.node)
         gpus = tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
         self.parts[command.job] = SimulatedPart(held, gpus)

@@ -41,8 +41,8 @@ def launch_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Obey a launch whose lease is over."""
     original = rules._launch
 
-    def patient(standing: rules.Standing, launch: rules.Instruction, now_s: float, boot: str) -> rules.Decision:
-        return original(standing, launch, min(now_s, launch.lease_s - 1.0), boot)
+    def patient(known: rules.KnownJob, launch: rules.Instruction, now_s: float, boot: str) -> rules.Decision:
+        return original(known, launch, min(now_s, launch.lease_s - 1.0), boot)
 
     monkeypatch.setattr(rules, "_launch", patient)
 

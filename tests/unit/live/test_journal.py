@@ -11,7 +11,7 @@ import pytest
 
 from rota.core.snapshot import codec
 from rota.errors import JournalError
-from rota.live.journal import Entry, Journal
+from rota.live.journal import Journal, JournalEntry
 from rota.model.events import Decided, External, Progressed, Submitted, Woke
 from rota.model.job import JobSpec
 
@@ -29,7 +29,7 @@ def fill(journal: Journal, first: int, last: int) -> None:
         journal.append(*turn(number), {number: ({"name": f"j{number}"}, {"phase": "queued"}, number % 3 == 0)})
 
 
-def same(entry: Entry, number: int) -> bool:
+def same(entry: JournalEntry, number: int) -> bool:
     now_s, events, _ = turn(number)
     return (entry.number, entry.now_s) == (number, now_s) and json.dumps(WORDS.encode(entry.events)) == json.dumps(
         WORDS.encode(events)
