@@ -37,7 +37,7 @@ def listen(folder: Path, name: str) -> socket.socket:
 
 
 def send(folder: Path, name: str, text: bytes) -> bool:
-    """Whether somebody took it: False when nobody listens, or the box is full. Never waits."""
+    """Whether it was taken: False when no process listens, or the box is full. Never waits."""
     with contextlib.suppress(OSError), _address(folder, name) as address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)

@@ -34,7 +34,7 @@ def reap() -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """They outlive us on purpose; nobody need be warned of that."""
+    """They outlive us on purpose, so Python must not warn of it."""
     for child in _children:
         child.returncode = child.poll() or 0
 
@@ -47,7 +47,7 @@ class IncarnationHandle:
         self.order = order or read_order(folder)
         self.status: Status | None = None
         self.supervised = False
-        """Whether somebody kept it at the last look."""
+        """Whether it had a supervisor at the last look."""
         self._process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0
         self._seen_s = 0.0
@@ -135,7 +135,7 @@ class IncarnationHandle:
         return not is_free(self.folder / SUPERVISOR_LOCK)
 
     def declare_lost(self, *, job_lives_on: bool) -> None:
-        """End it, if nobody supervises it. A disk that can't take the end is tried again at the next look."""
+        """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
         with contextlib.suppress(OSError):
             last = self.status or starting(self.job, self.incarnation, self.order)
             self.status = (

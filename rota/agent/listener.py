@@ -28,7 +28,7 @@ class Listener:
                 self._wake()
 
     def close(self) -> None:
-        """The name stays: another daemon may have it by now, and datagrams to nobody are lost without harm."""
+        """The name stays: another daemon may have it by now, and datagrams that no process reads are lost without harm."""
         if self._thread is None:
             return
         os.write(self._stop, b".")

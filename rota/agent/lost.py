@@ -13,12 +13,12 @@ WAIT_SECONDS = 0.2
 
 
 def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
-    """Its final status, or None: not yet, or somebody supervises it after all. Raises OSError where the disk does.
+    """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
     incarnation of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # Somebody may have removed it.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # It may have been removed.
     lock = try_lock(folder / SUPERVISOR_LOCK)
     if lock is None:
         return None

@@ -1,12 +1,12 @@
-"""What a daemon holds of its machine: starts incarnations, speaks to their supervisors, tells what became of them.
+"""What a driver holds of its machine: starts incarnations, speaks to their supervisors, tells what became of them.
 
 Killed with SIGKILL at any line, this loses nothing, because every step leaves a state on disk that has one meaning:
 
 1. No folder, or a folder without launch.json: nothing was started, since the order is on disk before the supervisor is. The
    folder is removed; the core, which had no answer, sends the launch again.
 2. launch.json, no status.json, supervisor.lock free: a supervisor was never started, or died, or has not come to its lock yet.
-   Nobody can tell which, so it is declared lost: the tombstone is written *while holding supervisor.lock*, and a supervisor looks
-   for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the tombstone and
+   These can't be told apart, so it is declared lost: the tombstone is written *while holding supervisor.lock*, and a supervisor
+   looks for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the tombstone and
    leaves. So what was said to be lost never starts; a second launch under the same number finds the folder and does nothing.
 3. supervisor.lock held: it is supervised. The kernel drops that lock with the supervisor, however it dies.
 4. status.json not ended, supervisor.lock free: the supervisor was killed, and the main process with it (PR_SET_PDEATHSIG). The
@@ -119,7 +119,7 @@ class Machine:
         reap()
 
     def _find(self) -> None:
-        """Everything on disk. A folder without an order was never started, or is half removed, unless somebody is in it."""
+        """Everything on disk. A folder without an order was never started, or is half removed, unless a supervisor is in it."""
         for job_folder in _numbered(self.home / RUN):
             for folder in _numbered(job_folder):
                 job, incarnation = int(job_folder.name), int(folder.name)

@@ -53,7 +53,7 @@ class IncarnationStatus:
     steps_saved: float
     outcome: str | None
     exit_code: int | None
-    """-9 is death by signal 9; None if there never was a process, or nobody saw it end."""
+    """-9 is death by signal 9; None if there never was a process, or its end was not seen."""
     started_s: float | None
     ended_s: float | None
     asked: str | None

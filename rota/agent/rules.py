@@ -1,7 +1,7 @@
 """The rules of an agent: what it does with a command, what it refuses, and what it answers.
 
 A pure state machine: it has no clock and does no I/O. It takes what the agent knows of one job, a command or an observation, and
-the time; it returns what the agent knows next, what to do, and whether to answer. Whoever calls it does the work.
+the time; it returns what the agent knows next, what to do, and whether to answer. The caller does the work.
 The supervisors and the inventory of a real machine run this file, and so do the agents of chaos (`rota/sim/agents.py`).
 
 The promises behind the rules are in `docs/drivers.md`. Named tuples, because a supervisor must be up in a moment.

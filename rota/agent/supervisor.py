@@ -130,7 +130,7 @@ class Supervisor:
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
         if self.exit_code is None:
-            # Until it is reaped, its number and so its session are nobody else's.
+            # Until it is reaped, no other process can get its number and so its session.
             self.signs = self.signs._replace(seen_s=boot_s())
         self._reap()
         now = boot_s()
@@ -286,7 +286,7 @@ class Supervisor:
 
 
 def main(folder: str) -> int:
-    """The lock before the tombstone: whoever declares this incarnation lost writes that while holding the lock."""
+    """The lock before the tombstone: an agent that declares this incarnation lost writes the tombstone while holding the lock."""
     try:
         os.chdir(folder)
         lock = try_lock(HERE / SUPERVISOR_LOCK, create=False)

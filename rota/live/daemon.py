@@ -5,7 +5,7 @@
 
 A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
 and never wait for the disk. If the journal cannot be written the daemon stops: its supervisors carry on under their leases, and
-whoever starts it again finds everything as it was written.
+the next start finds everything as it was written.
 """
 
 import contextlib
