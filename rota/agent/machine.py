@@ -6,8 +6,8 @@ Killed with SIGKILL at any line, this loses nothing, because every step leaves a
    folder is removed; the core, which had no answer, sends the launch again.
 2. launch.json, no status.json, supervisor.lock free: a supervisor was never started, or died, or has not come to its lock yet.
    These can't be told apart, so it is declared lost: the tombstone is written *while holding supervisor.lock*, and a supervisor
-   looks for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the tombstone and
-   leaves. So what was said to be lost never starts; a second launch under the same number finds the folder and does nothing.
+   looks for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the
+   tombstone and leaves. So what was said to be lost never starts; a second launch under the same number does nothing.
 3. supervisor.lock held: it is supervised. The kernel drops that lock with the supervisor, however it dies.
 4. status.json not ended, supervisor.lock free: the supervisor was killed, and the main process with it (PR_SET_PDEATHSIG). The
    rest is sought out and killed until job.lock is free too; only then is the end written and told (`lost`). If that is cut
