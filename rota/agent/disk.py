@@ -62,7 +62,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def try_lock(path: Path, *, create: bool = True) -> int | None:
-    """An open file that holds the lock, or None where somebody else does."""
+    """An open file that holds the lock, or None if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,7 +82,7 @@ def unlock(descriptor: int) -> None:
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock. It is taken for an instant, so who tries for it at the same time must try again."""
+    """Whether the lock is free. It is taken for an instant, so a process that tries for it at the same time must try again."""
     try:
         descriptor = try_lock(path, create=False)
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def is_free(path: Path) -> bool:
 
 
 def remove_incarnation(folder: Path) -> bool:
-    """Remove the folder, and that of the job if it was the last; False where somebody still holds its lock.
+    """Remove the folder, and that of the job if it was the last; False if its lock is still held.
 
     The lock is held until the end, the order goes first and the tombstone late: a supervisor that comes up in between is
     either kept out by the lock or finds no order, and never finds an order without its tombstone.

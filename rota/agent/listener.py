@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from rota.agent import letters
+from rota.agent import datagrams
 from rota.agent.disk import NOTIFY
 
 
 class Listener:
     def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
-        self._box = letters.listen(folder, NOTIFY)
+        self._box = datagrams.listen(folder, NOTIFY)
         self._stopped, self._stop = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._wake = wake
         self._thread: threading.Thread | None = threading.Thread(target=self._run, name="rota-notify", daemon=True)
@@ -24,11 +24,11 @@ class Listener:
         waiting.register(self._box, select.POLLIN)
         waiting.register(self._stopped, select.POLLIN)
         while self._stopped not in {descriptor for descriptor, _ in waiting.poll()}:
-            if letters.receive(self._box, 256):
+            if datagrams.receive(self._box, 256):
                 self._wake()
 
     def close(self) -> None:
-        """The name stays: another daemon may have it by now, and letters to nobody are lost without harm."""
+        """The name stays: another daemon may have it by now, and datagrams that no process reads are lost without harm."""
         if self._thread is None:
             return
         os.write(self._stop, b".")

@@ -1,16 +1,16 @@
-"""What a daemon holds of its machine: starts incarnations, speaks to their supervisors, tells what became of them.
+"""What a driver holds of its machine: starts incarnations, speaks to their supervisors, tells what became of them.
 
 Killed with SIGKILL at any line, this loses nothing, because every step leaves a state on disk that has one meaning:
 
 1. No folder, or a folder without launch.json: nothing was started, since the order is on disk before the supervisor is. The
    folder is removed; the core, which had no answer, sends the launch again.
 2. launch.json, no status.json, supervisor.lock free: a supervisor was never started, or died, or has not come to its lock yet.
-   Nobody can tell which, so it is declared lost: the tombstone is written *while holding supervisor.lock*, and a supervisor looks
-   for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the tombstone and
-   leaves. So what was said to be lost never starts; a second launch under the same number finds the folder and does nothing.
+   These can't be told apart, so it is declared lost: the tombstone is written *while holding supervisor.lock*, and a supervisor
+   looks for the tombstone only once it has that lock. Either it was first, and then the lock is not free, or it finds the
+   tombstone and leaves. So what was said to be lost never starts; a second launch under the same number does nothing.
 3. supervisor.lock held: it is supervised. The kernel drops that lock with the supervisor, however it dies.
 4. status.json not ended, supervisor.lock free: the supervisor was killed, and the main process with it (PR_SET_PDEATHSIG). The
-   rest is sought out and killed until job.lock is free too; only then is the end written and told (`burial`). If that is cut
+   rest is sought out and killed until job.lock is free too; only then is the end written and told (`lost`). If that is cut
    short it is done again.
 5. status.json ended: final. It is written after the last process was gone, and forgetting removes launch.json first, so a
    half-removed folder is case 1.
@@ -23,15 +23,17 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.agent import rules
+from rota.agent.constants import KILL, RENEW, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
-from rota.agent.life import Life, reap
+from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
-from rota.agent.orders import Order, Part, written
-from rota.agent.processes import boot_s
+from rota.agent.orders import IncarnationStatus, Order, held, written
+from rota.agent.processes import boot_id, boot_s
+from rota.agent.records import launch_instruction
 from rota.agent.records import seconds as length
-from rota.agent.words import KILL, RENEW, SUSPEND
 
-__all__ = ["Machine", "Order", "Part"]
+__all__ = ["IncarnationStatus", "Machine", "Order"]
 
 
 class Machine:
@@ -41,10 +43,10 @@ class Machine:
         self.home = Path(home).absolute()
         for folder in (self.home, self.home / RUN, self.home / LOGS):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lives: dict[tuple[int, int], Life] = {}
-        self._highest: dict[int, int] = {}
-        """Of each job; a launch that is not newer changes nothing, also when the incarnation has been forgotten."""
-        self._told: dict[tuple[int, int], Part] = {}
+        self._handles: dict[tuple[int, int], IncarnationHandle] = {}
+        self._highest: dict[int, tuple[int, int]] = {}
+        """The newest (incarnation, sequence) of each job, also of incarnations that have been forgotten."""
+        self._told: dict[tuple[int, int], IncarnationStatus] = {}
         self._forgotten: list[Path] = []
         self._find()
         self._listener = Listener(self.home / RUN, wake)
@@ -52,51 +54,63 @@ class Machine:
         self._look()
 
     def launch(self, order: Order) -> None:
-        """Start an incarnation; one that is known, or older than one that is known, is not started again. Never raises for what
-        the machine does: what can't be started has ended as lost, with a problem that says why."""
-        if order.incarnation <= self._highest.get(order.job, -1):
+        """Start an incarnation, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
+        lost, with a problem that says why."""
+        job, incarnation, wanted = order.job, order.incarnation, written(order)
+        decision = self._decide(job, launch_instruction(wanted))
+        if decision.refusal == rules.NOT_NEW:
             return
-        self._highest[order.job] = order.incarnation
-        life = Life(incarnation_folder(self.home, order.job, order.incarnation), order.job, order.incarnation)
-        self._lives[order.job, order.incarnation] = life
-        life.launch(written(order))
+        handle = IncarnationHandle(incarnation_folder(self.home, job, incarnation), job, incarnation)
+        self._handles[job, incarnation] = handle
+        if decision.refusal:
+            handle.refuse(wanted, decision.refusal)
+        else:
+            handle.launch(wanted)
 
     def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
-        """Ask it to save and leave. False: nobody there to tell (unknown or ended)."""
-        return self._say(job, incarnation, {"op": SUSPEND, "sequence": sequence})
+        """Ask it to save and leave. False: it does not live here."""
+        return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
 
     def kill(self, job: int, incarnation: int, sequence: int) -> bool:
-        """End it at once. False: nobody there to tell (unknown or ended)."""
-        return self._say(job, incarnation, {"op": KILL, "sequence": sequence})
+        """End it at once. False: it does not live here."""
+        return self._tell(job, rules.Instruction(KILL, incarnation, sequence), {"op": KILL, "sequence": sequence})
 
     def renew(self, job: int, incarnation: int, seconds: float) -> bool:
-        """Let its lease end so many seconds from now. False: nobody there to tell (unknown or ended)."""
-        return self._say(job, incarnation, {"op": RENEW, "seconds": length(seconds), "sent_boot_s": boot_s()})
+        """Let its lease end so many seconds from now. False: it does not live here."""
+        now_s, lease_seconds = boot_s(), length(seconds) or 0.0
+        renewal = rules.Instruction(RENEW, incarnation, lease_s=now_s + lease_seconds, sent_s=now_s)
+        return self._tell(job, renewal, {"op": RENEW, "seconds": lease_seconds, "sent_boot_s": now_s})
 
-    def poll(self) -> list[Part]:
+    def answer(self, job: int, incarnation: int) -> rules.Reply | None:
+        """What to say of an incarnation that a command was for. None: `poll` tells it, or nothing has been heard of it yet."""
+        if (job, incarnation) in self._handles or incarnation > self._highest.get(job, (0, 0))[0]:
+            return None
+        return rules.describe(None, incarnation)
+
+    def poll(self) -> list[IncarnationStatus]:
         """What changed since the last poll; at the first one, everything."""
         reap()
         self._sweep()
         self._look()
-        changed: list[Part] = []
-        for key, life in sorted(self._lives.items()):
-            if (part := life.part()) != self._told.get(key):
+        changed: list[IncarnationStatus] = []
+        for key, handle in sorted(self._handles.items()):
+            if (part := handle.told()) != self._told.get(key):
                 self._told[key] = part
                 changed.append(part)
         return changed
 
-    def parts(self) -> list[Part]:
+    def inventory(self) -> list[IncarnationStatus]:
         """Everything known, as of the last look."""
-        return [life.part() for _, life in sorted(self._lives.items())]
+        return [handle.told() for _, handle in sorted(self._handles.items())]
 
     def forget(self, job: int, incarnation: int) -> None:
         """Remove what is left of an incarnation that has ended; nothing happens to one that has not."""
-        life = self._lives.get((job, incarnation))
-        if life is None or not life.ended:
+        handle = self._handles.get((job, incarnation))
+        if handle is None or not handle.ended:
             return
-        del self._lives[job, incarnation]
+        del self._handles[job, incarnation]
         self._told.pop((job, incarnation), None)
-        self._forgotten.append(life.folder)
+        self._forgotten.append(handle.folder)
         self._sweep()
 
     def close(self) -> None:
@@ -105,29 +119,38 @@ class Machine:
         reap()
 
     def _find(self) -> None:
-        """Everything on disk. A folder without an order was never started, or is half removed, unless somebody is in it."""
+        """Everything on disk. A folder without an order was never started, or is half removed, unless a supervisor is in it."""
         for job_folder in _numbered(self.home / RUN):
             for folder in _numbered(job_folder):
                 job, incarnation = int(job_folder.name), int(folder.name)
                 if not (folder / LAUNCH).exists() and remove_incarnation(folder):
                     continue
-                self._lives[job, incarnation] = Life(folder, job, incarnation)
-                self._highest[job] = max(incarnation, self._highest.get(job, -1))
+                self._handles[job, incarnation] = IncarnationHandle(folder, job, incarnation)
+                self._highest[job] = max((incarnation, 0), self._highest.get(job, (0, 0)))
             with contextlib.suppress(OSError):
                 remove_job_if_empty(job_folder)
 
     def _look(self) -> None:
-        open_lives = [life for life in self._lives.values() if not life.ended]
-        for life in open_lives:
-            life.look()
-        supervised = {life.job for life in open_lives if life.supervised and not life.ended}
-        for life in open_lives:
-            if not life.ended and not life.supervised:
-                life.bury(job_lives_on=life.job in supervised)
+        unended = [handle for handle in self._handles.values() if not handle.ended]
+        for handle in unended:
+            handle.look()
+        supervised = {handle.job for handle in unended if handle.supervised and not handle.ended}
+        for handle in unended:
+            if not handle.ended and not handle.supervised:
+                handle.declare_lost(job_lives_on=handle.job in supervised)
 
-    def _say(self, job: int, incarnation: int, message: dict[str, object]) -> bool:
-        life = self._lives.get((job, incarnation))
-        return life is not None and life.say(message)
+    def _decide(self, job: int, instruction: rules.Instruction) -> rules.Decision:
+        """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
+        handle = self._handles.get((job, instruction.incarnation))
+        known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.told()) if handle is not None else None)
+        decision = rules.receive(known, instruction, now_s=boot_s(), boot=boot_id())
+        self._highest[job] = decision.known.highest
+        return decision
+
+    def _tell(self, job: int, instruction: rules.Instruction, message: dict[str, object]) -> bool:
+        self._decide(job, instruction)
+        handle = self._handles.get((job, instruction.incarnation))
+        return handle is not None and handle.say(message)
 
     def _sweep(self) -> None:
         """A supervisor that has told its end may still be on its way out, and is waited for."""

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.agent import rules
+from rota.agent.constants import LIFE, RUNNING, STARTING
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import Status, WrittenOrder, seconds
-from rota.agent.words import LIFE, STARTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Part:
+class IncarnationStatus:
     """How one incarnation is. Instants are Unix time."""
 
     job: int
@@ -52,7 +53,7 @@ class Part:
     steps_saved: float
     outcome: str | None
     exit_code: int | None
-    """-9 is death by signal 9; None if there never was a process, or nobody saw it end."""
+    """-9 is death by signal 9; None if there never was a process, or its end was not seen."""
     started_s: float | None
     ended_s: float | None
     asked: str | None
@@ -105,9 +106,9 @@ def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
     )
 
 
-def part(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> Part:
+def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> IncarnationStatus:
     status = status or starting(job, incarnation, order)
-    return Part(
+    return IncarnationStatus(
         job=job,
         incarnation=incarnation,
         sequence=status.sequence,
@@ -122,4 +123,16 @@ def part(job: int, incarnation: int, order: WrittenOrder | None, status: Status 
         asked=status.asked,
         problem=status.problem,
         launch_sequence=order.sequence if order else 0,
+    )
+
+
+def held(status: IncarnationStatus) -> rules.HeldIncarnation:
+    """What was told of an incarnation as the rules see it. Only its supervisor knows its lease."""
+    return rules.HeldIncarnation(
+        incarnation=status.incarnation,
+        sequence=status.sequence,
+        start_sequence=status.launch_sequence,
+        state=RUNNING if status.state == STARTING else status.state,
+        asked=status.asked,
+        outcome=status.outcome,
     )

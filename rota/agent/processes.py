@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.agent.constants import LIFE
 from rota.agent.disk import is_free
-from rota.agent.words import LIFE
 
 PROC = Path("/proc")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -142,9 +142,9 @@ def kill(process: Process) -> None:
 
 
 def end_all(signs: Signs, *, seconds: float, lock: Path | None = None, between: Callable[[], None] = lambda: None) -> str:
-    """Kill until nothing is left, and with `lock`: until nobody holds that either. Returns words for what did not go in time.
+    """Kill until nothing is left, and with `lock`: until no process holds that either. Returns words for what did not go in time.
 
-    Only who knows that nobody else may want the lock passes it: whoever has that file open is killed.
+    Pass the lock only if no other incarnation may want it: every process that has the file open is killed.
     """
     deadline = time.monotonic() + seconds
     rounds = 0

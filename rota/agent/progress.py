@@ -72,7 +72,7 @@ class Progress:
 
     def _new_lines(self) -> list[bytes]:
         size = os.fstat(self._file).st_size
-        if size < self._offset:  # Somebody emptied it.
+        if size < self._offset:  # The file was emptied.
             self._offset, self._begun, self._inside = size, b"", False
         if size - self._offset > LOOK_BYTES:
             self._offset, self._begun, self._inside = size - LOOK_BYTES, b"", True

@@ -10,8 +10,9 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rota.agent import constants, rules
+from rota.agent.constants import ENDED
 from rota.agent.disk import LAUNCH, STATUS, write_whole
-from rota.agent.words import ENDED
 
 LONGEST_SECONDS = 1e9
 """A length of time that stands for ever, and is a number in JSON."""
@@ -102,15 +103,21 @@ def write_status(folder: Path, status: Status) -> None:
     write_whole(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
 
 
+def launch_instruction(order: WrittenOrder) -> rules.Instruction:
+    """A written order as the rules see it. Its lease is on the clock that counts from boot."""
+    lease_s = order.written_boot_s + order.lease_seconds
+    return rules.Instruction(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
+
+
 def seconds(value: object) -> float | None:
-    """A length of time out of a letter, or None if it is none."""
+    """A length of time out of a datagram, or None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return None
     return float(min(max(value, 0.0), LONGEST_SECONDS))
 
 
 def steps(value: object) -> float | None:
-    """A number of steps out of a letter or a log, or None if it is none."""
+    """A number of steps out of a datagram or a log, or None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
     return float(value)

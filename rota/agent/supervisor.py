@@ -1,6 +1,6 @@
 """One detached process per incarnation, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
 
-It outlives the daemon and goes by its order and by letters alone; a SIGTERM to itself changes nothing, and if it is killed with
+It outlives the daemon and goes by its order and by datagrams alone; a SIGTERM to itself changes nothing, and if it is killed with
 SIGKILL the job dies with it. Everything is relative to its folder, which is where it works.
 """
 
@@ -14,13 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from rota.agent import child, ending, letters
+from rota.agent import child, datagrams, rules
+from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
 from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
 from rota.agent.log import Log
+from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
-from rota.agent.records import Status, WrittenOrder, read_order, seconds, steps, write_status
-from rota.agent.words import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
+from rota.agent.records import Status, WrittenOrder, launch_instruction, read_order, seconds, steps, write_status
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -32,15 +33,15 @@ LONGEST_SLEEP_SECONDS = 10.0
 """A sleep does not count the time that the machine itself slept, and a lease does."""
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
 """An agent holds the lock for an instant when it looks whether it is free."""
-LETTERS_AT_ONCE = 64
+DATAGRAMS_AT_ONCE = 64
 HEEDED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
 class Supervisor:
     """Instants are on the clock that counts from boot, those of the status apart."""
 
-    def __init__(self, order: WrittenOrder) -> None:
-        self.order = order
+    def __init__(self, order: WrittenOrder, known: rules.KnownJob, boot: str) -> None:
+        self.order, self.boot = order, boot
         self.status = Status(
             job=order.job,
             incarnation=order.incarnation,
@@ -51,9 +52,11 @@ class Supervisor:
             steps_saved=order.from_step,
             boot_id=order.boot_id,
         )
-        self.stop_signal = ending.signal_number(order.signal)
-        self.lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
-        self.until_s = order.written_boot_s + order.lease_seconds
+        self.stop_signal = signal_number(order.signal)
+        lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
+        self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
+        """By what it is asked to stop by."""
+        self.known = known
         self.kill_at_s: float | None = None
         self.look_at_s = self.told_s = 0.0
         self.killed = self.untold = False
@@ -74,16 +77,18 @@ class Supervisor:
         self.job_lock = job_lock = self._lock_job()
         if job_lock is None:
             return self._end(LOST, None, f"a process of an earlier incarnation of job {self.order.job} still lives")
-        if boot_s() >= self.until_s:
-            return self._end(LOST, None, "its lease was over before it could start")
+        decision = rules.receive(self.known, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
+        if decision.refusal:
+            return self._end(LOST, None, decision.refusal)
+        self.known = decision.known
         try:
             self.log = Log(Path(self.order.log))
-            self.log.mark(ending.started(self.order.gpus_text, self.order.incarnation, self.order.from_step))
+            self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
             if self.order.progress:
                 self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
         except OSError as error:
             return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
-        self.box = letters.listen(HERE, CONTROL)
+        self.box = datagrams.listen(HERE, CONTROL)
         self._heed_signals()
         child.adopt_orphans()
         try:
@@ -117,20 +122,19 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _wait(self) -> None:
-        """Sleep until a letter, a signal or the next instant, then see to everything."""
+        """Sleep until a datagram, a signal or the next instant, then see to everything."""
         ready, _, _ = select.select([self.box.fileno(), self.bell], [], [], max(0.0, self._next_s() - boot_s()))
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
-        for letter in letters.receive(self.box, LETTERS_AT_ONCE):
-            self._obey(letter)
+        for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
+            self._obey(datagram)
         if self.exit_code is None:
-            # Until it is reaped, its number and so its session are nobody else's.
+            # Until it is reaped, no other process can get its number and so its session.
             self.signs = self.signs._replace(seen_s=boot_s())
         self._reap()
         now = boot_s()
-        if now >= self.until_s and self.status.asked is None:
-            self._ask(LEASE, self.lease_grace_seconds)
+        self._carry_out(rules.look_at_clock(self.known, now))
         if now >= self._kill_s():
             for process in members(self.signs):
                 kill(process)
@@ -140,6 +144,12 @@ class Supervisor:
             self._look()
         if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
             self._tell()
+
+    @property
+    def until_s(self) -> float:
+        """When its lease ends."""
+        held = self.known.held
+        return held.lease_s if held is not None else 0.0
 
     def _next_s(self) -> float:
         instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s()]
@@ -157,7 +167,7 @@ class Supervisor:
         """When grace is over. A lease that ends during a long grace shortens it."""
         if self.kill_at_s is None:
             return float("inf")
-        return self.kill_at_s if self.killed else min(self.kill_at_s, self.until_s + self.lease_grace_seconds)
+        return self.kill_at_s if self.killed else min(self.kill_at_s, self.until_s + self.grace_seconds[LEASE])
 
     def _over(self) -> bool:
         """Whether it ended. A shell dies of the signal to its group while what it runs still saves: grace is for that too."""
@@ -177,40 +187,43 @@ class Supervisor:
 
     # What it is told.
 
-    def _obey(self, letter: bytes) -> None:
+    def _obey(self, datagram: bytes) -> None:
         try:
-            message = json.loads(letter)
+            message = json.loads(datagram)
         except (ValueError, RecursionError):
             return
         if not isinstance(message, dict):
             return
         op, sequence = message.get("op"), message.get("sequence")
         if op == RENEW and (length := seconds(message.get("seconds"))) is not None:
-            sent_s = seconds(message.get("sent_boot_s"))
-            # The letter may have lain here while we were stopped: the lease runs from when it was written.
-            self.until_s = (boot_s() if sent_s is None else min(sent_s, boot_s())) + length
+            # The datagram may have lain here while we were stopped: the lease runs from when it was written.
+            written_s, now = seconds(message.get("sent_boot_s")), boot_s()
+            sent_s = now if written_s is None else min(written_s, now)
+            self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
         elif op == REPORT:
             self._take(steps(message.get("steps_done")), steps(message.get("steps_total")), steps(message.get("steps_saved")))
         elif op in (SUSPEND, KILL) and isinstance(sequence, int) and not isinstance(sequence, bool):
-            if sequence > self.status.sequence:
-                self.status = self.status._replace(sequence=sequence)
-                self._ask(op, self.order.grace_seconds if op == SUSPEND else 0.0)
-            else:
-                self._tell()
+            self._receive(rules.Instruction(op, self.order.incarnation, sequence))
 
-    def _ask(self, asked: str, grace_seconds: float) -> None:
-        """End it, after its grace. What was asked before is only ever shortened."""
-        before = self.status.asked
-        if before != KILL:
-            self.status = self.status._replace(asked=asked)
-        at_s = boot_s() + grace_seconds
-        self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
-        if before is None and asked != KILL and self.exit_code is None:
-            # What is stopped can't hear until it goes on.
-            for number in (self.stop_signal, signal.SIGCONT):
-                with contextlib.suppress(OSError):
-                    os.killpg(self.main, number)
-        self._tell()
+    def _receive(self, instruction: rules.Instruction) -> None:
+        self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
+
+    def _carry_out(self, decision: rules.Decision) -> None:
+        """End it after its grace if that is what the rules say. The time it was given before is only ever shortened."""
+        before, self.known = self.status.asked, decision.known
+        held = self.known.held
+        if held is not None:
+            self.status = self.status._replace(sequence=held.sequence, asked=held.asked)
+        if decision.action in self.grace_seconds:
+            at_s = boot_s() + self.grace_seconds[decision.action]
+            self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
+            if before is None and decision.action != KILL and self.exit_code is None:
+                # What is stopped can't hear until it goes on.
+                for number in (self.stop_signal, signal.SIGCONT):
+                    with contextlib.suppress(OSError):
+                        os.killpg(self.main, number)
+        if decision.answers:
+            self._tell()
 
     # What it tells.
 
@@ -242,7 +255,7 @@ class Supervisor:
             self.untold = True
             return False
         self.untold = False
-        letters.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
+        datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
         return True
 
     # Its end.
@@ -253,11 +266,11 @@ class Supervisor:
         self._reap()
         self._look(final=True)
         code = -1 if self.exit_code is None else self.exit_code
-        if code == -self.stop_signal and ending.SAVED_AND_LEFT in self.adopted_codes:
-            code = ending.SAVED_AND_LEFT
-        if code == ending.SAVED_AND_LEFT:
+        if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
+            code = SAVED_AND_LEFT
+        if code == SAVED_AND_LEFT:
             self.status = self.status._replace(steps_saved=self.status.steps_done)
-        self._end(ending.outcome(code, self.status.asked), code, left or self.status.problem)
+        self._end(outcome_of(code, self.status.asked), code, left or self.status.problem)
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:
@@ -266,25 +279,29 @@ class Supervisor:
         end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=time.time())
         self.status = end
         if self.log is not None:
-            self.log.mark(ending.words(end))
+            self.log.mark(end_text(end))
         deadline = boot_s() + UNWRITTEN_SECONDS
         while not self._tell() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)
 
 
 def main(folder: str) -> int:
-    """The lock before the tombstone: whoever declares this incarnation lost writes that while holding the lock."""
+    """The lock before the tombstone: an agent that declares this incarnation lost writes the tombstone while holding the lock."""
     try:
         os.chdir(folder)
         lock = try_lock(HERE / SUPERVISOR_LOCK, create=False)
     except FileNotFoundError:
         return 1
-    if lock is None or (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists():
-        return 1
     order = read_order(HERE)
-    if order is None or order.boot_id != boot_id():
+    if lock is None or order is None:
         return 1
-    Supervisor(order).run()
+    # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
+    seen = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
+    known, boot = rules.KnownJob((order.incarnation, order.sequence)) if seen else rules.KnownJob(), boot_id()
+    decision = rules.receive(known, launch_instruction(order), now_s=boot_s(), boot=boot)
+    if decision.refusal in {rules.NOT_NEW, rules.OTHER_BOOT}:
+        return 1
+    Supervisor(order, known, boot).run()
     return 0
 
 

@@ -45,11 +45,11 @@ def up(
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
-    from rota.server.serve import Plan, serve
+    from rota.server.serve import ServeOptions, serve
 
     place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
     serve(
-        Plan(
+        ServeOptions(
             home=place,
             pretend=pretend,
             listen=listen,

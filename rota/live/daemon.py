@@ -1,11 +1,11 @@
 """The daemon: one thread that turns what happened into commands, writes both down first, and carries them out.
 
-    requests, answers of the policy, news of the machine, the timer
+    requests, answers of the policy, events of the driver, the timer
         -> fold -> decide -> journal (durable) -> commands
 
 A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
 and never wait for the disk. If the journal cannot be written the daemon stops: its supervisors carry on under their leases, and
-whoever starts it again finds everything as it was written.
+the next start finds everything as it was written.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,32 +23,32 @@ from rota.beliefs.options import make_options, why_never
 from rota.core.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.errors import NameUnknown, OptionError, RotaError
-from rota.live.asker import Asker
-from rota.live.book import Book, Page, iso
 from rota.live.clock import Clock
+from rota.live.driver import Driver, DriverContext
+from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
-from rota.live.local import Local
-from rota.live.requests import ask_for, keep
+from rota.live.policy_client import PolicyClient
+from rota.live.requests import scheduler_spec, submitted_job
 from rota.model.codec import Codec
-from rota.model.commands import Command, Kill, Launch, Renew, Resume, Solve, Suspend, WakeAt
+from rota.model.commands import Command, Solve, WakeAt
 from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import FOREVER
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
 from rota.wire.spec import Spec
+from rota.wire.submitted import SubmittedJob
 
 SNAPSHOT_EVERY = 1000
 """Entries between snapshots."""
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
-PROGRESS_EVERY_SECONDS = 5.0
 ANSWER_WITHIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class _Submit:
-    spec: dict[str, Any]
+    job: SubmittedJob
     wanted: JobSpec
     done: "Future[int]"
 
@@ -60,27 +60,27 @@ class _Cancel:
 
 
 _Item = External | _Submit | _Cancel | None
-"""None: look at the machine."""
+"""None: the driver has something to tell."""
 
 
 class Daemon:
-    """A live scheduler on this machine."""
+    """A live scheduler."""
 
     def __init__(
         self,
         home: Path,
         scheduler: Scheduler,
         words: Codec,
+        driver: Driver,
         *,
         worker: Sequence[str],
         configuration: Mapping[str, Any],
-        lease_grace_seconds: float,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
     ) -> None:
-        self.home, self.scheduler, self._words = home, scheduler, words
+        self.home, self.scheduler, self._words, self.driver = home, scheduler, words, driver
         self.configuration = dict(configuration)
         self._on_failure = on_failure
-        self.book = Book()
+        self.history = JobHistory()
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._changes = threading.Condition()
@@ -90,23 +90,11 @@ class Daemon:
         self._check_configuration()
         self._recover()
         self.clock = Clock(scheduler.state.now_s)
-        self.local = Local(
-            home, scheduler.state.cluster, lambda: self._items.put(None), self.book.spec, self.clock, lease_grace_seconds
-        )
-        self._asker = Asker(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
+        driver.open(DriverContext(lambda: self._items.put(None), self.history.submitted, self.clock))
+        self._policy_client = PolicyClient(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
         self._wake_s = scheduler.state.wake_s
-        self._progress_s = 0.0
         self._since_snapshot = 0
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
-        self._carry_out: dict[type, Callable[[Any], list[External]]] = {
-            Launch: self.local.launch,
-            Suspend: self.local.suspend,
-            Kill: self.local.kill,
-            Renew: self.local.renew,
-            Solve: self._solve,
-            WakeAt: self._wake_at,
-            Resume: self._never,
-        }
 
     # Coming up and going down ------------------------------------------------------------------------------------
 
@@ -119,8 +107,8 @@ class Daemon:
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
-        self._asker.close()
-        self.local.close()
+        self._policy_client.close()
+        self.driver.close()
         self.journal.close()
 
     def _check_configuration(self) -> None:
@@ -143,8 +131,8 @@ class Daemon:
         for entry in self.journal.entries(after=found[0] if found is not None else 0):
             self.scheduler.fold(entry.now_s, entry.events)
             self.scheduler.commit(entry.decided)
-        for job, spec, page in self.journal.jobs():
-            self.book.pages[job] = Page.of(job, spec, page)
+        for job, submitted, record in self.journal.jobs():
+            self.history.records[job] = JobRecord.of(job, submitted, record)
 
     # The loop ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +141,7 @@ class Daemon:
             self.journal.configure(self.configuration)
             self._turn(self._first_news())
             state = self.scheduler.state
-            self.local.strays(lambda job, incarnation: job in state.lives and state.lives[job].incarnation == incarnation)
+            self.driver.end_strays(lambda job, incarnation: job in state.lives and state.lives[job].incarnation == incarnation)
             while not self._stopping:
                 self._turn(self._wait())
         except BaseException as problem:
@@ -161,8 +149,8 @@ class Daemon:
             raise
 
     def _first_news(self) -> list[_Item]:
-        """After a restart: an open question has lost its asker, and everything on the machine is news."""
-        events: list[_Item] = [*self.local.look(everything=True)]
+        """After a restart: an open question has lost its process, and everything that the driver has is news."""
+        events: list[_Item] = [*self.driver.events()]
         if self.scheduler.state.asked is not None:
             events.append(TimedOut(self.scheduler.state.decision, self.clock()))
         return events
@@ -170,7 +158,7 @@ class Daemon:
     def _wait(self) -> list[_Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        if self.local.latest or self.scheduler.state.lives:
+        if self.driver.running() or self.scheduler.state.lives:
             until = min(until, LOOK_EVERY_SECONDS)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -189,17 +177,17 @@ class Daemon:
         with self._lock:
             before, cancelling = set(state.row), set(state.cancelling)
             lives = {job: life.incarnation for job, life in state.lives.items()}
-            parts = {part.job: part for part in self.local.machine.parts()}
+            statuses = {status.job: status for status in self.driver.inventory()}
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
-            self.book.note(events, before, cancelling, lives, state, parts)
-        changed = {job: (page.spec, page.to_plain(), page.ended) for job, page in self._changed()}
+            self.history.note(events, before, cancelling, lives, state, statuses)
+        changed = {job: (record.submitted.to_plain(), record.to_plain(), record.ended) for job, record in self._changed()}
         self.journal.append(now, events, decided, changed)
         with self._lock:
             commands = self.scheduler.commit(decided)
         for future, job in answered:
             future.set_result(job)
-        self.local.forget_ended()
+        self.driver.acknowledge()
         self._do(commands)
         self._announce()
         self._since_snapshot += 1
@@ -208,50 +196,42 @@ class Daemon:
             self._since_snapshot = 0
 
     def _gather(self, items: Sequence[_Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
-        """Events out of requests, answers, the machine and the clock."""
+        """Events out of requests, answers, the driver and the clock."""
         events: list[External] = []
         last = self.scheduler.state.last_job
         for item in items:
             if isinstance(item, _Submit):
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
-                self.book.add(Page(last, {**item.spec, "name": item.spec["name"] or f"job-{last}"}, now, last_change="submitted"))
+                job = replace(item.job, name=item.job.name or f"job-{last}")
+                self.history.add(JobRecord(last, job, now, last_change="submitted"))
                 answered.append((item.done, last))
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
                 answered.append((item.done, item.job))
             elif item is not None:
                 events.append(item)
-        events.extend(self.local.look())
-        if now >= self._progress_s + PROGRESS_EVERY_SECONDS:
-            self._progress_s = now
-            events.extend(self.local.progress())
+        events.extend(self.driver.events())
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(Woke(now))
         return events
 
-    def _changed(self) -> list[tuple[int, Page]]:
-        found = [(job, self.book.pages[job]) for job in sorted(self.book.changed)]
-        self.book.changed.clear()
+    def _changed(self) -> list[tuple[int, JobRecord]]:
+        found = [(job, self.history.records[job]) for job in sorted(self.history.changed)]
+        self.history.changed.clear()
         return found
 
     def _do(self, commands: Sequence[Command]) -> None:
+        """Two kinds of command are the daemon's own; the rest go to the driver, all at once."""
         for command in commands:
-            for event in self._carry_out[type(command)](command):
-                self._items.put(event)
-
-    def _solve(self, command: Solve) -> list[External]:
-        with self._lock:
-            self._asker.ask(command)
-        return []
-
-    def _wake_at(self, command: WakeAt) -> list[External]:
-        self._wake_s = command.at_s
-        return []
-
-    def _never(self, command: Resume) -> list[External]:
-        raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
+            if isinstance(command, WakeAt):
+                self._wake_s = command.at_s
+            elif isinstance(command, Solve):
+                with self._lock:
+                    self._policy_client.ask(command)
+        for event in self.driver.carry_out([command for command in commands if not isinstance(command, Solve | WakeAt)]):
+            self._items.put(event)
 
     def _announce(self) -> None:
         with self._changes:
@@ -262,11 +242,11 @@ class Daemon:
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
         """Durable when this returns. What can never run here is refused."""
-        kept = keep(spec, user, workdir, env, self.home)
-        wanted = ask_for(kept, self.clock())
+        job = submitted_job(spec, user, workdir, env)
+        wanted = scheduler_spec(job, self.clock())
         self._check_possible(wanted)
         done: Future[int] = Future()
-        self._items.put(_Submit(kept, wanted, done))
+        self._items.put(_Submit(job, wanted, done))
         return self.job(str(self._answer(done)))
 
     def _answer(self, done: "Future[int]") -> int:
@@ -290,10 +270,10 @@ class Daemon:
         )
 
     def cancel(self, job: int) -> JobRow:
-        page = self.book.pages.get(job)
-        if page is None:
+        record = self.history.records.get(job)
+        if record is None:
             raise NameUnknown("job", str(job), [], hint="rota jobs --all")
-        if not page.ended:
+        if not record.ended:
             done: Future[int] = Future()
             self._items.put(_Cancel(job, done))
             self._answer(done)
@@ -301,42 +281,39 @@ class Daemon:
 
     def jobs(self, everything: bool = False) -> list[JobRow]:
         with self._lock:
-            pages = [page for page in self.book.pages.values() if everything or not page.ended]
-            return self.book.rows(pages, self.scheduler.state, self.local.latest, self.clock())
+            records = [record for record in self.history.records.values() if everything or not record.ended]
+            return self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
 
     def job(self, key: str) -> JobRow:
         with self._lock:
-            return self.book.rows([self._find(key)], self.scheduler.state, self.local.latest, self.clock())[0]
+            return self.history.rows([self._find(key)], self.scheduler.state, self.driver.running(), self.clock())[0]
 
     def why(self, job: int) -> WhyRow:
         with self._lock:
-            return self.book.why(self._find(str(job)), self.scheduler.state, self.local.latest, self.clock())
+            return self.history.why(self._find(str(job)), self.scheduler.state, self.driver.running(), self.clock())
 
-    def _find(self, key: str) -> Page:
+    def _find(self, key: str) -> JobRecord:
         """By number, by name (the latest of that name), or by the unique beginning of a name."""
-        pages = self.book.pages
-        if key.isascii() and key.isdigit() and int(key) in pages:
-            return pages[int(key)]
-        named = [page for page in pages.values() if page.spec["name"] == key]
+        records = self.history.records
+        if key.isascii() and key.isdigit() and int(key) in records:
+            return records[int(key)]
+        named = [record for record in records.values() if record.submitted.name == key]
         if named:
-            return next((page for page in reversed(named) if not page.ended), named[-1])
-        near = [page for page in pages.values() if page.spec["name"].startswith(key)] if key else []
-        if len({page.spec["name"] for page in near}) > 1:
-            names = ", ".join(sorted({page.spec["name"] for page in near})[:5])
+            return next((record for record in reversed(named) if not record.ended), named[-1])
+        near = [record for record in records.values() if record.submitted.name.startswith(key)] if key else []
+        if len({record.submitted.name for record in near}) > 1:
+            names = ", ".join(sorted({record.submitted.name for record in near})[:5])
             raise OptionError(
                 f"fits several jobs: {names}.", field="job", value=key, hint="write more of the name, or the number"
             )
         if near:
             return near[-1]
-        raise NameUnknown("job", key, [page.spec["name"] for page in list(pages.values())[-20:]], hint="rota jobs --all")
+        raise NameUnknown("job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all")
 
     def logs(self, job: int, offset: int, limit: int) -> LogChunk:
         with self._lock:
             ended = self._find(str(job)).ended
-        data = b""
-        with contextlib.suppress(FileNotFoundError), self.local.log(job).open("rb") as file:
-            file.seek(max(offset, 0))
-            data = file.read(max(min(limit, 1 << 20), 0))
+        data = self.driver.read_log(job, max(offset, 0), max(min(limit, 1 << 20), 0))
         last = ended and len(data) < limit
         whole = data if last else data[: _whole_characters(data)]
         return LogChunk(text=whole.decode("utf-8", errors="replace"), next_offset=max(offset, 0) + len(whole), ended=last)
@@ -357,7 +334,7 @@ class Daemon:
                 decisions=state.decision,
                 now=iso(self.clock()) or "",
                 daemon_pid=os.getpid(),
-                worker_pid=self._asker.pid,
+                worker_pid=self._policy_client.pid,
                 policy_problem=state.policy_fault,
                 slow_gpus=slow_gpus(state),
             )

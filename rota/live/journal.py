@@ -29,7 +29,7 @@ CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
 """
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One turn: when the core learned what, and what it decided."""
 
     number: int
@@ -135,12 +135,12 @@ class Journal:
                 continue
         return None
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
+    def entries(self, after: int = 0) -> Iterator[JournalEntry]:
         for number, now_s, events, decided in self._db.execute(
             "SELECT number, now_s, events, decided FROM entries WHERE number > ? ORDER BY number", (after,)
         ):
             answer = None if decided is None else self._words.decode(json.loads(decided))
-            yield Entry(int(number), float(now_s), self._words.decode(json.loads(events)), answer)
+            yield JournalEntry(int(number), float(now_s), self._words.decode(json.loads(events)), answer)
 
     def configuration(self, number: int | None = None) -> dict[str, Any] | None:
         """How the scheduler was set up at an entry; at the last one if none is named."""

@@ -3,165 +3,207 @@
 It keeps nothing that the journal and the machine's own files could not tell again.
 """
 
+import contextlib
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rota.agent.machine import Machine, Order, Part
+from rota.agent import rules
+from rota.agent.constants import ENDED, RUNNING, SUSPENDED
+from rota.agent.machine import Machine
+from rota.agent.orders import IncarnationStatus, Order, held
+from rota.errors import RotaError
+from rota.live.driver import DriverCommand, DriverContext
+from rota.live.where import where_text
 from rota.model.cluster import Cluster
-from rota.model.commands import Kill, Launch, Renew, Suspend, SuspendKind
+from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
+from rota.wire.submitted import SubmittedJob
 
 PORTS = 20_000, 12_000
 """First port and how many: where the processes of a gang may meet."""
 
 
-class Local:
-    """Carries job commands out on this machine."""
+PROGRESS_EVERY_SECONDS = 5.0
+STRAY_SEQUENCE = 1 << 40
+"""Newer than any command of a scheduler."""
 
-    def __init__(
-        self,
-        home: Path,
-        cluster: Cluster,
-        wake: Callable[[], None],
-        spec_of: Callable[[int], Mapping[str, Any]],
-        clock: Callable[[], float],
-        lease_grace_seconds: float,
-    ) -> None:
-        self.home, self.cluster, self._spec_of, self._clock = home, cluster, spec_of, clock
+
+class Local:
+    """A driver (`rota/live/driver.py`) that runs jobs on this machine."""
+
+    def __init__(self, home: Path, cluster: Cluster, *, lease_grace_seconds: float) -> None:
+        self.home, self.cluster = home, cluster
         self._lease_grace = lease_grace_seconds
-        (home / "logs").mkdir(parents=True, exist_ok=True)
-        self.machine = Machine(home, wake)
+        self.machine: Machine
+        self._submitted: Callable[[int], SubmittedJob]
+        self._clock: Callable[[], float]
         self._started: set[tuple[int, int]] = set()
-        self.latest: dict[int, Part] = {}
-        """Where each job that runs is, as of the last look."""
+        self._running: dict[int, IncarnationStatus] = {}
         self._reported: dict[int, float] = {}
+        self._progress_s = 0.0
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Launch: self._launch,
+            Suspend: self._suspend,
+            Kill: self._kill,
+            Renew: self._renew,
+            Resume: self._resume,
+        }
+
+    def machines(self) -> Cluster:
+        return self.cluster
+
+    def open(self, context: DriverContext) -> None:
+        self._submitted, self._clock = context.submitted, context.clock
+        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        self.machine = Machine(self.home, context.wake)
+
+    def close(self) -> None:
+        self.machine.close()
 
     # Commands ----------------------------------------------------------------------------------------------------
 
-    def launch(self, command: Launch) -> list[External]:
-        spec = self._spec_of(command.job)
+    def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
+        events: list[External] = []
+        for command in commands:
+            self._carry_out[type(command)](command)
+            reply = self.machine.answer(command.job, command.incarnation)
+            if reply is not None:
+                events.append(Exited(command.job, command.incarnation, self._clock(), Outcome(reply.outcome), 0.0))
+        return events
+
+    def _launch(self, command: Launch) -> None:
+        job = self._submitted(command.job)
         self.machine.launch(
             Order(
                 job=command.job,
                 incarnation=command.incarnation,
                 sequence=command.sequence,
-                argv=tuple(spec["argv"]),
-                env=self._environment(command, spec),
-                workdir=spec["workdir"],
-                log=self.log(command.job),
+                argv=job.argv,
+                env=self._environment(command, job),
+                workdir=job.workdir,
+                log=self._log(command.job),
                 gpus_text=where_text(self.cluster, command.gpus),
                 from_step=command.from_step,
                 lease_seconds=max(command.lease_s - self._clock(), 0.0),
-                grace_seconds=spec["grace_seconds"],
-                lease_grace_seconds=min(spec["grace_seconds"], self._lease_grace),
-                progress=spec["progress"] or "",
-                steps_total=spec["steps"],
+                grace_seconds=job.grace_seconds,
+                lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
+                progress=job.progress or "",
+                steps_total=job.steps,
             )
         )
-        return []
 
-    def suspend(self, command: Suspend) -> list[External]:
+    def _suspend(self, command: Suspend) -> None:
         self.machine.suspend(command.job, command.incarnation, command.sequence)
-        return []  # if nobody was there to tell, its end is on the way
 
-    def kill(self, command: Kill) -> list[External]:
-        if self.machine.kill(command.job, command.incarnation, command.sequence):
-            return []
-        if any((part.job, part.incarnation) == (command.job, command.incarnation) for part in self.machine.parts()):
-            return []  # it has ended, and the next look says how
-        return [Exited(command.job, command.incarnation, self._clock(), Outcome.LOST, 0.0)]
+    def _kill(self, command: Kill) -> None:
+        self.machine.kill(command.job, command.incarnation, command.sequence)
 
-    def renew(self, command: Renew) -> list[External]:
+    def _renew(self, command: Renew) -> None:
         self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._clock(), 0.0))
-        return []
+
+    def _resume(self, command: Resume) -> None:
+        raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
 
     # Events ------------------------------------------------------------------------------------------------------
 
-    def look(self, everything: bool = False) -> list[External]:
-        """What changed since the last look; after a restart, everything there is."""
+    def events(self) -> list[External]:
+        """The machine's first poll tells everything, and the later ones what changed."""
         events: list[External] = []
-        changed = self.machine.poll()
-        for part in self.machine.parts() if everything else changed:
-            events.extend(self._events(part))
+        for status in self.machine.poll():
+            events.extend(self._events(status))
+        if self._clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
+            self._progress_s = self._clock()
+            events.extend(self._progress())
         return events
 
-    def _events(self, part: Part) -> list[External]:
-        key = (part.job, part.incarnation)
+    def _events(self, status: IncarnationStatus) -> list[External]:
+        key = (status.job, status.incarnation)
         events: list[External] = []
-        if part.started_s is not None and key not in self._started:
+        if status.started_s is not None and key not in self._started:
             self._started.add(key)
-            events.append(Started(part.job, part.incarnation, part.launch_sequence, part.started_s))
-        if part.state == "ended":
-            self.latest.pop(part.job, None)
-            self._reported.pop(part.job, None)
-            events.append(self._end(part))
-        elif part.state == "running":
-            self.latest[part.job] = part
+            events.append(Started(status.job, status.incarnation, status.launch_sequence, status.started_s))
+        if status.state == ENDED:
+            self._running.pop(status.job, None)
+            self._reported.pop(status.job, None)
+            events.append(self._end(status))
+        elif status.state == RUNNING:
+            self._running[status.job] = status
         return events
 
-    def _end(self, part: Part) -> External:
-        at_s = part.ended_s if part.ended_s is not None else self._clock()
-        saved = self._saved(part)
-        if part.outcome == Outcome.YIELDED and part.asked == "suspend":
-            return Suspended(part.job, part.incarnation, part.sequence, at_s, SuspendKind.CHECKPOINT, saved)
-        return Exited(part.job, part.incarnation, at_s, Outcome(part.outcome or Outcome.LOST), saved)
+    def _end(self, status: IncarnationStatus) -> External:
+        at_s = status.ended_s if status.ended_s is not None else self._clock()
+        saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
+        if reply.kind == SUSPENDED:
+            return Suspended(status.job, status.incarnation, reply.sequence, at_s, SuspendKind.CHECKPOINT, saved)
+        return Exited(status.job, status.incarnation, at_s, Outcome(reply.outcome), saved)
 
-    def _saved(self, part: Part) -> float:
-        """A job that tells no steps has one per second, like every job that nobody profiled."""
-        if not self._spec_of(part.job)["progress"] and part.exit_code in (0, 75):
-            return part.steps_saved + max((part.ended_s or 0.0) - (part.started_s or 0.0), 0.0)
-        return part.steps_saved
+    def _saved(self, status: IncarnationStatus) -> float:
+        """A job that tells no steps has one per second, like every job that was not profiled."""
+        if not self._submitted(status.job).progress and status.exit_code in (0, 75):
+            return status.steps_saved + max((status.ended_s or 0.0) - (status.started_s or 0.0), 0.0)
+        return status.steps_saved
 
-    def progress(self) -> list[External]:
+    def _progress(self) -> list[External]:
         """Where the jobs are that tell their steps: one batch, of those that moved."""
         moved = [
-            part
-            for part in self.latest.values()
-            if self._spec_of(part.job)["progress"] and part.steps_done != self._reported.get(part.job, 0.0)
+            status
+            for status in self._running.values()
+            if self._submitted(status.job).progress and status.steps_done != self._reported.get(status.job, 0.0)
         ]
         if not moved:
             return []
-        self._reported |= {part.job: part.steps_done for part in moved}
+        self._reported |= {status.job: status.steps_done for status in moved}
         return [
             Progressed(
-                np.array([part.job for part in moved], dtype=np.int64),
-                np.array([part.incarnation for part in moved], dtype=np.int64),
-                np.array([part.steps_done for part in moved], dtype=np.float64),
-                np.array([part.steps_saved for part in moved], dtype=np.float64),
+                np.array([status.job for status in moved], dtype=np.int64),
+                np.array([status.incarnation for status in moved], dtype=np.int64),
+                np.array([status.steps_done for status in moved], dtype=np.float64),
+                np.array([status.steps_saved for status in moved], dtype=np.float64),
                 self._clock(),
             )
         ]
 
-    def forget_ended(self) -> None:
+    def acknowledge(self) -> None:
         """What has ended and is in the journal needs no files any more."""
-        for part in self.machine.parts():
-            if part.state == "ended":
-                self.machine.forget(part.job, part.incarnation)
-                self._started.discard((part.job, part.incarnation))
+        for status in self.machine.inventory():
+            if status.state == ENDED:
+                self.machine.forget(status.job, status.incarnation)
+                self._started.discard((status.job, status.incarnation))
 
-    def strays(self, wanted: Callable[[int, int], bool]) -> None:
-        """Ends processes that the scheduler knows nothing of: a journal that was set back does not say who they are."""
-        for part in self.machine.parts():
-            if part.state != "ended" and not wanted(part.job, part.incarnation):
-                self.machine.kill(part.job, part.incarnation, 1 << 40)
+    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+        """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""
+        for status in self.machine.inventory():
+            if status.state != ENDED and not wanted(status.job, status.incarnation):
+                self.machine.kill(status.job, status.incarnation, STRAY_SEQUENCE)
 
-    def log(self, job: int) -> Path:
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def inventory(self) -> list[IncarnationStatus]:
+        return self.machine.inventory()
+
+    def running(self) -> Mapping[int, IncarnationStatus]:
+        return self._running
+
+    def read_log(self, job: int, offset: int, limit: int) -> bytes:
+        with contextlib.suppress(FileNotFoundError), self._log(job).open("rb") as file:
+            file.seek(offset)
+            return file.read(limit)
+        return b""
+
+    def _log(self, job: int) -> Path:
         return self.home / "logs" / f"{job}.log"
 
-    def close(self) -> None:
-        self.machine.close()
-
-    def _environment(self, command: Launch, spec: Mapping[str, Any]) -> dict[str, str]:
+    def _environment(self, command: Launch, job: SubmittedJob) -> dict[str, str]:
         """What a job sees: its own variables, then ours. Nothing of the scheduler's own environment."""
         first, count = PORTS
         gpus = command.gpus.tolist()
         env = {
-            **spec["env"],
+            **job.env,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in gpus),
             "MASTER_ADDR": "127.0.0.1",
@@ -170,11 +212,11 @@ class Local:
             "NODE_RANK": "0",
             "PYTHONUNBUFFERED": "1",
             "ROTA_JOB_ID": str(command.job),
-            "ROTA_JOB_NAME": spec["name"],
+            "ROTA_JOB_NAME": job.name,
             "ROTA_GPUS": str(len(gpus)),
             "ROTA_INCARNATION": str(command.incarnation),
             "ROTA_RESTARTS": str(command.incarnation - 1),
-            "ROTA_CHECKPOINT_DIR": spec["checkpoint_dir"],
+            "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,
             "ROTA_FROM_STEP": f"{command.from_step:g}",
             "ROTA_HOST": socket.gethostname(),
             "ROTA_LIFE": secrets.token_hex(12),
@@ -182,13 +224,3 @@ class Local:
         if len(gpus) == 1:
             env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
         return env
-
-
-def where_text(cluster: Cluster, gpus: "np.ndarray[Any, Any]") -> str:
-    """`n1:0-3`, or `n1:0,2 n2:1`: the nodes and the GPUs on them."""
-    found = []
-    for node in sorted(set(cluster.gpu_node[gpus].tolist())):
-        mine = sorted(int(g - cluster.node_first[node]) for g in gpus[cluster.gpu_node[gpus] == node].tolist())
-        run = len(mine) > 1 and mine == list(range(mine[0], mine[-1] + 1))
-        found.append(f"{cluster.nodes[node].name}:" + (f"{mine[0]}-{mine[-1]}" if run else ",".join(map(str, mine))))
-    return " ".join(found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.scheduler import Scheduler
-from rota.live.journal import Entry, Journal
+from rota.live.journal import Journal, JournalEntry
 from rota.model.codec import Codec
 
 Make = Callable[[Mapping[str, Any]], Scheduler]
@@ -22,7 +22,7 @@ class Difference:
     again: str
 
 
-def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[Entry, Scheduler, Difference | None]]:
+def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[JournalEntry, Scheduler, Difference | None]]:
     """Every entry, with the scheduler as it is after it. Policies are not asked: their answers are among the events."""
     scheduler, configured = None, None
     for entry in journal.entries():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rota.beliefs.rates import Rates
-from rota.live.journal import Entry
+from rota.live.journal import JournalEntry
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Outcome, Started, Submitted, Suspended
 from rota.model.job import Arrival, JobSpec
@@ -66,7 +66,7 @@ class Fidelity:
         return "\n".join(lines)
 
 
-def observe(entries: Iterable[Entry]) -> Observed:
+def observe(entries: Iterable[JournalEntry]) -> Observed:
     """Read a journal through once."""
     submitted: dict[int, tuple[float, JobSpec]] = {}
     asked_s: dict[tuple[int, str], float] = {}

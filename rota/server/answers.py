@@ -14,7 +14,7 @@ VERSION_HEADER = "Rota-Version"
 HEADERS = {VERSION_HEADER: __version__, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class Answer(JSONResponse):
+class JsonAnswer(JSONResponse):
     """Rows, and what is made of them, as JSON."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
@@ -32,8 +32,8 @@ class Refusal(Exception):
         super().__init__(error.message)
         self.error, self.status, self.headers = error, status, headers
 
-    def answer(self) -> Answer:
-        return Answer(told(self.error), self.status, self.headers)
+    def answer(self) -> JsonAnswer:
+        return JsonAnswer(told(self.error), self.status, self.headers)
 
 
 def status_of(error: RotaError) -> int:

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from rota import __version__
 from rota.errors import InputError, OptionError, RotaError
 from rota.files.rows import shown
-from rota.server.answers import Answer, Refusal, status_of
-from rota.server.auth import API, Guard
+from rota.server.answers import JsonAnswer, Refusal, status_of
+from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
 from rota.server.reading import Submission, read_submission
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
@@ -34,7 +34,7 @@ Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes y
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
 
 
-class Daemon(Watched, Protocol):
+class ServedDaemon(Watched, Protocol):
     """What the API asks of a daemon. Every method may be called from any thread."""
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
@@ -46,7 +46,7 @@ class Daemon(Watched, Protocol):
     def status(self) -> StatusRow: ...
 
 
-def make_app(daemon: Daemon, token: str, allowed_hosts: Collection[str] = ()) -> FastAPI:
+def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = ()) -> FastAPI:
     """The application. `allowed_hosts`: names of this machine that requests may use, besides the loopback ones.
 
     `app.state.changes.close()` ends all waiting for changes; call it in the event loop before the server stops.
@@ -61,7 +61,7 @@ def make_app(daemon: Daemon, token: str, allowed_hosts: Collection[str] = ()) ->
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.changes = Changes(daemon)
-    app.add_middleware(Guard, token=token, allowed_hosts=allowed_hosts)
+    app.add_middleware(RequestGuard, token=token, allowed_hosts=allowed_hosts)
     _errors(app)
 
     @app.get("/healthz")
@@ -73,7 +73,7 @@ def make_app(daemon: Daemon, token: str, allowed_hosts: Collection[str] = ()) ->
     return app
 
 
-def _router(daemon: Daemon, changes: Changes) -> APIRouter:
+def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     api = APIRouter()
 
     def found(key: str) -> JobRow:
@@ -87,45 +87,45 @@ def _router(daemon: Daemon, changes: Changes) -> APIRouter:
             raise Refusal(error, HTTPStatus.CONFLICT) from None
 
     @api.post("/jobs", status_code=HTTPStatus.CREATED, response_model=JobRow, openapi_extra=_BODY)
-    def submit(sent: Annotated[Submission, Depends(_submission)]) -> Answer:
+    def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
         """Submit a job. When the answer comes, the job is in the journal."""
-        return Answer(daemon.submit(sent.spec, sent.user, sent.workdir, sent.env), HTTPStatus.CREATED)
+        return JsonAnswer(daemon.submit(sent.spec, sent.user, sent.workdir, sent.env), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
-    def jobs(everything: Everything = False) -> Answer:
+    def jobs(everything: Everything = False) -> JsonAnswer:
         """The unfinished jobs, or all."""
-        return Answer(daemon.jobs(everything))
+        return JsonAnswer(daemon.jobs(everything))
 
     # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow)
-    def why(key: str) -> Answer:
+    def why(key: str) -> JsonAnswer:
         """Why a job is not running."""
-        return Answer(daemon.why(found(key).id))
+        return JsonAnswer(daemon.why(found(key).id))
 
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk)
-    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536) -> Answer:
+    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536) -> JsonAnswer:
         """A piece of a job's output."""
-        return Answer(daemon.logs(found(key).id, offset, limit))
+        return JsonAnswer(daemon.logs(found(key).id, offset, limit))
 
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
-    def cancel(key: str) -> Answer:
+    def cancel(key: str) -> JsonAnswer:
         """Stop a job for good."""
-        return Answer(daemon.cancel(found(key).id))
+        return JsonAnswer(daemon.cancel(found(key).id))
 
     @api.get("/jobs/{key:path}", response_model=JobRow)
-    def job(key: str) -> Answer:
+    def job(key: str) -> JsonAnswer:
         """One job."""
-        return Answer(found(key))
+        return JsonAnswer(found(key))
 
     @api.get("/status", response_model=StatusRow)
-    def status() -> Answer:
+    def status() -> JsonAnswer:
         """The cluster in one row."""
-        return Answer(daemon.status())
+        return JsonAnswer(daemon.status())
 
     @api.get("/changes")
-    async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> Answer:
+    async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
         """Wait until something has changed."""
-        return Answer({"number": await changes.after(seen, timeout)})
+        return JsonAnswer({"number": await changes.after(seen, timeout)})
 
     return api
 
@@ -160,26 +160,26 @@ def _errors(app: FastAPI) -> None:
     """Whatever goes wrong, the answer is JSON with the same fields."""
 
     @app.exception_handler(Refusal)
-    async def refused(request: Request, problem: Refusal) -> Answer:
+    async def refused(request: Request, problem: Refusal) -> JsonAnswer:
         return problem.answer()
 
     @app.exception_handler(RotaError)
-    async def told(request: Request, problem: RotaError) -> Answer:
+    async def told(request: Request, problem: RotaError) -> JsonAnswer:
         return Refusal(problem, status_of(problem)).answer()
 
     @app.exception_handler(RequestValidationError)
-    async def unreadable(request: Request, problem: RequestValidationError) -> Answer:
+    async def unreadable(request: Request, problem: RequestValidationError) -> JsonAnswer:
         fault = problem.errors()[0]
         error = InputError(f"{fault['msg']}.", field=str(fault["loc"][-1]), value=shown(str(fault.get("input"))))
         return Refusal(error, HTTPStatus.BAD_REQUEST).answer()
 
     @app.exception_handler(HTTPException)
-    async def no_such_thing(request: Request, problem: HTTPException) -> Answer:
+    async def no_such_thing(request: Request, problem: HTTPException) -> JsonAnswer:
         error = RotaError(f"{HTTPStatus(problem.status_code).phrase}: {request.method} {shown(request.url.path)}.")
         return Refusal(error, problem.status_code, problem.headers).answer()
 
     @app.exception_handler(Exception)
-    async def broken(request: Request, problem: Exception) -> Answer:
+    async def broken(request: Request, problem: Exception) -> JsonAnswer:
         # What happened is in the daemon's own output; a client gets no paths and no lines of code.
         error = RotaError(f"The scheduler failed ({type(problem).__name__}).", hint="look at the output of rota up")
         return Refusal(error, HTTPStatus.INTERNAL_SERVER_ERROR).answer()

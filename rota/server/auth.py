@@ -26,7 +26,7 @@ BODY_SECONDS = 30.0
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
 
 
-class Guard:
+class RequestGuard:
     """Stands before an application and lets through what may come in."""
 
     def __init__(self, app: ASGIApp, *, token: str, allowed_hosts: Collection[str]) -> None:

@@ -23,6 +23,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
+from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
@@ -45,7 +46,7 @@ WORDS = words_for()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ServeOptions:
     """What `rota up` was asked for."""
 
     home: Path
@@ -60,23 +61,23 @@ class Plan:
     cordon_slower_than: float | None = None
 
 
-def serve(plan: Plan, say: Callable[[str], None]) -> None:
+def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop. The jobs outlive it."""
-    policy, pair = split_pair(plan.policy)
+    policy, pair = split_pair(options.policy)
     rule = make_policy(policy)  # a mistake is said now, not by the first question
-    if pair is not None and plan.placer is not None:
-        raise OptionError("a placer is named twice.", field="placer", value=plan.placer, hint=f"--policy {policy}")
-    placer = plan.placer or pair or "packed"
-    cluster, pretended = this_machine(plan.pretend)
+    if pair is not None and options.placer is not None:
+        raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {policy}")
+    placer = options.placer or pair or "packed"
+    cluster, pretended = this_machine(options.pretend)
     settings = Settings(
-        lease_seconds=plan.lease_seconds,
-        lease_margin_seconds=plan.lease_grace_seconds + LEASE_SLACK_SECONDS,
+        lease_seconds=options.lease_seconds,
+        lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
-        round_seconds=plan.round_seconds or 0.0,
+        round_seconds=options.round_seconds or 0.0,
         packing=bool(getattr(rule, "packing", False)),
-        wait_for_place=plan.wait_for_place,
+        wait_for_place=options.wait_for_place,
         learn_variability=True,
-        cordon_slower_than=plan.cordon_slower_than if plan.cordon_slower_than is not None else FOREVER,
+        cordon_slower_than=options.cordon_slower_than if options.cordon_slower_than is not None else FOREVER,
     )
     configuration = {
         "policy": policy,
@@ -85,31 +86,32 @@ def serve(plan: Plan, say: Callable[[str], None]) -> None:
         "pretend": pretended,
         "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
     }
-    scheduler = make_scheduler(configuration, cluster)
-    with _only_one(plan.home), _listening(plan.listen) as (listener, url):
+    driver = Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds)
+    scheduler = make_scheduler(configuration, driver.machines())
+    with _only_one(options.home), _listening(options.listen) as (listener, url):
         failed: list[BaseException] = []
         daemon = Daemon(
-            plan.home,
+            options.home,
             scheduler,
             WORDS,
+            driver,
             worker=[sys.executable, "-m", "rota.server.worker", policy],
             configuration=configuration,
-            lease_grace_seconds=plan.lease_grace_seconds,
             on_failure=lambda problem: _fall(problem, failed, server),
         )
-        token = make_token(plan.home)
+        token = make_token(options.home)
         app = make_app(daemon, token, allowed_hosts=LOOPBACK)
         server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
         daemon.start()
-        write_address(plan.home, url, os.getpid(), __version__)
+        write_address(options.home, url, os.getpid(), __version__)
         try:
             say(f"ready {url}")
             kind = "pretend GPUs" if pretended else "GPUs"
-            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy}, placer {placer}   home {plan.home}")
+            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy}, placer {placer}   home {options.home}")
             say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
             server.run(sockets=[listener])
         finally:
-            remove_address(plan.home)
+            remove_address(options.home)
             daemon.stop()
         if failed:
             raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")

@@ -1,28 +1,38 @@
-"""Agents of the chaos driver: each does what it is told once, keeps its promises, and says what it has. `docs/drivers.md` lists
-the promises; a real agent makes the same."""
+"""Agents of the chaos driver, one per node. `rota/agent/rules.py` decides what they do, refuse and answer, as on real machines.
+
+This file carries that out in a simulated world. `docs/drivers.md` lists the promises behind the rules.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.agent import rules
+from rota.agent.constants import EXITED, KILL, LAUNCH, PARKED, RENEW, RESUME, STARTED, SUSPEND
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeReported, Outcome, Part, PartState, Started, Suspended
 
+OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Suspend: SUSPEND, Kill: KILL}
+
 
 @dataclass
-class Process:
+class SimulatedPart:
     """One node's processes of one incarnation, as they really are."""
 
-    incarnation: int
-    sequence: int
-    state: PartState
+    held: rules.HeldIncarnation
     gpus: tuple[int, ...]
-    lease_s: float
     steps: float = 0.0
-    outcome: Outcome = Outcome.LOST
 
     @property
     def lives(self) -> bool:
-        return self.state is not PartState.ENDED
+        return self.held.lives
+
+    @property
+    def incarnation(self) -> int:
+        return self.held.incarnation
+
+    @property
+    def lease_s(self) -> float:
+        return self.held.lease_s
 
 
 class World(Protocol):
@@ -35,86 +45,106 @@ class World(Protocol):
     def to_core(self, node: int, event: External) -> None: ...
     def part_started(self, node: int, command: Launch, gpus: tuple[int, ...]) -> None: ...
     def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None: ...
-    def part_suspended(self, node: int, job: int, part: Process, kind: SuspendKind) -> float: ...
-    def part_ended(self, node: int, job: int, part: Process) -> None: ...
+    def part_suspended(self, node: int, command: Suspend, part: SimulatedPart) -> float: ...
+    def part_ended(self, node: int, job: int, part: SimulatedPart) -> None: ...
 
 
 class Agent:
-    """A node: does what it is told once, and says what it has."""
+    """A node: it obeys the rules, and says what it has."""
 
     def __init__(self, world: World, node: int) -> None:
         self.world, self.node = world, node
         self.boot = 0
         self.up = True
-        self.parts: dict[int, Process] = {}
+        self.parts: dict[int, SimulatedPart] = {}
         self.highest: dict[int, tuple[int, int]] = {}
 
     def receive(self, command: JobCommand | Renew) -> None:
-        part = self.parts.get(command.job)
-        mine = part if part is not None and part.incarnation == command.incarnation else None
-        if isinstance(command, Renew):
-            if mine is not None and mine.lives:
-                mine.lease_s = max(mine.lease_s, command.lease_s)
-            elif command.incarnation <= self.highest.get(command.job, (0, 0))[0]:
-                self._answer(command.job, command.incarnation, mine)
-            return  # of an incarnation never heard of nothing is said: its launch may still be on the way
-        key = (command.incarnation, command.sequence)
-        if key <= self.highest.get(command.job, (0, 0)):
-            self._answer(command.job, command.incarnation, mine)
-            return
-        if isinstance(command, Launch):
-            at = command.nodes.index(self.node)
-            if command.boots[at] != self.boot or command.lease_s <= self.world.now_s:
-                self._answer(command.job, command.incarnation, None)
-                return
-        self.highest[command.job] = key
-        if isinstance(command, Launch):
-            first, end = self.world.span(self.node)
-            gpus = tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
-            self.parts[command.job] = Process(command.incarnation, command.sequence, PartState.RUNNING, gpus, command.lease_s)
-            self.world.part_started(self.node, command, gpus)
-        elif mine is not None and mine.lives:
-            mine.sequence = command.sequence
-            if isinstance(command, Kill):
-                self.end(command.job, mine, Outcome.LOST)
-            elif isinstance(command, Suspend):
-                self._suspend(command, mine)
-            else:
-                mine.state, mine.lease_s = PartState.RUNNING, max(mine.lease_s, command.lease_s)
-                self.world.part_resumed(self.node, command, mine.gpus)
-        self._answer(command.job, command.incarnation, self.parts.get(command.job))
+        job = command.job
+        decision = rules.receive(self._known(job), self._instruction(command), now_s=self.world.now_s, boot=str(self.boot))
+        self.highest[job] = decision.known.highest
+        held, part = decision.known.held, self.parts.get(job)
+        if decision.action is not None and held is not None:
+            if isinstance(command, Launch):
+                self._start(command, held)
+            elif part is not None:
+                part.held = held
+                self._change(command, part)
+        if decision.answers:
+            self._answer(job, command.incarnation)
 
-    def _suspend(self, command: Suspend, part: Process) -> None:
-        steps = self.world.part_suspended(self.node, command.job, part, command.kind)
-        part.steps = steps
-        if command.kind is SuspendKind.PARK:
-            part.state = PartState.PARKED
-        else:
-            part.state, part.outcome = PartState.ENDED, Outcome.YIELDED
-
-    def end(self, job: int, part: Process, outcome: Outcome) -> None:
-        part.state, part.outcome = PartState.ENDED, outcome
+    def end(self, job: int, part: SimulatedPart, outcome: Outcome) -> None:
+        part.held = rules.ended(part.held, outcome)
         self.world.part_ended(self.node, job, part)
         part.steps = self.world.storage.get(job, 0.0)
 
-    def _answer(self, job: int, incarnation: int, part: Process | None) -> None:
-        """Say how things are with this incarnation here, whatever was asked."""
-        send, now = self.world.to_core, self.world.now_s
-        if part is None or part.incarnation != incarnation:
-            send(self.node, Exited(job, incarnation, now, Outcome.LOST, self.world.storage.get(job, 0.0), self.node))
-        elif part.state is PartState.RUNNING:
-            send(self.node, Started(job, incarnation, part.sequence, now, self.node))
-        elif part.state is PartState.PARKED:
-            send(self.node, Suspended(job, incarnation, part.sequence, now, SuspendKind.PARK, part.steps, self.node))
-        elif part.outcome is Outcome.YIELDED:
-            kind = SuspendKind.CHECKPOINT
-            send(self.node, Suspended(job, incarnation, part.sequence, now, kind, part.steps, self.node))
-        else:
-            send(self.node, Exited(job, incarnation, now, part.outcome, part.steps, self.node))
+    def end_if_lease_is_over(self, job: int, agent_now_s: float) -> bool:
+        """By this agent's own clock."""
+        decision = rules.look_at_clock(self._known(job), agent_now_s)
+        part, held = self.parts[job], decision.known.held
+        if decision.action is None or held is None:
+            return False
+        part.held = held
+        self.end(job, part, Outcome.LOST)
+        self._answer(job, part.incarnation)
+        return True
 
     def report(self) -> None:
         inventory = tuple(
-            Part(job, part.incarnation, part.sequence, part.state, part.steps, part.outcome)
+            Part(
+                job,
+                part.incarnation,
+                part.held.sequence,
+                PartState(part.held.state),
+                part.steps,
+                Outcome(part.held.outcome or Outcome.LOST),
+            )
             for job, part in sorted(self.parts.items())
         )
         self.world.to_core(self.node, NodeReported(self.node, self.boot, self.world.now_s, inventory))
+
+    def _known(self, job: int) -> rules.KnownJob:
+        part = self.parts.get(job)
+        return rules.KnownJob(self.highest.get(job, rules.KnownJob().highest), part.held if part is not None else None)
+
+    def _instruction(self, command: JobCommand | Renew) -> rules.Instruction:
+        """Leases of one core are equally long, so the end of a lease tells which command was sent later."""
+        if isinstance(command, Renew):
+            return rules.Instruction(RENEW, command.incarnation, lease_s=command.lease_s, sent_s=command.lease_s)
+        found = rules.Instruction(OPERATIONS[type(command)], command.incarnation, command.sequence)
+        if isinstance(command, Launch):
+            boot = command.boots[command.nodes.index(self.node)]
+            return found._replace(lease_s=command.lease_s, boot=str(boot))
+        return found._replace(lease_s=command.lease_s, sent_s=command.lease_s) if isinstance(command, Resume) else found
+
+    def _start(self, command: Launch, held: rules.HeldIncarnation) -> None:
+        first, end = self.world.span(self.node)
+        gpus = tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
+        self.parts[command.job] = SimulatedPart(held, gpus)
+        self.world.part_started(self.node, command, gpus)
+
+    def _change(self, command: JobCommand | Renew, part: SimulatedPart) -> None:
+        if isinstance(command, Kill):
+            self.end(command.job, part, Outcome.LOST)
+        elif isinstance(command, Resume):
+            self.world.part_resumed(self.node, command, part.gpus)
+        elif isinstance(command, Suspend):
+            part.steps = self.world.part_suspended(self.node, command, part)
+            park = command.kind is SuspendKind.PARK
+            part.held = rules.parked(part.held) if park else rules.ended(part.held, Outcome.YIELDED)
+
+    def _answer(self, job: int, incarnation: int) -> None:
+        """Say how things are with this incarnation here, whatever was asked."""
+        now, node, part = self.world.now_s, self.node, self.parts.get(job)
+        reply = rules.describe(part.held if part is not None else None, incarnation)
+        mine = part is not None and part.incarnation == incarnation
+        steps = part.steps if part is not None and mine else self.world.storage.get(job, 0.0)
+        event: External
+        if reply.kind == STARTED:
+            event = Started(job, incarnation, reply.sequence, now, node)
+        elif reply.kind == EXITED:
+            event = Exited(job, incarnation, now, Outcome(reply.outcome), steps, node)
+        else:
+            kind = SuspendKind.PARK if reply.kind == PARKED else SuspendKind.CHECKPOINT
+            event = Suspended(job, incarnation, reply.sequence, now, kind, steps, node)
+        self.world.to_core(node, event)

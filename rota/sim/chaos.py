@@ -21,7 +21,7 @@ from rota.core.validate import validate
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
-from rota.model.commands import Command, JobCommand, Launch, Renew, Resume, Solve, SuspendKind, WakeAt
+from rota.model.commands import Command, JobCommand, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
     CancelAsked,
@@ -40,7 +40,7 @@ from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
-from rota.sim.agents import Agent, Process
+from rota.sim.agents import Agent, SimulatedPart
 
 
 class Broken(RotaError):
@@ -335,6 +335,8 @@ class Chaos:
             raise Broken(f"job {job} was launched on {len(command.gpus)} GPUs and asked for {self.specs[job].gpus}")
         if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
             raise Broken(f"job {job} was launched on several accelerator types")
+        if command.lease_s <= self.now_s:
+            raise Broken(f"at {self.now_s:.3f} s: job {job} was started after its lease, which ended at {command.lease_s:.3f} s")
         for other in self.agents:
             part = other.parts.get(job)
             if part is not None and part.lives and part.incarnation != command.incarnation:
@@ -393,21 +395,22 @@ class Chaos:
             agent.end(gang.job, part, Outcome.FINISHED)
             self.to_core(node, Exited(gang.job, gang.incarnation, self.now_s, Outcome.FINISHED, part.steps, node))
 
-    def part_suspended(self, node: int, job: int, part: Process, kind: SuspendKind) -> float:
+    def part_suspended(self, node: int, command: Suspend, part: SimulatedPart) -> float:
         """A checkpoint counts once every part of the gang has written its share."""
+        job = command.job
         gang = self.gangs[job, part.incarnation]
         self._pause(gang, node)
         self._free(job, part)
         gang.suspended.add(node)
-        if kind is SuspendKind.CHECKPOINT and len(gang.suspended) == len(gang.nodes):
+        if command.kind is SuspendKind.CHECKPOINT and len(gang.suspended) == len(gang.nodes):
             self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
         return gang.steps
 
-    def part_ended(self, node: int, job: int, part: Process) -> None:
+    def part_ended(self, node: int, job: int, part: SimulatedPart) -> None:
         self._pause(self.gangs[job, part.incarnation], node)
         self._free(job, part)
 
-    def _free(self, job: int, part: Process) -> None:
+    def _free(self, job: int, part: SimulatedPart) -> None:
         """A sleeping part holds none, whoever has its GPUs now."""
         for gpu in part.gpus:
             owners = self.gpu_owner.get(gpu, {})
@@ -426,9 +429,8 @@ class Chaos:
             if part.lease_s + drift > self.now_s + 1e-9:
                 self._at(part.lease_s + drift, check)
                 return
-            self._count("leases ended")
-            agent.end(job, part, Outcome.LOST)
-            self.to_core(node, Exited(job, incarnation, self.now_s, Outcome.LOST, part.steps, node))
+            if agent.end_if_lease_is_over(job, self.now_s - drift + 1e-9):
+                self._count("leases ended")
 
         self._at(agent.parts[job].lease_s + drift, check)
 

@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"errors"},
     "profiles": {"files", "model", "beliefs", "errors"},
     "traces": {"files", "profiles", "model", "beliefs", "errors"},
-    "sim": _SIM,
+    "sim": {"agent"} | _SIM,
     "live": {VERSION} | _LIVE,
     "agent": {"model", "wire", "errors"},
     "train": {"model", "wire", "errors"},
@@ -52,7 +52,11 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
+# An arrow that leads to some files of a room only: chaos runs the rules of the agent, and starts no processes.
+NARROW: dict[tuple[str, str], set[str]] = {("sim", "agent"): {"rota.agent.rules", "rota.agent.constants"}}
+
 PURE_ROOMS = {"model", "solver", "beliefs", "policies", "placers", "tactics", "core"}
+PURE_FILES = {"rota/agent/rules.py", "rota/agent/constants.py"}
 
 # fmt: off
 IMPURE_MODULES = {
@@ -146,6 +150,9 @@ def arrow_violations(tree: ast.Module, path: PurePosixPath, room: str) -> Iterat
         target = target_room(name)
         if target is not None and target != room and target not in ALLOWED[room]:
             yield line, f"{room} must not import {target} ({name})"
+        files = NARROW.get((room, target or ""))
+        if files is not None and not any(name == file or name.startswith(f"{file}.") for file in files):
+            yield line, f"{room} may import {', '.join(sorted(files))} of {target}, not {name}"
 
 
 def purity_violations(tree: ast.Module, path: PurePosixPath, room: str) -> Iterator[tuple[int, str]]:
@@ -199,6 +206,8 @@ def violations(path: str, text: str) -> list[str]:
             found.append((MAX_LINES + 1, f"{len(text.splitlines())} lines; the limit is {MAX_LINES}"))
     if room in PURE_ROOMS:
         found += purity_violations(tree, where, room)
+    elif path in PURE_FILES:
+        found += purity_violations(tree, where, path)
     return [f"{path}:{line}: {message}" for line, message in sorted(set(found))]
 
 
@@ -242,6 +251,9 @@ CAUGHT = [
     ("rota/core/scheduler.py", "import rota.wire.schema", "core must not import wire"),
     ("rota/core/scheduler.py", "import rota.sim.physics", "core must not import sim"),
     ("rota/sim/engine.py", "import rota.live", "sim must not import live"),
+    ("rota/sim/agents.py", "from rota.agent.machine import Machine", "not rota.agent.machine.Machine"),
+    ("rota/sim/agents.py", "from rota.agent import supervisor", "not rota.agent.supervisor"),
+    ("rota/agent/rules.py", "import time", "rota/agent/rules.py is pure and must not import time"),
     ("rota/live/tick.py", "import rota.sim", "live must not import sim"),
     ("rota/train/session.py", "import rota.core", "train must not import core"),
     ("rota/compose/presets.py", "import rota.report", "compose must not import report"),
@@ -293,6 +305,8 @@ PASSED = [
     ("rota/core/draws.py", "from numpy.random import Generator, Philox\nrng = Generator(Philox(key=1))"),
     ("rota/core/ledger.py", "class Valve:\n    def open(self): ...\nValve().open()"),
     ("rota/sim/engine.py", "import time\nfrom rota.core import scheduler\nfrom rota.traces import generate"),
+    ("rota/sim/agents.py", "from rota.agent import rules\nfrom rota.agent.constants import KILL"),
+    ("rota/agent/supervisor.py", "import time\nfrom rota.agent import rules"),
     ("rota/report/html.py", "from rota import __version__\nimport rota.sim.engine"),
     ("rota/api.py", "from rota.compose import presets\nfrom rota.report import compare"),
     ("rota/cli/main.py", "import rota\nimport rota.server\nprint('x')"),

@@ -42,7 +42,7 @@ while True:
     for job in range(1, int(sys.argv[3]) + 1):
         here = home / "jobs" / str(job)
         here.mkdir(parents=True, exist_ok=True)
-        parts = [part for part in machine.parts() if part.job == job]
+        parts = [part for part in machine.inventory() if part.job == job]
         last = max(parts, key=lambda part: part.incarnation, default=None)
         if last is not None and last.outcome == "finished":
             continue

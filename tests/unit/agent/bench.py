@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.agent.constants import LIFE
+from rota.agent.datagrams import send
 from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, incarnation_folder, is_free
-from rota.agent.letters import send
-from rota.agent.life import PACKAGES
-from rota.agent.machine import Machine, Order, Part
+from rota.agent.incarnation import PACKAGES
+from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.agent.processes import Signs, end_all
 from rota.agent.records import read_order
-from rota.agent.words import LIFE
 
 LONG_SECONDS = 30.0
 """No test waits for so long, unless something is broken."""
@@ -109,18 +109,18 @@ class Bench:
     def folder(self, job: int = 1, incarnation: int = 1) -> Path:
         return incarnation_folder(self.home, job, incarnation)
 
-    def part(self, job: int = 1, incarnation: int = 1) -> Part:
+    def part(self, job: int = 1, incarnation: int = 1) -> IncarnationStatus:
         self.machine.poll()
-        (found,) = [part for part in self.machine.parts() if (part.job, part.incarnation) == (job, incarnation)]
+        (found,) = [part for part in self.machine.inventory() if (part.job, part.incarnation) == (job, incarnation)]
         return found
 
-    def wait(self, job: int = 1, incarnation: int = 1, state: str = "ended") -> Part:
+    def wait(self, job: int = 1, incarnation: int = 1, state: str = "ended") -> IncarnationStatus:
         until(lambda: self.part(job, incarnation).state in {state, "ended"}, f"state {state}")
         part = self.part(job, incarnation)
         assert part.state == state, part
         return part
 
-    def letter(self, text: bytes, job: int = 1, incarnation: int = 1) -> None:
+    def datagram(self, text: bytes, job: int = 1, incarnation: int = 1) -> None:
         until(lambda: send(self.folder(job, incarnation), CONTROL, text), "room in its box")
 
     def supervisor(self, job: int = 1, incarnation: int = 1) -> int:

@@ -130,7 +130,7 @@ def test_dead_before_the_order_was_written(bench: Bench, files: list[str]) -> No
     for name in files:
         (bench.folder() / name).touch()
     bench.open()
-    assert bench.machine.parts() == [] and not bench.folder().parent.exists()
+    assert bench.machine.inventory() == [] and not bench.folder().parent.exists()
     bench.machine.launch(bench.sh("exit 0"))
     assert bench.wait().outcome == "finished"
 
@@ -202,7 +202,7 @@ def test_files_that_cannot_be_read(bench: Bench) -> None:
     (bench.home / "run" / "notes").mkdir()
     (bench.home / "run" / "007").mkdir()
     (bench.home / "run" / "8").touch()
-    assert bench.open().parts() == [part]
+    assert bench.open().inventory() == [part]
 
 
 def test_a_folder_that_somebody_removed(bench: Bench) -> None:

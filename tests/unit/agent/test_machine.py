@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent import life as lives
+from rota.agent import incarnation as incarnations
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
-from rota.agent.machine import Machine, Part
+from rota.agent.machine import IncarnationStatus, Machine
 from tests.unit.agent.bench import FOREVER, Bench, until
 
 RUNS = f"echo ready; {FOREVER}"
@@ -31,7 +31,7 @@ def test_an_older_incarnation_is_not_launched(bench: Bench) -> None:
     bench.wait(incarnation=2)
     bench.machine.forget(1, 2)
     bench.machine.launch(bench.sh("echo again", incarnation=2))
-    assert bench.machine.parts() == []
+    assert bench.machine.inventory() == []
     assert "first" not in bench.said() and "again" not in bench.said()
 
 
@@ -42,14 +42,14 @@ def test_poll_tells_what_changed(bench: Bench) -> None:
 
     assert bench.machine.poll() == []
     bench.machine.launch(bench.sh(f"trap 'exit 75' TERM; {RUNS}", sequence=7, from_step=3.0, steps_total=9.0))
-    (part,) = bench.machine.parts()
+    (part,) = bench.machine.inventory()
     assert (part.state, part.sequence, part.launch_sequence) == ("starting", 7, 7)
     assert (part.steps_done, part.steps_saved, part.steps_total) == (3.0, 3.0, 9.0)
-    told: list[Part] = []
+    told: list[IncarnationStatus] = []
     until(runs)
     assert [part.state for part in told] in (["starting", "running"], ["running"])
     until(lambda: "ready" in bench.said())
-    assert bench.machine.poll() == [] and bench.machine.parts() == told[-1:]
+    assert bench.machine.poll() == [] and bench.machine.inventory() == told[-1:]
     bench.machine.suspend(1, 1, 8)
     part = bench.wait()
     assert (part.sequence, part.launch_sequence) == (8, 7)
@@ -97,10 +97,10 @@ def test_a_new_daemon_takes_over(bench: Bench) -> None:
 def test_no_zombies(bench: Bench) -> None:
     for job in (1, 2, 3):
         bench.machine.launch(bench.sh("exit 0", job=job))
-    mine = lives._children[-3:]
+    mine = incarnations._children[-3:]
     for job in (1, 2, 3):
         bench.wait(job)
-    until(lambda: bench.machine.poll() or not {child.pid for child in lives._children} & {child.pid for child in mine})
+    until(lambda: bench.machine.poll() or not {child.pid for child in incarnations._children} & {child.pid for child in mine})
     assert all(child.returncode == 0 for child in mine)
 
 
@@ -119,7 +119,7 @@ def test_a_home_may_be_deep(tmp_path: Path) -> None:
 
 
 def test_a_supervisor_that_does_not_come_up_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lives, "PACKAGES", "/nowhere")
+    monkeypatch.setattr(incarnations, "PACKAGES", "/nowhere")
     bench.machine.launch(bench.sh("exit 0"))
     part = bench.wait()
     assert part.outcome == "lost" and part.problem.startswith("its supervisor did not start it: ")
@@ -139,7 +139,7 @@ def test_an_order_that_cannot_be_written(bench: Bench) -> None:
     part = bench.wait()
     assert (part.outcome, part.steps_saved) == ("lost", 4.0) and "could not be written" in part.problem
     bench.machine.forget(1, 1)
-    assert bench.machine.parts() == [] and bench.machine._forgotten == []
+    assert bench.machine.inventory() == [] and bench.machine._forgotten == []
 
 
 def test_a_log_that_cannot_be_written(bench: Bench) -> None:
@@ -157,10 +157,10 @@ def test_one_that_takes_too_long_is_given_up(bench: Bench, monkeypatch: pytest.M
     bench.machine.launch(bench.sh("exit 0"))
     try:
         assert bench.part().state == "starting"
-        monkeypatch.setattr(lives, "PATIENCE_SECONDS", 0.0)
+        monkeypatch.setattr(incarnations, "PATIENCE_SECONDS", 0.0)
         assert bench.wait().outcome == "lost"
     finally:
-        lives._children[-1].kill()
+        incarnations._children[-1].kill()
 
 
 # Forgetting.
@@ -174,9 +174,9 @@ def test_forgetting(bench: Bench) -> None:
     bench.machine.suspend(1, 1, 2)
     bench.wait()
     bench.machine.forget(1, 1)
-    assert bench.machine.parts() == [] and bench.machine.poll() == []
+    assert bench.machine.inventory() == [] and bench.machine.poll() == []
     until(lambda: bench.machine.poll() or not bench.folder().parent.exists())
-    assert bench.log().exists() and bench.open().parts() == []
+    assert bench.log().exists() and bench.open().inventory() == []
 
 
 def test_forgetting_one_of_two_keeps_the_job(bench: Bench) -> None:

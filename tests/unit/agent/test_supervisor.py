@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent.life import PACKAGES
+from rota.agent.incarnation import PACKAGES
 from rota.agent.processes import boot_s
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
@@ -111,14 +111,14 @@ def test_a_command_that_is_not_newer_changes_nothing_and_is_answered(bench: Benc
     assert bench.part().state == "running" and bench.part().asked is None and bench.part().sequence == 4
 
 
-def test_letters_that_make_no_sense_are_passed_over(bench: Bench) -> None:
+def test_datagrams_that_make_no_sense_are_passed_over(bench: Bench) -> None:
     bench.start(leaves_with(75))
     numbers: list[object] = [None, "2", 2.0, True, [], {}]
-    letters: list[object] = [{"op": "kill", "sequence": number} for number in numbers]
-    letters += [{"op": "renew", "seconds": "1"}, {"op": []}, 1, None]
-    for text in [*map(json.dumps, letters), "", "{", "[" * 50_000, "\x00", '{"op":"renew","seconds":NaN}', "1" * 60_000]:
-        bench.letter(text.encode())
-    bench.letter(b'{"op": "report", "steps_done": 7, "steps_saved": -1, "steps_total": "x", "more": 1}')
+    datagrams: list[object] = [{"op": "kill", "sequence": number} for number in numbers]
+    datagrams += [{"op": "renew", "seconds": "1"}, {"op": []}, 1, None]
+    for text in [*map(json.dumps, datagrams), "", "{", "[" * 50_000, "\x00", '{"op":"renew","seconds":NaN}', "1" * 60_000]:
+        bench.datagram(text.encode())
+    bench.datagram(b'{"op": "report", "steps_done": 7, "steps_saved": -1, "steps_total": "x", "more": 1}')
     until(lambda: bench.part().steps_done == 7.0)
     part = bench.part()
     assert (part.state, part.asked, part.steps_saved, part.steps_total) == ("running", None, 0.0, None)
@@ -126,7 +126,7 @@ def test_letters_that_make_no_sense_are_passed_over(bench: Bench) -> None:
 
 def test_a_job_may_report_its_own_steps(bench: Bench) -> None:
     bench.start(STUBBORN, grace_seconds=0.0)
-    bench.letter(b'{"op": "report", "steps_done": 90, "steps_saved": 80, "steps_total": 100}')
+    bench.datagram(b'{"op": "report", "steps_done": 90, "steps_saved": 80, "steps_total": 100}')
     until(lambda: bench.part().steps_saved == 80.0)
     bench.machine.suspend(1, 1, 2)
     part = bench.wait()
@@ -157,7 +157,7 @@ def test_nothing_of_it_lives_on(bench: Bench, how: str) -> None:
 
 def test_a_lease_ends_without_a_daemon(bench: Bench) -> None:
     bench.start(leaves_with(75))
-    bench.letter(b'{"op": "renew", "seconds": 0.1}')
+    bench.datagram(b'{"op": "renew", "seconds": 0.1}')
     bench.machine.close()
     until(lambda: '"ended"' in (bench.folder() / "status.json").read_text())
     bench.open()
@@ -191,7 +191,7 @@ def test_a_renewal_keeps_it_alive(bench: Bench) -> None:
 def test_a_renewal_counts_from_when_it_was_sent(bench: Bench) -> None:
     """It may have lain in the box while the supervisor was stopped."""
     bench.start(STUBBORN)
-    bench.letter(json.dumps({"op": "renew", "seconds": 5.0, "sent_boot_s": boot_s() - 10.0}).encode())
+    bench.datagram(json.dumps({"op": "renew", "seconds": 5.0, "sent_boot_s": boot_s() - 10.0}).encode())
     assert bench.wait().asked == "lease"
 
 
@@ -206,7 +206,7 @@ def test_the_supervisor_does_not_heed_sigterm(bench: Bench) -> None:
     bench.start(leaves_with(75))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(bench.supervisor(), number)
-    bench.letter(b'{"op": "report", "steps_done": 1}')
+    bench.datagram(b'{"op": "report", "steps_done": 1}')
     until(lambda: bench.part().steps_done == 1.0)
     assert bench.part().state == "running"
 

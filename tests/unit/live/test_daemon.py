@@ -12,6 +12,7 @@ import pytest
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
 from rota.live.daemon import Daemon, _whole_characters
 from rota.live.journal import Journal
+from rota.live.local import Local
 from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
 
@@ -27,13 +28,14 @@ def running(home: Path, cluster: str = "4xV100", policy: str = "fifo") -> Iterat
     chosen = configuration(cluster, policy)
     worker = [sys.executable, "-m", "rota.server.worker", policy]
     failed: list[BaseException] = []
+    scheduler = make_scheduler(chosen)
     daemon = Daemon(
         home,
-        make_scheduler(chosen),
+        scheduler,
         WORDS,
+        Local(home, scheduler.state.cluster, lease_grace_seconds=5.0),
         worker=worker,
         configuration=chosen,
-        lease_grace_seconds=5.0,
         on_failure=failed.append,
     )
     daemon.start()

@@ -11,7 +11,7 @@ import pytest
 
 from rota.core.snapshot import codec
 from rota.errors import JournalError
-from rota.live.journal import Entry, Journal
+from rota.live.journal import Journal, JournalEntry
 from rota.model.events import Decided, External, Progressed, Submitted, Woke
 from rota.model.job import JobSpec
 
@@ -29,7 +29,7 @@ def fill(journal: Journal, first: int, last: int) -> None:
         journal.append(*turn(number), {number: ({"name": f"j{number}"}, {"phase": "queued"}, number % 3 == 0)})
 
 
-def same(entry: Entry, number: int) -> bool:
+def same(entry: JournalEntry, number: int) -> bool:
     now_s, events, _ = turn(number)
     return (entry.number, entry.now_s) == (number, now_s) and json.dumps(WORDS.encode(entry.events)) == json.dumps(
         WORDS.encode(events)
@@ -154,7 +154,7 @@ def _check_prefix(copy: Path, least: int) -> int:
     found = list(journal.entries())
     assert len(found) >= least, "what was acknowledged is there"
     assert all(same(entry, i) for i, entry in enumerate(found, 1))
-    assert [job for job, _, _ in journal.jobs()] == list(range(1, len(found) + 1)), "the book is as far as the entries"
+    assert [job for job, _, _ in journal.jobs()] == list(range(1, len(found) + 1)), "the job table is as far as the entries"
     journal.append(*turn(len(found) + 1))
     journal.close()
     return len(found)

@@ -84,7 +84,7 @@ def test_two_host_names_are_none(served: Served) -> None:
 
 
 def test_a_name_of_this_machine_may_be_added() -> None:
-    guard = auth.Guard(make_app(Standin(), "x" * 20), token="x" * 20, allowed_hosts=["Node7.lab"])
+    guard = auth.RequestGuard(make_app(Standin(), "x" * 20), token="x" * 20, allowed_hosts=["Node7.lab"])
     assert guard._is_here(["node7.lab:7070"]) and not guard._is_here(["node8.lab"])
 
 

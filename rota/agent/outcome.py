@@ -1,15 +1,15 @@
-"""How an incarnation ended, and in which words its log says so."""
+"""How an incarnation ended, and the lines about its start and end in the log."""
 
 import signal
 
+from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, YIELDED
 from rota.agent.records import Status
-from rota.agent.words import FAILED, FINISHED, KILL, LEASE, LOST, YIELDED
 
 SAVED_AND_LEFT = 75
 """EX_TEMPFAIL: it saved its state and wants to go on later."""
 
 
-def outcome(exit_code: int, asked: str | None) -> str:
+def outcome_of(exit_code: int, asked: str | None) -> str:
     """Exit code 0 is an end even of a job that was asked to stop, and no end after being asked to is a failure."""
     if exit_code == 0:
         return FINISHED
@@ -36,25 +36,25 @@ def signal_number(name: str) -> signal.Signals:
         return signal.SIGTERM
 
 
-def how(exit_code: int | None) -> str:
+def _how(exit_code: int | None) -> str:
     """After `failed`."""
     if exit_code is None or exit_code >= 0:
         return f" with exit code {exit_code}"
     return f": killed by {signal_name(-exit_code)}"
 
 
-def started(gpus_text: str, incarnation: int, from_step: float) -> str:
+def start_text(gpus_text: str, incarnation: int, from_step: float) -> str:
     verb = "resumed" if from_step > 0 else "started"
     return f"{verb} on {gpus_text} (incarnation {incarnation}, from step {from_step:,.0f})"
 
 
-def words(status: Status) -> str:
+def end_text(status: Status) -> str:
     """What the marker line at the end of an incarnation says."""
     if status.outcome == FINISHED:
         return "finished"
     if status.outcome == FAILED:
         # Without a process it was never started, and the problem says why.
-        return f"failed: {status.problem}" if status.pid is None else f"failed{how(status.exit_code)}"
+        return f"failed: {status.problem}" if status.pid is None else f"failed{_how(status.exit_code)}"
     where = f"at step {status.steps_done:,.0f}, {max(0.0, status.steps_done - status.steps_saved):,.0f} steps lost"
     if status.outcome == YIELDED:
         verb = "suspended" if status.asked else "yielded"

@@ -18,7 +18,7 @@ ANSWER_WITHIN_SECONDS = 60.0
 LONGEST_MESSAGE = 500
 
 
-class Asker:
+class PolicyClient:
     """One worker at a time, started at once, so that the first question need not wait for it, and again whenever it is gone."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Asker:
         self._questions: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._worker: subprocess.Popen[bytes] | None = None
         self._rest = b""
-        self._thread = threading.Thread(target=self._run, name="asker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="policy client", daemon=True)
         self._thread.start()
 
     @property

@@ -1,24 +1,24 @@
-"""The end of an incarnation that has no supervisor any more: nobody else will write it."""
+"""The end of an incarnation whose supervisor is gone: the agent writes it instead."""
 
 import time
 from pathlib import Path
 
+from rota.agent.constants import ENDED, LIFE, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
 from rota.agent.processes import Signs, boot_id, end_all
 from rota.agent.records import Status, WrittenOrder, read_status, write_status
-from rota.agent.words import ENDED, LIFE, LOST, STARTING
 
 WAIT_SECONDS = 0.2
 """For what was killed to be gone; if that is too short, the next look goes on."""
 
 
-def bury(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
-    """Its final status, or None: not yet, or somebody supervises it after all. Raises OSError where the disk does.
+def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
+    """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
     incarnation of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # Somebody may have removed it.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # It may have been removed.
     lock = try_lock(folder / SUPERVISOR_LOCK)
     if lock is None:
         return None

@@ -13,7 +13,7 @@ import pytest
 
 from rota.compose.catalogue import make_policy
 from rota.core.scheduler import Scheduler
-from rota.live.asker import Asker
+from rota.live.policy_client import PolicyClient
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
 from rota.model.cluster import Cluster
 from rota.model.commands import Solve
@@ -71,15 +71,15 @@ def ask(tmp_path: Path, code: str, within: float = PATIENCE, times: int = 1) -> 
     (tmp_path / "mine.py").write_text(code)
     answers: queue.Queue[Any] = queue.Queue()
     command = [sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"]
-    asker = Asker(command, answers.put, time.monotonic, within)
+    client = PolicyClient(command, answers.put, time.monotonic, within)
     found, pids = [], []
     try:
         for ticket in range(1, times + 1):
-            asker.ask(question(ticket))
+            client.ask(question(ticket))
             found.append(answers.get(timeout=PATIENCE))
-            pids.append(asker.pid)
+            pids.append(client.pid)
     finally:
-        asker.close()
+        client.close()
     return found, pids
 
 
@@ -116,16 +116,16 @@ def test_a_policy_that_cannot_be_loaded(tmp_path: Path) -> None:
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(GOOD.format("pass"))
     answers: queue.Queue[Any] = queue.Queue()
-    asker = Asker([sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"], answers.put, time.monotonic)
+    client = PolicyClient([sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"], answers.put, time.monotonic)
     try:
-        asker.ask(question(1))
+        client.ask(question(1))
         assert isinstance(answers.get(timeout=PATIENCE), Allocated)
-        first = asker.pid
+        first = client.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        while asker.pid == first:
+        while client.pid == first:
             time.sleep(0.01)
-        asker.ask(question(2))
-        assert isinstance(answers.get(timeout=PATIENCE), Allocated) and asker.pid != first
+        client.ask(question(2))
+        assert isinstance(answers.get(timeout=PATIENCE), Allocated) and client.pid != first
     finally:
-        asker.close()
+        client.close()

@@ -22,7 +22,7 @@ def _address(folder: Path, name: str) -> Iterator[str]:
 
 
 def listen(folder: Path, name: str) -> socket.socket:
-    """A socket that takes letters under this name; one that an earlier process left there is replaced."""
+    """A socket that takes datagrams under this name; one that an earlier process left there is replaced."""
     (folder / name).unlink(missing_ok=True)
     box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -37,7 +37,7 @@ def listen(folder: Path, name: str) -> socket.socket:
 
 
 def send(folder: Path, name: str, text: bytes) -> bool:
-    """Whether somebody took it: False when nobody listens, or the box is full. Never waits."""
+    """Whether it was taken: False when no process listens, or the box is full. Never waits."""
     with contextlib.suppress(OSError), _address(folder, name) as address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
@@ -47,9 +47,9 @@ def send(folder: Path, name: str, text: bytes) -> bool:
 
 
 def receive(box: socket.socket, most: int) -> list[bytes]:
-    """What has come, up to so many letters. Never waits."""
-    letters: list[bytes] = []
+    """What has come, up to so many datagrams. Never waits."""
+    found: list[bytes] = []
     with contextlib.suppress(BlockingIOError):
-        while len(letters) < most:
-            letters.append(box.recv(LONGEST))
-    return letters
+        while len(found) < most:
+            found.append(box.recv(LONGEST))
+    return found

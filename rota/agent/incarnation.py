@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from rota.agent import letters
-from rota.agent.burial import bury
+from rota.agent import datagrams
+from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
-from rota.agent.orders import Part, part, starting
+from rota.agent.lost import declare_lost
+from rota.agent.orders import IncarnationStatus, incarnation_status, starting
 from rota.agent.processes import boot_s
 from rota.agent.records import Status, WrittenOrder, read_order, read_status, write_order
-from rota.agent.words import ENDED, LOST
 
 PATIENCE_SECONDS = 10.0
 """For so long a supervisor of ours may take to come up."""
@@ -34,18 +34,20 @@ def reap() -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """They outlive us on purpose; nobody need be warned of that."""
+    """They outlive us on purpose, so Python must not warn of it."""
     for child in _children:
         child.returncode = child.poll() or 0
 
 
-class Life:
+class IncarnationHandle:
+    """Starts the supervisor of one incarnation, reads what it wrote, and sends it datagrams."""
+
     def __init__(self, folder: Path, job: int, incarnation: int, order: WrittenOrder | None = None) -> None:
         self.folder, self.job, self.incarnation = folder, job, incarnation
         self.order = order or read_order(folder)
         self.status: Status | None = None
         self.supervised = False
-        """Whether somebody kept it at the last look."""
+        """Whether it had a supervisor at the last look."""
         self._process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0
         self._seen_s = 0.0
@@ -56,8 +58,8 @@ class Life:
     def ended(self) -> bool:
         return self.status is not None and self.status.state == ENDED
 
-    def part(self) -> Part:
-        return part(self.job, self.incarnation, self.order, self.status)
+    def told(self) -> IncarnationStatus:
+        return incarnation_status(self.job, self.incarnation, self.order, self.status)
 
     # Starting it.
 
@@ -73,16 +75,20 @@ class Life:
             sync_folder(self.folder.parent.parent)
             self._process = self._start()
         except OSError as error:
-            # Nothing runs. If the order got to disk it is buried at the next look; else it ends here.
+            # Nothing runs. If the order got to disk it is declared lost at the next look; else it ends here.
             with contextlib.suppress(OSError):
                 (self.folder / COMPLAINTS).write_text(str(error), encoding="utf-8")
             if read_order(self.folder) is None:
-                problem = f"its order could not be written: {error}"
-                never = starting(self.job, self.incarnation, order)
-                self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
+                self.refuse(order, f"its order could not be written: {error}")
             return
         _children.append(self._process)
         self.supervised, self._launched_s = True, time.monotonic()
+
+    def refuse(self, order: WrittenOrder, problem: str) -> None:
+        """It is lost before anything of it is on disk."""
+        self.order = order
+        never = starting(self.job, self.incarnation, order)
+        self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
 
     def _start(self) -> "subprocess.Popen[bytes]":
         """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""
@@ -128,11 +134,13 @@ class Life:
             return True
         return not is_free(self.folder / SUPERVISOR_LOCK)
 
-    def bury(self, *, job_lives_on: bool) -> None:
-        """End it, if nobody supervises it. A disk that can't take the end is tried again at the next look."""
+    def declare_lost(self, *, job_lives_on: bool) -> None:
+        """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
         with contextlib.suppress(OSError):
             last = self.status or starting(self.job, self.incarnation, self.order)
-            self.status = bury(self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on) or self.status
+            self.status = (
+                declare_lost(self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on) or self.status
+            )
 
     # Speaking to it.
 
@@ -146,5 +154,5 @@ class Life:
         return True
 
     def _send(self) -> None:
-        while self._unsent and letters.send(self.folder, CONTROL, json.dumps(self._unsent[0]).encode()):
+        while self._unsent and datagrams.send(self.folder, CONTROL, json.dumps(self._unsent[0]).encode()):
             del self._unsent[0]

@@ -1,0 +1,22 @@
+"""Constants that stand in files, datagrams and environments."""
+
+LIFE = "ROTA_LIFE"
+"""Environment variable that every process of an incarnation carries, with a value no other incarnation anywhere has."""
+
+STARTING, RUNNING, PARKED, ENDED = "starting", "running", "parked", "ended"
+"""States. The first one is never written down: it is an order without a status."""
+
+FINISHED, YIELDED, FAILED, LOST = "finished", "yielded", "failed", "lost"
+"""Outcomes, spelled as in `rota.model.events.Outcome`, which would import NumPy."""
+
+SUSPEND, KILL, LEASE = "suspend", "kill", "lease"
+"""What it was asked to end by: the command of that name, or its lease being over."""
+
+LAUNCH, RESUME = "launch", "resume"
+"""The other commands of `rules`."""
+
+RENEW, REPORT = "renew", "report"
+"""The other datagrams a supervisor takes: another end of the lease, and steps, from the job itself."""
+
+STARTED, SUSPENDED, EXITED = "started", "suspended", "exited"
+"""What is said of an incarnation, besides that it is parked."""

@@ -1,0 +1,220 @@
+"""The rules of an agent: what it does with a command, what it refuses, and what it answers.
+
+A pure state machine: it has no clock and does no I/O. It takes what the agent knows of one job, a command or an observation, and
+the time; it returns what the agent knows next, what to do, and whether to answer. The caller does the work.
+The supervisors and the inventory of a real machine run this file, and so do the agents of chaos (`rota/sim/agents.py`).
+
+The promises behind the rules are in `docs/drivers.md`. Named tuples, because a supervisor must be up in a moment.
+"""
+
+import math
+from typing import NamedTuple
+
+from rota.agent.constants import (
+    ENDED,
+    EXITED,
+    KILL,
+    LAUNCH,
+    LEASE,
+    LOST,
+    PARKED,
+    RENEW,
+    RESUME,
+    RUNNING,
+    STARTED,
+    SUSPEND,
+    SUSPENDED,
+    YIELDED,
+)
+
+NOT_NEW = "a command at least as new was seen before"
+OTHER_BOOT = "it was meant for another boot of the machine"
+LEASE_OVER = "its lease was over before it could start"
+NOT_HERE = "it does not live here"
+"""Why a command was refused, in words."""
+
+
+class Instruction(NamedTuple):
+    """A command for one job, as the rules see it."""
+
+    op: str
+    """launch, resume, suspend, kill or renew."""
+    incarnation: int
+    sequence: int = 0
+    """A renewal has none."""
+    lease_s: float = math.inf
+    """When the lease ends: of a launch, a resume and a renewal."""
+    boot: str = ""
+    """The boot of the machine that a launch is meant for."""
+    sent_s: float = -math.inf
+    """When a renewal or a resume was sent."""
+
+
+class HeldIncarnation(NamedTuple):
+    """One incarnation that the agent started and has not forgotten."""
+
+    incarnation: int
+    sequence: int
+    """Of the newest command it obeyed."""
+    start_sequence: int
+    """Of the command that made it run: its launch, or the last resume."""
+    state: str = RUNNING
+    """running, parked or ended."""
+    lease_s: float = math.inf
+    renewed_s: float = -math.inf
+    """When the newest renewal was sent."""
+    asked: str | None = None
+    """What it was asked to stop by: suspend, kill or lease."""
+    outcome: str | None = None
+
+    @property
+    def lives(self) -> bool:
+        return self.state != ENDED
+
+
+class KnownJob(NamedTuple):
+    """What an agent knows of one job."""
+
+    highest: tuple[int, int] = (0, 0)
+    """The newest (incarnation, sequence) it has seen."""
+    held: HeldIncarnation | None = None
+
+
+class Decision(NamedTuple):
+    """What to do with a command."""
+
+    known: KnownJob
+    """What the agent knows from now on."""
+    action: str | None = None
+    """The operation to carry out, or `lease`: end it, because its lease is over. None: do nothing."""
+    refusal: str = ""
+    """Why nothing is done."""
+    answers: bool = True
+    """Whether to tell, when the action is done, how it is with this incarnation: see `describe`."""
+
+
+class Reply(NamedTuple):
+    """How it is with one incarnation."""
+
+    kind: str
+    """started, parked, suspended (it is on storage) or exited."""
+    sequence: int = 0
+    outcome: str = LOST
+
+
+# Commands.
+
+
+def receive(known: KnownJob, instruction: Instruction, *, now_s: float, boot: str) -> Decision:
+    """What to do with a command that arrives now, in this boot of the machine."""
+    if instruction.op == LAUNCH:
+        return _launch(known, instruction, now_s, boot)
+    if instruction.op == RENEW:
+        return _renew(known, instruction)
+    return _change(known, instruction)
+
+
+def _launch(known: KnownJob, launch: Instruction, now_s: float, boot: str) -> Decision:
+    if not is_new(known.highest, launch):
+        return Decision(known, refusal=NOT_NEW)
+    if not is_same_boot(launch, boot):
+        return Decision(known, refusal=OTHER_BOOT)
+    if is_over(launch.lease_s, now_s):
+        return Decision(known, refusal=LEASE_OVER)
+    held = HeldIncarnation(launch.incarnation, launch.sequence, launch.sequence, lease_s=launch.lease_s)
+    return Decision(KnownJob((launch.incarnation, launch.sequence), held), LAUNCH)
+
+
+def _change(known: KnownJob, command: Instruction) -> Decision:
+    """Suspend, resume, kill."""
+    if not is_new(known.highest, command):
+        return Decision(known, refusal=NOT_NEW)
+    known = known._replace(highest=(command.incarnation, command.sequence))
+    held = known.held
+    if held is None or not held.lives or not is_meant(held, command):
+        return Decision(known, refusal=NOT_HERE)
+    held = held._replace(sequence=command.sequence)
+    if command.op == RESUME:
+        held = held._replace(
+            start_sequence=command.sequence,
+            state=RUNNING,
+            asked=None,
+            lease_s=max(held.lease_s, command.lease_s),
+            renewed_s=max(held.renewed_s, command.sent_s),
+        )
+    else:
+        held = held._replace(asked=KILL if held.asked == KILL else command.op)
+    return Decision(known._replace(held=held), command.op)
+
+
+def _renew(known: KnownJob, renewal: Instruction) -> Decision:
+    """Nothing is said of an incarnation never heard of: its launch may be on the way."""
+    held = known.held
+    if held is None or not held.lives or not is_meant(held, renewal):
+        return Decision(known, refusal=NOT_HERE, answers=renewal.incarnation <= known.highest[0])
+    if renewal.sent_s < held.renewed_s:
+        return Decision(known, refusal=NOT_NEW, answers=False)
+    held = held._replace(lease_s=renewal.lease_s, renewed_s=renewal.sent_s)
+    return Decision(known._replace(held=held), RENEW, answers=False)
+
+
+# The four questions. Each is one rule.
+
+
+def is_new(highest: tuple[int, int], command: Instruction) -> bool:
+    """A launch opens a newer incarnation; any other command is newer than every command seen before it."""
+    if command.op == LAUNCH:
+        return command.incarnation > highest[0]
+    return (command.incarnation, command.sequence) > highest
+
+
+def is_meant(held: HeldIncarnation, command: Instruction) -> bool:
+    """A command is for one incarnation and changes no other."""
+    return held.incarnation == command.incarnation
+
+
+def is_same_boot(launch: Instruction, boot: str) -> bool:
+    """A launch that outlived a reboot is refused: all that was believed of the machine is gone."""
+    return launch.boot == boot
+
+
+def is_over(lease_s: float, now_s: float) -> bool:
+    """Without a valid lease nothing runs."""
+    return now_s >= lease_s
+
+
+# Observations.
+
+
+def look_at_clock(known: KnownJob, now_s: float) -> Decision:
+    """End what outlives its lease, unless it was asked to stop already."""
+    held = known.held
+    if held is None or not held.lives or held.asked is not None or not is_over(held.lease_s, now_s):
+        return Decision(known, answers=False)
+    return Decision(known._replace(held=held._replace(asked=LEASE)), LEASE)
+
+
+def parked(held: HeldIncarnation) -> HeldIncarnation:
+    """A suspension left it asleep on the host."""
+    return held._replace(state=PARKED, asked=None)
+
+
+def ended(held: HeldIncarnation, outcome: str) -> HeldIncarnation:
+    """Its last process is gone."""
+    return held._replace(state=ENDED, outcome=outcome)
+
+
+# Answers.
+
+
+def describe(held: HeldIncarnation | None, incarnation: int) -> Reply:
+    """What to say of an incarnation. What is not held is lost, and never starts after that was said."""
+    if held is None or held.incarnation != incarnation:
+        return Reply(EXITED)
+    if held.state == RUNNING:
+        return Reply(STARTED, held.start_sequence)
+    if held.state == PARKED:
+        return Reply(PARKED, held.sequence)
+    if held.outcome == YIELDED and held.asked == SUSPEND:
+        return Reply(SUSPENDED, held.sequence)
+    return Reply(EXITED, held.sequence, held.outcome or LOST)

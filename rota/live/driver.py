@@ -1,0 +1,69 @@
+"""The seam between the daemon and whatever runs jobs. The daemon knows this protocol and no driver.
+
+A driver carries commands out, tells what happened, says what machines there are, and gives out logs. `docs/drivers.md` lists what
+it must promise. `rota/live/local.py` is the driver of a single machine; `rota/server/serve.py` chooses the driver.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rota.agent.orders import IncarnationStatus
+from rota.model.cluster import Cluster
+from rota.model.commands import JobCommand, Renew
+from rota.model.events import External
+from rota.wire.submitted import SubmittedJob
+
+DriverCommand = JobCommand | Renew
+
+
+@dataclass(frozen=True)
+class DriverContext:
+    """What a daemon gives its driver."""
+
+    wake: Callable[[], None]
+    """Call it, from any thread, when `events` has something to tell."""
+    submitted: Callable[[int], SubmittedJob]
+    """What was submitted under this job number."""
+    clock: Callable[[], float]
+    """The time that events carry."""
+
+
+class Driver(Protocol):
+    """Runs jobs. The daemon calls every method from one thread, except where `any thread` is said."""
+
+    def machines(self) -> Cluster:
+        """What machines there are. May be asked before `open`."""
+
+    def open(self, context: DriverContext) -> None:
+        """Begin. What an earlier daemon started is found again."""
+
+    def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
+        """Start to carry these out, all that one decision gave. Never waits for a job: what came of it is told by `events`.
+
+        Returns answers that are known at once, such as the loss of an incarnation that is not there.
+        """
+
+    def events(self) -> list[External]:
+        """What happened since the last call; at the first call, everything that is there."""
+
+    def acknowledge(self) -> None:
+        """All events told so far are durable: what has ended may be forgotten."""
+
+    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+        """End every incarnation, by (job, incarnation), that is not wanted. Called once, after the first events were taken in.
+
+        A driver that reports whole inventories (`NodeReported`) has nothing to do here: the core kills strays itself.
+        """
+
+    def inventory(self) -> list[IncarnationStatus]:
+        """How each incarnation is, ended ones included until they are acknowledged; sorted by job and incarnation."""
+
+    def running(self) -> Mapping[int, IncarnationStatus]:
+        """How each job is that runs, by job number, as of the last `events`. Any thread."""
+
+    def read_log(self, job: int, offset: int, limit: int) -> bytes:
+        """At most so many bytes of a job's output; empty where there is none. Any thread."""
+
+    def close(self) -> None:
+        """Leave. The jobs stay, under the leases they have."""

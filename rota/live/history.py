@@ -1,0 +1,231 @@
+"""The job history: what clients see of each job. It is kept in the journal's file, in the same transactions.
+
+The scheduler forgets a job when it has ended, and never knows its command; the history keeps both.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.agent.orders import IncarnationStatus
+from rota.core.explain import explain, reasons
+from rota.core.ledger import Ledger
+from rota.live.where import where_text
+from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
+from rota.model.job import Phase
+from rota.model.reasons import Reason
+from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
+from rota.wire.submitted import SubmittedJob
+
+Statuses = Mapping[int, IncarnationStatus]
+"""By job number."""
+
+
+@dataclass
+class JobRecord:
+    """One job: what was asked for, and what only the history keeps."""
+
+    id: int
+    submitted: SubmittedJob
+    submitted_s: float
+    started_s: float | None = None
+    ended_s: float | None = None
+    phase: str = "queued"
+    suspensions: int = 0
+    lost_steps: float = 0.0
+    steps_done: float | None = None
+    steps_total: float | None = None
+    exit_code: int | None = None
+    last_change: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    def to_plain(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _KEPT}
+
+    @classmethod
+    def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
+        """As the journal keeps it."""
+        return cls(job, SubmittedJob.from_plain(submitted), **{name: plain[name] for name in _KEPT})
+
+
+_KEPT = (
+    "submitted_s",
+    "started_s",
+    "ended_s",
+    "phase",
+    "suspensions",
+    "lost_steps",
+    "steps_done",
+    "steps_total",
+    "exit_code",
+    "last_change",
+)
+
+
+class JobHistory:
+    """Records by job number, and how to find one by what people type."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, JobRecord] = {}
+        self._rows: dict[int, tuple[Any, JobRow]] = {}
+        self.changed: set[int] = set()
+        """Records that the journal has not seen yet as they are."""
+
+    def add(self, record: JobRecord) -> None:
+        self.records[record.id] = record
+        self.changed.add(record.id)
+
+    def submitted(self, job: int) -> SubmittedJob:
+        return self.records[job].submitted
+
+    def note(
+        self,
+        events: Iterable[External],
+        before: set[int],
+        cancelling: set[int],
+        lives: dict[int, int],
+        state: Ledger,
+        parts: Statuses,
+    ) -> None:
+        """What events say about jobs; before them: those that had not ended, those told to, and the incarnation of those alive.
+
+        An event may be a repeat, after a restart above all, and what an incarnation comes to counts once.
+        """
+        asked, finished = set(cancelling), set()
+        for event in events:
+            if isinstance(event, CancelAsked):
+                asked.add(event.job)
+            elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.incarnation:
+                if not isinstance(event, Started):
+                    del lives[event.job]
+                if isinstance(event, Exited) and event.outcome is Outcome.FINISHED:
+                    finished.add(event.job)
+                self._note(self.records[event.job], event, parts.get(event.job))
+        for job in before - state.row.keys():
+            record = self.records[job]
+            record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
+            record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
+            record.last_change = f"{record.phase} at {iso(record.ended_s)}"
+            self.changed.add(job)
+
+    def _note(self, record: JobRecord, event: Started | Suspended | Exited, part: IncarnationStatus | None) -> None:
+        self.changed.add(record.id)
+        if isinstance(event, Started):
+            record.started_s = event.at_s if record.started_s is None else record.started_s
+            record.last_change = f"started at {iso(event.at_s)}"
+            return
+        if part is not None:
+            record.exit_code = part.exit_code
+            record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
+            if record.submitted.progress:
+                record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
+                record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
+        if isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
+            record.ended_s = event.at_s
+        else:
+            record.suspensions += 1
+            record.last_change = f"suspended at {iso(event.at_s)}"
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def rows(self, records: Iterable[JobRecord], state: Ledger, latest: Statuses, now_s: float) -> list[JobRow]:
+        codes, phases = reasons(state).tolist(), state.jobs.phase.tolist()
+        found = []
+        for record in records:
+            row = state.row.get(record.id)
+            standing = (-1, 0) if row is None else (phases[row], codes[row])
+            if record.id in latest or record.id in state.lives:
+                found.append(self._row(record, state, standing, latest.get(record.id), now_s))
+                continue
+            # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
+            key = (
+                standing,
+                record.phase,
+                record.started_s,
+                record.ended_s,
+                record.suspensions,
+                record.exit_code,
+                record.steps_done,
+            )
+            kept = self._rows.get(record.id)
+            if kept is None or kept[0] != key:
+                kept = self._rows[record.id] = (key, self._row(record, state, standing, None, now_s))
+            found.append(kept[1])
+        return found
+
+    def _row(
+        self, record: JobRecord, state: Ledger, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
+    ) -> JobRow:
+        job, row = record.submitted, state.row.get(record.id)
+        phase, accelerator, where, reason = record.phase, None, None, None
+        done, rate = record.steps_done, None
+        if row is not None:
+            now, code = Phase(standing[0]), Reason(standing[1])
+            phase = now.name.lower()
+            reason = code.name if code is not Reason.NONE else None
+            if now is Phase.QUEUED and record.started_s is not None:
+                phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
+            life = state.lives.get(record.id)
+            if life is not None and len(life.gpus):
+                accelerator = state.cluster.pools[state.cluster.gpu_pool[life.gpus[0]]]
+                where = where_text(state.cluster, life.gpus)
+        if part is not None and job.progress:
+            done = part.steps_done
+            if part.started_s is not None and now_s > part.started_s and row is not None:
+                rate = max(part.steps_done - float(state.jobs.steps_saved[row]), 0.0) / (now_s - part.started_s)
+        told = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
+        return JobRow(
+            id=record.id,
+            name=job.name,
+            user=job.user,
+            phase=phase,
+            gpus=job.gpus,
+            accelerator=accelerator,
+            where=where,
+            accepts=list(job.accelerators),
+            weight=job.weight,
+            tenant=job.tenant,
+            steps_done=done,
+            steps_total=job.steps if job.steps is not None else told,
+            steps_per_second=rate,
+            reason=reason,
+            submitted_at=iso(record.submitted_s) or "",
+            started_at=iso(record.started_s),
+            finished_at=iso(record.ended_s),
+            suspensions=record.suspensions,
+            lost_steps=record.lost_steps,
+            exit_code=record.exit_code,
+            command=job.command,
+        )
+
+    def why(self, record: JobRecord, state: Ledger, latest: Statuses, now_s: float) -> WhyRow:
+        found = explain(state, record.id) if record.id in state.row else []
+        ahead: list[JobRecord] = []
+        for explanation in found:
+            ahead = [self.records[job] for job in _numbers(explanation.facts.get("ahead")) if job in self.records] or ahead
+        return WhyRow(
+            job=self.rows([record], state, latest, now_s)[0],
+            reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
+            ahead=self.rows(ahead[:20], state, latest, now_s),
+            last_change=record.last_change or None,
+        )
+
+
+def iso(seconds: float | None) -> str | None:
+    return (
+        None
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def _numbers(value: object) -> list[int]:
+    return [int(each) for each in value] if isinstance(value, list | tuple) else []
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}

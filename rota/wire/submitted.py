@@ -1,0 +1,55 @@
+"""What was submitted, as one typed record: made from a request, kept in the journal's file, read by whatever launches the job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rota.errors import JournalError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmittedJob:
+    """Everything that launching and showing a job takes. Its plain form is JSON, and homes hold it: a field is never renamed."""
+
+    name: str
+    """Empty until the job has its number, if it was submitted without a name."""
+    user: str
+    argv: tuple[str, ...]
+    command: str
+    """The command as people see it, cut short if it is long."""
+    workdir: str
+    env: Mapping[str, str]
+    """The job's own variables. A driver adds those it sets."""
+    gpus: int
+    accelerators: tuple[str, ...]
+    """Types it accepts; empty: any."""
+    steps: int | None
+    profile: str
+    progress: str | None
+    """A pattern on its output that finds the step."""
+    weight: float
+    tenant: str
+    deadline_at: float | None = None
+    """Unix time."""
+    retries: int
+    grace_seconds: float
+    """Between SIGTERM and SIGKILL."""
+    checkpoint_dir: str
+
+    def to_plain(self) -> dict[str, Any]:
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**plain, "argv": list(self.argv), "env": dict(self.env), "accelerators": list(self.accelerators)}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "SubmittedJob":
+        """Of the fields that this version knows; a field that is missing and has no default is an error."""
+        known = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
+        try:
+            found = cls(**known)
+        except TypeError:
+            missing = ", ".join(field.name for field in fields(cls) if field.name not in plain and field.name != "deadline_at")
+            raise JournalError(
+                f"The record of job {plain.get('name', '')!r} has no {missing}.",
+                hint="use the Rota that wrote it, or another --home",
+            ) from None
+        return cls(**{**known, "argv": tuple(found.argv), "accelerators": tuple(found.accelerators)})

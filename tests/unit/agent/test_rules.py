@@ -1,0 +1,142 @@
+"""The rules of an agent, one by one, and that a real machine goes by them."""
+
+import math
+
+import pytest
+
+from rota.agent import rules
+from rota.agent.constants import KILL, LAUNCH, RENEW, RESUME, SUSPEND
+from rota.agent.rules import Decision, Instruction, KnownJob, Reply
+from tests.unit.agent.bench import FOREVER, Bench
+
+BOOT = "first"
+
+
+def receive(known: KnownJob, instruction: Instruction, now_s: float = 0.0) -> Decision:
+    return rules.receive(known, instruction, now_s=now_s, boot=BOOT)
+
+
+def launch(incarnation: int = 1, sequence: int = 1, lease_s: float = 30.0, boot: str = BOOT) -> Instruction:
+    return Instruction(LAUNCH, incarnation, sequence, lease_s, boot)
+
+
+def launched(incarnation: int = 1, sequence: int = 1) -> KnownJob:
+    return receive(KnownJob(), launch(incarnation, sequence)).known
+
+
+def held(known: KnownJob) -> rules.HeldIncarnation:
+    assert known.held is not None
+    return known.held
+
+
+def test_a_launch_is_obeyed_once() -> None:
+    first = receive(KnownJob(), launch())
+    assert (first.action, first.answers, first.known.highest) == (LAUNCH, True, (1, 1))
+    again = receive(first.known, launch())
+    assert again == Decision(first.known, refusal=rules.NOT_NEW), "and answered with how things are"
+    assert rules.describe(held(again.known), 1) == Reply("started", 1)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "now_s", "refusal"),
+    [
+        (launch(incarnation=1, sequence=9), 0.0, rules.NOT_NEW),
+        (launch(incarnation=2, sequence=9), 0.0, rules.NOT_NEW),
+        (launch(incarnation=3, boot="second"), 0.0, rules.OTHER_BOOT),
+        (launch(incarnation=3, lease_s=30.0), 30.0, rules.LEASE_OVER),
+        (launch(incarnation=3, lease_s=30.0), 29.9, ""),
+    ],
+)
+def test_what_is_not_launched(instruction: Instruction, now_s: float, refusal: str) -> None:
+    known = launched(incarnation=2)
+    decision = receive(known, instruction, now_s)
+    assert decision.refusal == refusal and (decision.action is None) == bool(refusal)
+    assert not refusal or (decision.known == known and decision.answers)
+
+
+def test_a_kill_that_overtakes_its_launch_keeps_it_from_starting() -> None:
+    killed = receive(KnownJob(), Instruction(KILL, 1, 2))
+    assert (killed.action, killed.refusal, killed.answers) == (None, rules.NOT_HERE, True)
+    assert rules.describe(killed.known.held, 1) == Reply("exited")
+    assert receive(killed.known, launch()).refusal == rules.NOT_NEW
+
+
+@pytest.mark.parametrize("op", [SUSPEND, KILL, RESUME])
+def test_only_a_newer_command_for_this_incarnation_changes_it(op: str) -> None:
+    known = launched(incarnation=2, sequence=5)
+    for incarnation, sequence in ((1, 9), (2, 4), (2, 5)):
+        assert receive(known, Instruction(op, incarnation, sequence)) == Decision(known, refusal=rules.NOT_NEW)
+    of_the_next = receive(known, Instruction(op, 3, 6))
+    assert (of_the_next.action, of_the_next.known.held) == (None, known.held)
+    newer = receive(known, Instruction(op, 2, 6))
+    assert (newer.action, newer.answers, held(newer.known).sequence) == (op, True, 6)
+
+
+def test_what_it_was_asked_decides_what_is_said_of_its_end() -> None:
+    asked = receive(launched(), Instruction(SUSPEND, 1, 2)).known
+    assert rules.describe(rules.ended(held(asked), "yielded"), 1) == Reply("suspended", 2, "lost")
+    assert rules.describe(rules.ended(held(asked), "finished"), 1) == Reply("exited", 2, "finished")
+    assert rules.describe(rules.ended(held(launched()), "yielded"), 1) == Reply("exited", 1, "yielded"), "nobody asked"
+    killed = receive(asked, Instruction(KILL, 1, 3)).known
+    later = receive(killed, Instruction(SUSPEND, 1, 4)).known
+    assert held(later).asked == KILL, "a suspension does not take back a kill"
+    ended = KnownJob(killed.highest, rules.ended(held(killed), "lost"))
+    assert receive(ended, Instruction(SUSPEND, 1, 4)).refusal == rules.NOT_HERE
+
+
+def test_parking_and_going_on() -> None:
+    asked = receive(launched(), Instruction(SUSPEND, 1, 2)).known
+    asleep = asked._replace(held=rules.parked(held(asked)))
+    assert rules.describe(asleep.held, 1) == Reply("parked", 2)
+    assert rules.look_at_clock(asleep, 30.0).action == "lease", "also of what sleeps"
+    awake = receive(asleep, Instruction(RESUME, 1, 3, lease_s=60.0)).known
+    assert rules.describe(awake.held, 1) == Reply("started", 3) and held(awake).lease_s == 60.0
+    assert held(receive(asleep, Instruction(RESUME, 1, 3, lease_s=20.0)).known).lease_s == 30.0
+    resumed = receive(asleep, Instruction(RESUME, 1, 3, lease_s=60.0, sent_s=30.0)).known
+    assert held(receive(resumed, Instruction(RENEW, 1, lease_s=55.0, sent_s=25.0)).known).lease_s == 60.0, "it was overtaken"
+
+
+def test_a_lease_ends_once_and_not_after_something_else_was_asked() -> None:
+    known = launched()
+    assert rules.look_at_clock(known, 29.9) == Decision(known, answers=False)
+    over = rules.look_at_clock(known, 30.0)
+    assert over.action == "lease" and held(over.known).asked == "lease"
+    assert rules.look_at_clock(over.known, 31.0).action is None
+    suspended = receive(known, Instruction(SUSPEND, 1, 2)).known
+    assert rules.look_at_clock(suspended, 31.0).action is None
+    assert rules.look_at_clock(KnownJob(), 31.0).action is None
+
+
+def test_of_two_renewals_the_one_sent_later_counts() -> None:
+    def renewal(sent_s: float, lease_s: float, incarnation: int = 1) -> Instruction:
+        return Instruction(RENEW, incarnation, lease_s=lease_s, sent_s=sent_s)
+
+    known = receive(launched(), renewal(10.0, 40.0)).known
+    assert held(known).lease_s == 40.0
+    assert held(receive(known, renewal(5.0, 35.0)).known).lease_s == 40.0, "it was overtaken"
+    assert held(receive(known, renewal(12.0, 20.0)).known).lease_s == 20.0, "it may also shorten it"
+    assert receive(known, renewal(11.0, math.inf, incarnation=2)) == Decision(known, refusal=rules.NOT_HERE, answers=False), (
+        "its launch may be on the way"
+    )
+    gone = KnownJob((1, 1), rules.ended(held(known), "failed"))
+    assert receive(gone, renewal(11.0, 41.0)).answers
+
+
+# A real machine.
+
+
+def test_a_machine_starts_nothing_that_the_rules_refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "is_same_boot", lambda launch, boot: False)
+    bench.machine.launch(bench.sh("echo never"))
+    part = bench.wait()
+    assert (part.outcome, part.problem) == ("lost", rules.OTHER_BOOT)
+    assert not bench.folder().exists() and bench.said() == ""
+
+
+def test_a_machine_never_starts_what_it_said_is_lost(bench: Bench) -> None:
+    assert bench.machine.answer(1, 1) is None, "its launch may be on the way"
+    assert not bench.machine.kill(1, 1, 2) and bench.machine.answer(1, 1) == Reply("exited")
+    bench.machine.launch(bench.sh("echo never"))
+    assert bench.machine.inventory() == [] and bench.said() == ""
+    bench.start(f"echo ready; {FOREVER}", incarnation=2, sequence=3)
+    assert bench.machine.answer(1, 2) is None, "poll tells it"

@@ -1,0 +1,186 @@
+"""The seam between the daemon and its driver: the daemon knows the protocol alone, and any driver will do."""
+
+import ast
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.agent.orders import IncarnationStatus
+from rota.errors import RotaError
+from rota.live import daemon as daemon_module
+from rota.live.daemon import Daemon
+from rota.live.driver import Driver, DriverCommand, DriverContext
+from rota.live.local import Local
+from rota.model.cluster import Cluster
+from rota.model.commands import Kill, Launch, Renew, Resume, Suspend
+from rota.model.events import Exited, External, Outcome, Started
+from rota.server.serve import WORDS, make_scheduler
+from rota.wire.spec import Spec
+from rota.wire.submitted import SubmittedJob
+
+PATIENCE = 60.0
+
+
+class Instant:
+    """Has no processes: what is launched has finished at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.context: DriverContext
+        self.launched: list[SubmittedJob] = []
+        self.acknowledged = 0
+        self._events: list[External] = []
+
+    def machines(self) -> Cluster:
+        return self.cluster
+
+    def open(self, context: DriverContext) -> None:
+        self.context = context
+
+    def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
+        for command in commands:
+            if isinstance(command, Launch):
+                now = self.context.clock()
+                self.launched.append(self.context.submitted(command.job))
+                self._events.append(Started(command.job, command.incarnation, command.sequence, now))
+                self._events.append(Exited(command.job, command.incarnation, now, Outcome.FINISHED, 1.0))
+                self.context.wake()
+        return []
+
+    def events(self) -> list[External]:
+        events, self._events = self._events, []
+        return events
+
+    def acknowledge(self) -> None:
+        self.acknowledged += 1
+
+    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+        pass
+
+    def inventory(self) -> list[IncarnationStatus]:
+        return []
+
+    def running(self) -> Mapping[int, IncarnationStatus]:
+        return {}
+
+    def read_log(self, job: int, offset: int, limit: int) -> bytes:
+        return f"output of job {job}\n".encode()[offset : offset + limit]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
+    chosen = {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": {"retry_seconds": 5.0}}
+    instant = Instant(Cluster.parse("4xV100"))
+    driver: Driver = instant
+    worker = [sys.executable, "-m", "rota.server.worker", "fifo"]
+    scheduler = make_scheduler(chosen, driver.machines())
+    daemon = Daemon(tmp_path, scheduler, WORDS, driver, worker=worker, configuration=chosen)
+    daemon.start()
+    try:
+        job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
+        end = time.monotonic() + PATIENCE
+        while not daemon.job(str(job)).ended:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert daemon.job(str(job)).phase == "finished"
+        (launched,) = instant.launched
+        assert (launched.name, launched.argv, launched.env, launched.gpus) == (f"job-{job}", ("train", "--fast"), {"A": "1"}, 2)
+        assert daemon.logs(job, 0, 1000).text == f"output of job {job}\n"
+        assert instant.acknowledged > 0
+    finally:
+        daemon.stop()
+
+
+def test_the_daemon_imports_no_driver() -> None:
+    tree = ast.parse(Path(daemon_module.__file__).read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert "rota.live.driver" in imported
+    assert not {name for name in imported if name and name.startswith(("rota.live.local", "rota.agent"))}
+
+
+# The local driver.
+
+
+def launch(job: int = 1, incarnation: int = 1, lease_s: float = 1e12) -> Launch:
+    return Launch(job, incarnation, 1, 0, np.array([0, 1]), (0,), (0,), 0.0, lease_s)
+
+
+def submitted(*argv: str) -> SubmittedJob:
+    return SubmittedJob(
+        name="mine",
+        user="ana",
+        argv=argv,
+        command=" ".join(argv),
+        workdir="/",
+        env={"PATH": "/usr/bin:/bin"},
+        gpus=2,
+        accelerators=(),
+        steps=None,
+        profile="",
+        progress=None,
+        weight=1.0,
+        tenant="",
+        retries=0,
+        grace_seconds=1.0,
+        checkpoint_dir="/",
+    )
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Local:
+    driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
+    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time))
+    return driver
+
+
+def events_until_exit(driver: Local) -> list[External]:
+    found: list[External] = []
+    end = time.monotonic() + PATIENCE
+    while not any(isinstance(event, Exited) for event in found):
+        assert time.monotonic() < end
+        found += driver.events()
+        time.sleep(0.01)
+    return found
+
+
+def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local) -> None:
+    try:
+        assert local.carry_out([launch()]) == []
+        found = events_until_exit(local)
+        assert [type(event) for event in found] == [Started, Exited]
+        assert b"hello\n" in local.read_log(1, 0, 1000) and local.read_log(2, 0, 1000) == b""
+        (status,) = local.inventory()
+        assert (status.outcome, status.exit_code, dict(local.running())) == ("finished", 0, {})
+        local.acknowledge()
+        assert local.inventory() == []
+        assert local.carry_out([launch()]) != [], "an incarnation that was forgotten is lost, and not started again"
+    finally:
+        local.close()
+
+
+def test_what_is_not_there_is_answered(local: Local) -> None:
+    try:
+        assert local.carry_out([Renew(1, 1, (0,), 1e12)]) == [], "its launch may be on the way"
+        for command in (Suspend(1, 1, 2, (0,)), Kill(2, 1, 2, (0,))):
+            (answer,) = local.carry_out([command])
+            assert isinstance(answer, Exited) and (answer.job, answer.outcome) == (command.job, Outcome.LOST)
+        with pytest.raises(RotaError, match="nothing sleeps"):
+            local.carry_out([Resume(1, 1, 3, (0,))])
+    finally:
+        local.close()
+
+
+def test_a_launch_whose_lease_is_over_is_lost(local: Local) -> None:
+    try:
+        local.carry_out([launch(lease_s=time.time() - 1.0)])
+        (end,) = events_until_exit(local)
+        assert isinstance(end, Exited) and end.outcome is Outcome.LOST
+        assert local.inventory()[0].problem == "its lease was over before it could start"
+    finally:
+        local.close()
