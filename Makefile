@@ -132,6 +132,16 @@ test: lint types docs browser torch
 	@echo '== tests'
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal --durations=15 $(ARGS)
 
+# The edit loop: what starts no scheduler, no server and no browser, without the slow tests; a little chaos and a batch of set-ups.
+QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_short_run \
+    'tests/properties/test_setups.py::test_every_setup_keeps_every_promise[0]'
+NOT_QUICK := tests/unit/agent tests/unit/live tests/unit/server tests/unit/sweeps \
+    tests/unit/wire/test_client.py tests/unit/cli/test_live_commands.py tests/unit/cli/test_submit.py
+
+quick: lint types
+	@echo '== quick tests'
+	@$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(QUICK) $(NOT_QUICK:%=--ignore=%) $(ARGS)
+
 format: $(DEV_STAMP)
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .

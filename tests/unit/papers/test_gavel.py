@@ -84,6 +84,7 @@ def test_what_failed_is_said_and_not_judged() -> None:
     assert all(section.problems and not section.plots for section in sections)
 
 
+@pytest.mark.slow
 def test_cells_run_in_processes_and_a_broken_one_breaks_no_other() -> None:
     cell = Cell(study="s", label="fifo", x=1, policy="fifo", cluster="4xV100", trace={"jobs": 4, "duration": 60, "slo": True})
     seen: list[tuple[int, int]] = []
