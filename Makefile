@@ -14,29 +14,33 @@ JOBS ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.setup-done
+DEV_STAMP := $(VENV)/.setup-dev-done
 UV := $(PY) -m uv
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
 LOCK := requirements.lock
+DEV_LOCK := requirements-dev.lock
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo test lint types format docs lock bench chaos fuzz clean browser torch screenshots
+.PHONY: help setup demo quick test lint types format docs lock bench chaos fuzz clean browser torch screenshots
 
 help:
-	@echo 'make setup   create .venv and install Rota in it (done once; again when the lock changes)'
-	@echo 'make demo    run the demo'
+	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
+	@echo 'make demo    run the demo; alone, it installs no tools for tests'
+	@echo 'make quick   lint, types and the fast tests, in less than a minute: for while you edit'
 	@echo 'make test    everything CI checks: lint, types, docs, tests'
 	@echo 'make lint    check style and formatting'
 	@echo 'make types   check types'
 	@echo 'make format  fix style and formatting where a tool can'
 	@echo 'make docs    build the documentation into docs/_build/html'
-	@echo 'make lock    write requirements.lock again (UPGRADE=1 takes newer versions)'
+	@echo 'make lock    write both lock files again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
 	@echo 'make chaos   kill real daemons, supervisors and jobs at random (QUICK=1, SEED=n)'
 	@echo 'make fuzz    simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
 	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
 	@echo 'make clean   remove .venv and everything that was built'
 
-setup: $(STAMP)
+setup: $(DEV_STAMP)
 	@echo 'setup: done; the command is $(VENV)/bin/rota'
 
 # Every candidate is run, not just looked up: a launcher on PATH may have no interpreter behind it.
@@ -56,37 +60,40 @@ $(PY):
 
 # A .venv whose interpreter has gone is made anew, and then its stamp says nothing.
 ifeq ($(realpath $(PY)),)
-.PHONY: $(STAMP) $(TORCH_STAMP)
+.PHONY: $(STAMP) $(DEV_STAMP) $(TORCH_STAMP)
 endif
 
 # uv is several times faster than pip; where it can't be had, or can't reach what pip can, pip does the same work.
+install = { $(UV) --version >/dev/null 2>&1 && $(UV) pip install --quiet --python $(PY) $(1); } || $(PIP) install $(1)
+
+# What the demo needs: the package, what it depends on, and the backend that installs it.
 $(STAMP): $(LOCK) pyproject.toml | $(PY)
-	@$(UV) --version >/dev/null 2>&1 \
-	    || $(PY) -m pip install --quiet --disable-pip-version-check uv >/dev/null 2>&1 \
-	    || echo 'setup: uv is not available, using pip'
+	@$(UV) --version >/dev/null 2>&1 || $(PIP) install uv >/dev/null 2>&1 || echo 'setup: uv is not available, using pip'
 	@echo 'setup: installing the locked dependencies'
-	@{ $(UV) --version >/dev/null 2>&1 \
-	    && $(UV) pip install --quiet --python $(PY) --require-hashes -r $(LOCK); } \
-	    || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(call install,--require-hashes -r $(LOCK))
 	@echo 'setup: installing Rota (editable)'
-	@{ $(UV) --version >/dev/null 2>&1 \
-	    && $(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .; } \
-	    || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@: > $(STAMP)
+	@$(call install,--no-deps --no-build-isolation --editable .)
+	@: > $@
+
+# What everything else needs as well: tools for style, types, tests and documentation.
+$(DEV_STAMP): $(DEV_LOCK) $(STAMP)
+	@echo 'setup: installing the locked tools for tests'
+	@$(call install,--require-hashes -r $(DEV_LOCK))
+	@: > $@
 
 demo: $(STAMP)
 	@$(VENV)/bin/rota demo $(ARGS)
 
-lint: $(STAMP)
+lint: $(DEV_STAMP)
 	@echo '== lint'
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: $(STAMP)
+types: $(DEV_STAMP)
 	@echo '== types'
 	@$(PY) -m mypy
 
-docs: $(STAMP)
+docs: $(DEV_STAMP)
 	@echo '== docs'
 	@$(PY) -m sphinx -q -E -W --keep-going -d docs/_build/doctrees -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html is up to date'
@@ -107,17 +114,17 @@ browser:
 # and where only a build with those can be had it is left out: then the tests that need it say that they were skipped.
 torch: $(TORCH_STAMP)
 
-$(TORCH_STAMP): | $(STAMP)
+$(TORCH_STAMP): | $(DEV_STAMP)
 	@echo '== installing torch $(TORCH) for the tests of tensors'
-	@plan=$$($(PY) -m pip install --quiet --disable-pip-version-check --dry-run --report - torch==$(TORCH) 2>/dev/null) || plan=none; \
+	@plan=$$($(PIP) install --dry-run --report - torch==$(TORCH) 2>/dev/null) || plan=none; \
 	case $$plan in \
 	    none) echo 'torch $(TORCH) cannot be had: the tests that need it will be skipped' ;; \
 	    *'"name": "nvidia-'*) echo 'torch $(TORCH) can be had with CUDA only: the tests that need it will be skipped' ;; \
-	    *) { $(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH) >/dev/null 2>&1 && : > $@; } \
+	    *) { $(PIP) install torch==$(TORCH) >/dev/null 2>&1 && : > $@; } \
 	        || echo 'torch $(TORCH) could not be installed: the tests that need it will be skipped' ;; \
 	esac
 
-screenshots: $(STAMP) browser
+screenshots: $(DEV_STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
@@ -125,27 +132,40 @@ test: lint types docs browser torch
 	@echo '== tests'
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal --durations=15 $(ARGS)
 
-format: $(STAMP)
+# The edit loop: what starts no scheduler, no server and no browser, without the slow tests; a little chaos and a batch of set-ups.
+QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_short_run \
+    'tests/properties/test_setups.py::test_every_setup_keeps_every_promise[0]'
+NOT_QUICK := tests/unit/agent tests/unit/live tests/unit/server tests/unit/sweeps \
+    tests/unit/wire/test_client.py tests/unit/cli/test_live_commands.py tests/unit/cli/test_submit.py
+
+quick: lint types
+	@echo '== quick tests'
+	@$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(QUICK) $(NOT_QUICK:%=--ignore=%) $(ARGS)
+
+format: $(DEV_STAMP)
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-# Not after setup: setup installs the lock, so a lock that can't be installed must still be replaceable.
-lock: | $(PY)
-	@$(UV) --version >/dev/null 2>&1 || $(PY) -m pip install --quiet --disable-pip-version-check uv
-	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev \
-	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
-	    $(if $(UPGRADE),--upgrade) pyproject.toml --output-file $(LOCK)
-	@echo '$(LOCK) is up to date'
+compile = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+    --no-emit-find-links --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) pyproject.toml
 
-bench: $(STAMP)
+# Not after setup: setup installs the locks, so one that can't be installed must still be replaceable. The larger lock comes first
+# and holds all of the smaller, which takes its versions from there.
+lock: | $(PY)
+	@$(UV) --version >/dev/null 2>&1 || $(PIP) install uv
+	@$(compile) --extra editable --extra dev --output-file $(DEV_LOCK)
+	@$(compile) --extra editable --constraint $(DEV_LOCK) --output-file $(LOCK)
+	@echo '$(LOCK) and $(DEV_LOCK) are up to date'
+
+bench: $(DEV_STAMP)
 	@$(PY) benchmarks/run.py $(ARGS)
 
 # Real processes killed with -9 at seeded moments; the last line of the output is JSON.
-chaos: $(STAMP)
+chaos: $(DEV_STAMP)
 	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0)
 
 # Random whole set-ups, thousands of them; the last line of the output is JSON.
-fuzz: $(STAMP)
+fuzz: $(DEV_STAMP)
 	@$(PY) -m tests.fuzz --cases $(or $(CASES),5000) --seed $(or $(SEED),0) --workers $(JOBS)
 
 CLEAN_DIRS := $(VENV) build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -236,6 +236,14 @@ def test_sharing_survives_too(batch: int) -> None:
     assert counts["shared"] > 100
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("make", [world, crowded_world])
+def test_a_short_run(make: Callable[..., Chaos], seed: int) -> None:
+    """What the batches do by the million steps, in a second: the chaos of `make quick`."""
+    chaos = make(seed, check_every=5).run(200_000)
+    assert chaos.steps > 1_000 and not chaos.core.state.row and not chaos.gpu_owner
+
+
 def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch beside whoever holds the GPUs."""
     monkeypatch.setattr(reconcile, "_only_partner", lambda *_: True)

@@ -84,6 +84,7 @@ def test_jobs_save_now_and_then_where_nodes_fail() -> None:
     assert len(usual.record.outages) > 5
 
 
+@pytest.mark.slow
 def test_a_hopeless_cluster_is_given_up() -> None:
     with pytest.raises(rota.errors.Stalled, match="none gets to its end"):
         rota.simulate("demo", cluster="24x(1xV100)", node_mtbf_seconds=3.0, node_repair_seconds=1.0, first=1)

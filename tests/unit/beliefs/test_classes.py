@@ -59,6 +59,7 @@ def test_few_profiles() -> None:
 percent = st.floats(0, 100)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(min_size=1, max_size=4), st.tuples(percent, percent), min_size=1, max_size=15))
 def test_classes_always(features: dict[str, tuple[float, float]]) -> None:

@@ -260,6 +260,7 @@ SEEN = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(table=TABLE, pairs=PAIRS, seen=SEEN, chosen=st.none() | st.lists(NAME).map(tuple))
 def test_any_table(

@@ -44,7 +44,7 @@ def plain_silhouette(points: Floats, labels: list[int]) -> float:
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_as_good_as_every_labelling(dimensions: int, k: int) -> None:
     source = draw(7)
     for _ in range(6):

@@ -86,6 +86,7 @@ def test_compare_lists_one_object_per_policy(capsys: pytest.CaptureFixture[str],
     assert srsf["summary"]["mean_jct_seconds"] < fifo["summary"]["mean_jct_seconds"]
 
 
+@pytest.mark.slow
 def test_demo_races_the_classics(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = rota(capsys, monkeypatch, "demo")
     assert code == 0

@@ -166,6 +166,7 @@ def test_a_rule_must_leave_the_median_in_service() -> None:
         Settings(cordon_slower_than=0.9)
 
 
+@pytest.mark.slow
 def test_a_simulation_says_what_was_learned(tmp_path: Any) -> None:
     scores = tmp_path / "scores.csv"
     scores.write_text("gpu,class,score\n" + "\n".join(f"{gpu},A,{1 / speed}" for gpu, speed in enumerate(SLOW)))

@@ -88,6 +88,7 @@ def test_what_failed_is_said_and_not_judged() -> None:
     assert all(section.problems and not section.plots for section in sections)
 
 
+@pytest.mark.slow
 def test_cells_run_in_processes_and_a_broken_one_breaks_no_other() -> None:
     study = Study("gavel:jobs=4,duration=60,slo=true", cluster="4xV100", preset="gavel")
     cell = Cell(experiment="s", label="fifo", x=1, study=study)

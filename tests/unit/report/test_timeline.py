@@ -132,6 +132,7 @@ def test_a_coarse_map_agrees_with_a_plain_count(most: int, monkeypatch: pytest.M
                 assert held[job] == pytest.approx(max(held.values()))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_jobs_fit() -> None:
     run = large_result(100_000, 1_000, policy="p", seed=3, pieces=2)
     assert len(ranges(run, 200_000)) == 200_000

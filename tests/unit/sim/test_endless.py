@@ -105,6 +105,7 @@ def test_endless_jobs_and_no_jobs_say_so() -> None:
         simulate(trace(*[JobSpec(gpus=9, steps=5.0)] * 2), cluster="2xV100", drop_oversized=True)
 
 
+@pytest.mark.slow
 def test_thrashing_is_told() -> None:
     options: dict[str, Any] = {"cluster": "8xV100", "preset": "measured"}
     thrashing = simulate("synthetic:jobs=30,seed=1", policy="tiresias:thresholds=10/20/30/40,promote=0.5", **options)

@@ -162,6 +162,7 @@ def start(folder: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_it_ends_the_same(tmp_path: Path) -> None:
     """Killed with -9 three times, once with its workers and twice without them."""
     straight = start(tmp_path / "straight")
@@ -193,6 +194,7 @@ def children(pid: int) -> list[int]:
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux to find the workers")
 def test_a_killed_worker_costs_one_cell_and_the_next_run_makes_it_up(tmp_path: Path) -> None:
     process = start(tmp_path / "out")
