@@ -26,7 +26,7 @@ import placement
 
 import rota
 from rota.beliefs.rates import Rates
-from rota.core.mechanism import Table, grant
+from rota.core.plan.candidates import CandidateTable, grant
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Solve
@@ -97,7 +97,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
     core = crowd(FLOORS["three types"])
     core.step(0.0, [])
     view = core.view()
-    table = Table(core.state, core.state.rows, core.settings)
+    table = CandidateTable(core.state, core.state.rows, core.settings)
     candidates = Srsf().allocate(view).candidates(table)
     fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
 

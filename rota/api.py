@@ -14,7 +14,7 @@ from rota.compose.catalogue import make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
 from rota.compose.prepare import Prepared, prepare_study
 from rota.compose.study import Filters, Study, make_study
-from rota.core.cordon import slow_gpus
+from rota.core.learn.cordon import slow_gpus
 from rota.errors import OptionError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison

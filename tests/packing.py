@@ -16,7 +16,7 @@ class Evenly:
 
     def allocate(self, view: View) -> Shares:
         options = view.options
-        return Shares(option=np.arange(len(options)), share=np.full(len(options), 1.0 / options.slots))
+        return Shares(option=np.arange(len(options)), share=np.full(len(options), 1.0 / options.accounts))
 
 
 class Crowded(Evenly):
@@ -24,7 +24,7 @@ class Crowded(Evenly):
 
     def allocate(self, view: View) -> Shares:
         options = view.options
-        return Shares(option=np.arange(len(options)), share=np.where(options.beside >= 0, 0.9, 0.1) / options.slots)
+        return Shares(option=np.arange(len(options)), share=np.where(options.partner_kind >= 0, 0.9, 0.1) / options.accounts)
 
 
 class Told:
@@ -48,7 +48,7 @@ class Told:
             kinds = [int(view.jobs.kind[at[job]]) for job in unit]
             for job, kind, beside in zip(unit, kinds, reversed(kinds), strict=True):
                 shared = beside if len(unit) == 2 else -1
-                rows = np.flatnonzero((view.options.kind == kind) & (view.options.beside == shared))
+                rows = np.flatnonzero((view.options.kind == kind) & (view.options.partner_kind == shared))
                 position.append(at[job])
                 option.append(rows[0])
         return Assignment(position=np.array(position, dtype=np.int64), option=np.array(option, dtype=np.int64))

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
-from rota.core.mechanism import Table
+from rota.core.plan.candidates import CandidateTable
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.model.cluster import Cluster, Node
@@ -64,8 +64,8 @@ class Question:
         return replace(view, memory=memory, capacity=capacity)
 
     @property
-    def table(self) -> Table:
-        return Table(self.core.state, self.core.state.rows, self.core.settings)
+    def table(self) -> CandidateTable:
+        return CandidateTable(self.core.state, self.core.state.rows, self.core.settings)
 
     def ask(self, policy: Any, memory: Any = None) -> tuple[Any, Effect]:
         """The answer, which must be sound, and what it comes to."""
@@ -87,7 +87,9 @@ class Plain:
         self.view, self.count = view, len(kind)
         units: list[tuple[tuple[int, ...], int, float, tuple[float, ...]]] = []
         for row in range(len(options)):
-            mine, pool, beside, twin = (int(c[row]) for c in (options.kind, options.pool, options.beside, options.twin))
+            mine, pool, beside, twin = (
+                int(c[row]) for c in (options.kind, options.pool, options.partner_kind, options.partner_row)
+            )
             gpus = int(options.milligpus[row]) / MILLI
             if gpus > view.capacity[pool]:
                 continue
@@ -182,20 +184,20 @@ def assert_feasible(effect: Effect, tolerance: float = 1e-5) -> None:
     view, share = effect.view, effect.share
     options, kind = view.options, view.jobs.kind
     assert (share >= 0).all() and (share.sum(axis=1) <= 1 + tolerance).all()
-    rows = options.by_slot[kind]
-    job, slot = ((rows >= 0) & (share > 0)).nonzero()
-    row = rows[job, slot]
-    half = np.where(options.beside[row] >= 0, 0.5, 1.0)
+    rows = options.by_account[kind]
+    job, account = ((rows >= 0) & (share > 0)).nonzero()
+    row = rows[job, account]
+    half = np.where(options.partner_kind[row] >= 0, 0.5, 1.0)
     used = np.bincount(
-        options.pool[row], weights=share[job, slot] * options.milligpus[row] / MILLI * half, minlength=len(view.capacity)
+        options.pool[row], weights=share[job, account] * options.milligpus[row] / MILLI * half, minlength=len(view.capacity)
     )
     assert (used <= view.capacity + tolerance * np.maximum(view.capacity, 1)).all()
-    time = np.bincount(row, weights=share[job, slot], minlength=len(options))
-    for here, there in enumerate(options.twin.tolist()):
+    time = np.bincount(row, weights=share[job, account], minlength=len(options))
+    for here, there in enumerate(options.partner_row.tolist()):
         if there >= 0 and there != here:
             assert time[here] == time[there] or abs(time[here] - time[there]) <= tolerance * max(len(kind), 1)
         if there == here:
-            most = share[kind == options.kind[here], options.slot[here]].max(initial=0.0)
+            most = share[kind == options.kind[here], options.account[here]].max(initial=0.0)
             assert most <= time[here] - most + tolerance, "nobody shares with itself"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rota.beliefs.rates import STANDS_STILL, UNPROFILED_SPREAD, Rates
 from rota.model.cluster import Cluster
-from rota.model.options import Kind, Options, Way
+from rota.model.options import Kind, OptionRow, Options
 from rota.model.reasons import Reason
 
 
@@ -13,11 +13,11 @@ def make_options(
 ) -> Options:
     """All options of all kinds; a pool that is too small, refused by the job or believed not to run it gives none. Those of
     `before`, made for the first kinds, stay as they are."""
-    ways: list[Way] = list(before.ways()) if before is not None else []
+    ways: list[OptionRow] = list(before.rows()) if before is not None else []
     known = len(before.by_kind) if before is not None else 0
     alone: list[dict[int, float]] = [{} for _ in range(known)]
     for way in ways:
-        if way.beside < 0:
+        if way.partner_kind < 0:
             alone[way.kind][way.pool] = way.rate
     for number in range(known, len(kinds)):
         by_pool = _alone(number, kinds[number], cluster, rates)
@@ -32,28 +32,28 @@ def make_options(
 
 def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, changed: set[int]) -> Options:
     """The same options with the rates that are believed now, where a kind among `changed` takes part."""
-    ways = list(options.ways())
+    ways = list(options.rows())
     alone: list[dict[int, float]] = [{} for _ in kinds]
-    fresh: dict[tuple[int, int, int], Way] = {}
+    fresh: dict[tuple[int, int, int], OptionRow] = {}
     for number in changed:
         for new in _alone(number, kinds[number], cluster, rates):
             fresh[new.kind, -1, new.pool] = new
     for way in ways:
-        if way.beside < 0 and way.kind in changed:  # what is known not to run there stays, as next to nothing
+        if way.partner_kind < 0 and way.kind in changed:  # what is known not to run there stays, as next to nothing
             fresh.setdefault((way.kind, -1, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
-        if way.beside < 0:
+        if way.partner_kind < 0:
             alone[way.kind][way.pool] = fresh.get((way.kind, -1, way.pool), way).rate
     for way in ways:
-        if way.beside >= way.kind and changed & {way.kind, way.beside}:
-            for new in _shared(way.beside, way.kind, kinds, alone, cluster, rates):
-                fresh[new.kind, new.beside, new.pool] = new
+        if way.partner_kind >= way.kind and changed & {way.kind, way.partner_kind}:
+            for new in _shared(way.partner_kind, way.kind, kinds, alone, cluster, rates):
+                fresh[new.kind, new.partner_kind, new.pool] = new
     for way in ways:
-        if way.beside >= 0 and changed & {way.kind, way.beside}:  # known not to run in this company
-            fresh.setdefault((way.kind, way.beside, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
-    return Options.of([fresh.get((way.kind, way.beside, way.pool), way) for way in ways], len(kinds))
+        if way.partner_kind >= 0 and changed & {way.kind, way.partner_kind}:  # known not to run in this company
+            fresh.setdefault((way.kind, way.partner_kind, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
+    return Options.of([fresh.get((way.kind, way.partner_kind, way.pool), way) for way in ways], len(kinds))
 
 
-def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]:
+def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[OptionRow]:
     """Where it is believed to run. Where it is only estimated not to, it may be tried if nothing else is left."""
     ways, untried = [], []
     for pool, accelerator in enumerate(cluster.pools):
@@ -62,9 +62,9 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
         # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
         rate, spread = rates.rate(kind.profile, accelerator, kind.width, cluster.fewest_levels(pool, kind.width))
         if rate > 0:
-            ways.append(Way(number, pool, kind.milligpus, rate, spread))
+            ways.append(OptionRow(number, pool, kind.milligpus, rate, spread))
         elif rates.only_guessed(kind.profile, accelerator, kind.width):
-            untried.append(Way(number, pool, kind.milligpus, STANDS_STILL, UNPROFILED_SPREAD))
+            untried.append(OptionRow(number, pool, kind.milligpus, STANDS_STILL, UNPROFILED_SPREAD))
     if not ways:
         return [way._replace(rate=rates.speeds.get(cluster.pools[way.pool], 1.0)) for way in untried]
     return ways + untried
@@ -72,7 +72,7 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Way]
 
 def _shared(
     first: int, second: int, kinds: Sequence[Kind], alone: Sequence[dict[int, float]], cluster: Cluster, rates: Rates
-) -> Iterator[Way]:
+) -> Iterator[OptionRow]:
     """Both sides of two kinds on the same GPUs, where it is known how fast they run so and neither stands still. What spanning
     nodes costs a job alone, it costs it in company."""
     a, b = kinds[first], kinds[second]
@@ -88,9 +88,9 @@ def _shared(
         sides = [
             rate * (alone[number][pool] / usual) for rate, usual, number in zip(known, nominal, (first, second), strict=True)
         ]
-        yield Way(first, pool, a.milligpus, sides[0], spread, second)
+        yield OptionRow(first, pool, a.milligpus, sides[0], spread, second)
         if first != second:
-            yield Way(second, pool, a.milligpus, sides[1], spread, first)
+            yield OptionRow(second, pool, a.milligpus, sides[1], spread, first)
 
 
 def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:

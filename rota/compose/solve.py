@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.rates import Rates
-from rota.core.mechanism import Table, grant
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.grant import grant
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import InputError
@@ -141,7 +142,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     began = time.perf_counter()
     answer = policy.allocate(view)
     seconds = time.perf_counter() - began
-    table = Table(scheduler.state, scheduler.state.rows, settings)
+    table = CandidateTable(scheduler.state, scheduler.state.rows, settings)
     share = _shares(answer, table, view.capacity)
     objective = getattr(policy, "objective", None)
     value = float(objective(Effect(view, share))) if objective is not None and len(view.jobs) else math.nan
@@ -176,35 +177,35 @@ def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
     return served
 
 
-def _shares(answer: Allocation, table: Table, capacity: Ints) -> Floats:
-    """Per job and slot; a job that a ranking would let run has all the time by its option."""
+def _shares(answer: Allocation, table: CandidateTable, capacity: Ints) -> Floats:
+    """Per job and account; a job that a ranking would let run has all the time by its option."""
     share = answer.shares(table)
     if share is not None:
         return share
     granted = grant(answer.candidates(table), table, capacity).option
-    share = np.zeros((len(table), table.options.slots))
+    share = np.zeros((len(table), table.options.accounts))
     runs = (granted >= 0).nonzero()[0]
-    share[runs, table.options.slot[granted[runs]]] = 1.0
+    share[runs, table.options.account[granted[runs]]] = 1.0
     return share
 
 
-def _units(share: Floats, table: Table, names: list[int], cluster: Cluster, count: int) -> list[dict[str, Any]]:
+def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Cluster, count: int) -> list[dict[str, Any]]:
     """Who of the first `count` jobs spends how much time on what, and with whom. Where it is known only how long a job runs
     beside any of a kind, that time is split over the kind's members in proportion to theirs."""
     options, found = table.options, []
-    rows = options.by_slot[table.kind]
-    for job, slot in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):
-        row, mine = int(rows[job, slot]), float(share[job, slot])
+    rows = options.by_account[table.kind]
+    for job, account in zip(*((share > NONE) & (rows >= 0)).nonzero(), strict=True):
+        row, mine = int(rows[job, account]), float(share[job, account])
         if names[job] >= count:
             continue
         accelerator = cluster.pools[options.pool[row]]
-        twin = int(options.twin[row])
+        twin = int(options.partner_row[row])
         if twin < 0:
             found.append({"jobs": [names[job]], "accelerator": accelerator, "share": min(mine, 1.0)})
             continue
-        others = ((table.kind == options.kind[twin]) & (share[:, options.slot[twin]] > NONE)).nonzero()[0]
+        others = ((table.kind == options.kind[twin]) & (share[:, options.account[twin]] > NONE)).nonzero()[0]
         others = others[others != job]
-        theirs = share[others, options.slot[twin]]
+        theirs = share[others, options.account[twin]]
         for other, part in zip(others.tolist(), (mine * theirs / max(theirs.sum(), NONE)).tolist(), strict=True):
             if (row, job) < (twin, other) and part > NONE:
                 found.append({"jobs": sorted((names[job], names[other])), "accelerator": accelerator, "share": min(part, 1.0)})

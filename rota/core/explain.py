@@ -3,9 +3,9 @@
 import numpy as np
 
 from rota.beliefs.options import why_never
-from rota.core.ledger import Ledger
-from rota.core.mechanism import Table
+from rota.core.plan.candidates import CandidateTable
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
 from rota.model.commands import Launch, Resume
 from rota.model.job import Phase
 from rota.model.reasons import Explanation, Reason
@@ -52,18 +52,18 @@ def _time_of(state: Ledger, rows: Ints) -> tuple[Floats | None, Floats]:
     policy does not speak of time."""
     answer, jobs = state.answer, state.jobs
     elapsed = state.now_s - state.shares_s
-    if answer is None or not answer.allocation.redraw or elapsed <= 0 or not len(rows):
+    if answer is None or not answer.allocation.reusable or elapsed <= 0 or not len(rows):
         return None, np.zeros(len(rows))
     known = jobs.id[: jobs.size]
     found = np.minimum(known.searchsorted(answer.ids), max(len(known) - 1, 0))
-    table = Table(state, found, Settings())
+    table = CandidateTable(state, found, Settings())
     share = answer.allocation.shares(table)
     if share is None:
         return None, np.zeros(len(rows))
     target = np.zeros(jobs.size)
     alive = known[found] == answer.ids
     target[found[alive]] = share[alive].sum(axis=1)
-    had = Table(state, rows, Settings()).received_seconds.sum(axis=1) / elapsed
+    had = CandidateTable(state, rows, Settings()).received_seconds.sum(axis=1) / elapsed
     return target[rows], had
 
 
@@ -149,7 +149,7 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
         return _outranked(state, row, _ahead(state, job))
     if code is Reason.WAITING_FOR_SUSPEND:
         want = state.desired.get(job)
-        partner = int(jobs.beside[row])
+        partner = int(jobs.partner[row])
         holders = sorted(state.observed.holders(want) - {partner, job}) if want is not None else []
         names = ", ".join(str(holder) for holder in holders)
         sentence = f"Its GPUs are granted; job {names} is giving them up." if holders else "Its GPUs are granted."

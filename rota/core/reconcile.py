@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from rota.core.entries import InFlight, Life, same_gpus
-from rota.core.ledger import Ledger
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import Incarnation, InFlight, same_gpus
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.plan import Change, Plan
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
@@ -29,18 +29,18 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
     for job in sorted(todo):
         change = changes.get(job)
         want = state.desired.get(job) if change is None else change.gpus
-        life = state.lives.get(job)
-        if life is not None:
-            command = _next_command(state, settings, job, life, want, change, host_gib, taken, given)
+        incarnation = state.incarnations.get(job)
+        if incarnation is not None:
+            command = _next_command(state, settings, job, incarnation, want, change, host_gib, taken, given)
             if command is not None:
                 commands.append(command)
         elif want is None:
             continue
         elif change is None:
             row = state.row[job]
-            starts.append((job, state.jobs.option.item(row), want, state.jobs.beside.item(row)))
+            starts.append((job, state.jobs.option.item(row), want, state.jobs.partner.item(row)))
         else:
-            starts.append((job, change.option, want, change.beside))
+            starts.append((job, change.option, want, change.partner))
     if starts:
         commands.extend(_launches(state, settings, starts, taken, given))
     if settings.retry_seconds < FOREVER and state.in_flight:
@@ -55,21 +55,21 @@ def _launches(
     jobs, boots = state.jobs, state.node_boot
     lease_s = state.now_s + settings.lease_seconds
     found = []
-    for job, option, want, beside in starts:
-        if _has_room(state, job, want, beside, taken, given):
+    for job, option, want, partner in starts:
+        if _has_room(state, job, want, partner, taken, given):
             row, nodes = state.row[job], state.nodes_of(want)
             incarnation, sequence = jobs.incarnation.item(row) + 1, jobs.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
             saved = jobs.steps_saved.item(row)
-            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, beside))
+            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, partner))
     return found
 
 
-def _has_room(state: Ledger, job: int, want: Ints, beside: int, taken: Bools, given: dict[int, int]) -> bool:
+def _has_room(state: Ledger, job: int, want: Ints, partner: int, taken: Bools, given: dict[int, int]) -> bool:
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
     given of GPUs in this pass."""
     gpu = want.item(0)
-    if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, beside):
+    if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         return True
     part = state.specs[job].part
     if part == MILLI or not state.node_up[state.cluster.gpu_node[gpu]] or state.observed.room(gpu) - given.get(gpu, 0) < part:
@@ -78,20 +78,20 @@ def _has_room(state: Ledger, job: int, want: Ints, beside: int, taken: Bools, gi
     return True
 
 
-def _only_partner(state: Ledger, want: Ints, beside: int) -> bool:
+def _only_partner(state: Ledger, want: Ints, partner: int) -> bool:
     """These GPUs are up and nobody holds them but the job to share them with, which has just these and not some of an earlier
     placement."""
-    life = state.lives.get(beside)
-    if life is None or not same_gpus(life.gpus, want) or not state.node_up[state.cluster.gpu_node[want]].all():
+    incarnation = state.incarnations.get(partner)
+    if incarnation is None or not same_gpus(incarnation.gpus, want) or not state.node_up[state.cluster.gpu_node[want]].all():
         return False
-    return state.observed.holders(want) <= {beside}
+    return state.observed.holders(want) <= {partner}
 
 
 def _next_command(
     state: Ledger,
     settings: Settings,
     job: int,
-    life: Life,
+    incarnation: Incarnation,
     want: Ints | None,
     change: Change | None,
     host_gib: Floats,
@@ -104,45 +104,45 @@ def _next_command(
     if job in state.doomed:
         if flight is not None and isinstance(flight.command, Kill):
             return None
-        return Kill(job, life.incarnation, sequence, life.parts)
+        return Kill(job, incarnation.number, sequence, incarnation.parts)
     if flight is not None or state.out_of_reach(job):
         return None
-    if life.parked:
-        beside = state.jobs.beside.item(state.row[job]) if change is None else change.beside
-        return _for_parked(state, settings, job, life, sequence, want, beside, taken, given)
-    if want is not None and same_gpus(want, life.gpus):
+    if incarnation.parked:
+        partner = state.jobs.partner.item(state.row[job]) if change is None else change.partner
+        return _for_parked(state, settings, job, incarnation, sequence, want, partner, taken, given)
+    if want is not None and same_gpus(want, incarnation.gpus):
         return None
-    kind = SuspendKind.PARK if want is None and _may_park(state, job, life, host_gib) else SuspendKind.CHECKPOINT
-    return Suspend(job, life.incarnation, sequence, life.parts, kind)
+    kind = SuspendKind.PARK if want is None and _may_park(state, job, incarnation, host_gib) else SuspendKind.CHECKPOINT
+    return Suspend(job, incarnation.number, sequence, incarnation.parts, kind)
 
 
 def _for_parked(
     state: Ledger,
     settings: Settings,
     job: int,
-    life: Life,
+    incarnation: Incarnation,
     sequence: int,
     want: Ints | None,
-    beside: int,
+    partner: int,
     taken: Bools,
     given: dict[int, int],
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     if want is None:
         return None
-    if not same_gpus(want, life.gpus):
-        return Suspend(job, life.incarnation, sequence, life.parts, SuspendKind.CHECKPOINT)
-    if not _has_room(state, job, want, beside, taken, given):
+    if not same_gpus(want, incarnation.gpus):
+        return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
+    if not _has_room(state, job, want, partner, taken, given):
         return None
-    return Resume(job, life.incarnation, sequence, life.parts, state.now_s + settings.lease_seconds, beside)
+    return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, partner)
 
 
-def _may_park(state: Ledger, job: int, life: Life, host_gib: Floats) -> bool:
+def _may_park(state: Ledger, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:
     """It can sleep, and every node of it has the memory for that: taken off `host_gib` if so."""
-    nodes = list(life.parts)
-    if not state.specs[job].can_park or (host_gib[nodes] < state.gib_per_node(job, life)).any():
+    nodes = list(incarnation.parts)
+    if not state.specs[job].can_park or (host_gib[nodes] < state.gib_per_node(job, incarnation)).any():
         return False
-    host_gib[nodes] -= state.gib_per_node(job, life)
+    host_gib[nodes] -= state.gib_per_node(job, incarnation)
     return True
 
 
@@ -172,14 +172,14 @@ def _again(state: Ledger, settings: Settings, flight: InFlight) -> JobCommand:
 
 def renewals(state: Ledger, settings: Settings) -> list[Renew]:
     """Leases past half time, extended. A job we cannot see, or want gone, gets no more time."""
-    if not settings.leased or not state.lives:
+    if not settings.leased or not state.incarnations:
         return []
     jobs = state.jobs
     rows = (jobs.lease_s[: jobs.size] - settings.lease_seconds / 2 <= state.now_s).nonzero()[0]
     found = []
     for row in rows.tolist():
         job = jobs.id.item(row)
-        life = state.lives.get(job)
-        if life is not None and job not in state.doomed and not state.out_of_reach(job):
-            found.append(Renew(job, life.incarnation, life.parts, state.now_s + settings.lease_seconds))
+        incarnation = state.incarnations.get(job)
+        if incarnation is not None and job not in state.doomed and not state.out_of_reach(job):
+            found.append(Renew(job, incarnation.number, incarnation.parts, state.now_s + settings.lease_seconds))
     return found

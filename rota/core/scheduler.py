@@ -15,12 +15,12 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
-from rota.core.cordon import cordon
-from rota.core.fold import advance, apply
-from rota.core.ledger import Ledger
-from rota.core.planning import make_plan
+from rota.core.fold.events import advance, apply
+from rota.core.learn.cordon import cordon
+from rota.core.plan.make_plan import make_plan
 from rota.core.reconcile import reconcile, renewals, stray_kills
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
 from rota.model.commands import Command, Solve, WakeAt
@@ -156,9 +156,9 @@ class Scheduler:
         if state.now_s < self._may_ask_s():
             return False
         allocation = state.answer.allocation
-        lasts = allocation.redraw or self.settings.steady
+        lasts = allocation.reusable or self.settings.steady
         over = state.now_s >= allocation.until_s
-        if self.settings.at_events and not allocation.redraw:
+        if self.settings.at_events and not allocation.reusable:
             over = over or state.now_s >= state.until_s  # a timer of one of its jobs
         return state.dirty or not lasts or over or self._stale()
 
@@ -185,7 +185,7 @@ class Scheduler:
         if settings.retry_seconds < FOREVER and state.in_flight:
             reachable = (f.sent_s for job, f in state.in_flight.items() if not state.out_of_reach(job))
             wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
-        if settings.leased and state.lives:
+        if settings.leased and state.incarnations:
             wake_s = min(wake_s, self._next_lease_s())
         if settings.node_timeout_seconds < FOREVER and state.node_up.any():
             heard_s = float(state.node_heard_s[state.node_up].min())
@@ -195,7 +195,7 @@ class Scheduler:
     def _next_lease_s(self) -> float:
         """The next renewal due, or the next lease that will run out unrenewed."""
         state, settings = self.state, self.settings
-        rows = [state.row[job] for job in state.lives]
+        rows = [state.row[job] for job in state.incarnations]
         lease = state.jobs.lease_s[rows]
         renewable = lease - settings.lease_seconds / 2
         end = lease + settings.lease_margin_seconds

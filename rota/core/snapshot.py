@@ -11,18 +11,18 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
-from rota.core.entries import Answer, InFlight, Life, Verdict
-from rota.core.job_table import JobTable
-from rota.core.ledger import Ledger
 from rota.core.settings import Settings
+from rota.core.state.job_table import JobTable
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
-from rota.model.options import Kind, Options, Way
+from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 6
+VERSION = 7
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -58,7 +58,7 @@ EVENT_TYPES: tuple[type, ...] = (
 """Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
 
 _STATE_TYPES = (
-    Life,
+    Incarnation,
     InFlight,
     Answer,
     Verdict,
@@ -73,7 +73,7 @@ _STATE_TYPES = (
     MoveCosts,
     Settings,
 )
-_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "_habits", "kind_of"}
+_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "_traits", "kind_of"}
 
 
 def codec(*memory_types: type) -> Codec:
@@ -91,7 +91,7 @@ def take(state: Ledger, words: Codec) -> Plain:
         "fields": {name: words.encode(sorted(v) if isinstance(v, set) else v) for name, v in fields.items()},
         "occupancies": {name: words.encode([each.holder, each.parts]) for name, each in occupancies.items()},
         "kinds": words.encode(list(state.kind_of)),
-        "options": {name: words.encode(getattr(state.options, name)) for name in Way._fields},
+        "options": {name: words.encode(getattr(state.options, name)) for name in OptionRow._fields},
         "columns": {name: words.encode(column) for name, column in columns.items()},
         "dead": state.jobs.dead,
     }
@@ -116,8 +116,8 @@ def restore(plain: Plain, words: Codec) -> Ledger:
         getattr(table, name)[: table.size] = column
     state = Ledger(jobs=table, **values)
     state.kind_of = {kind: number for number, kind in enumerate(words.decode(plain["kinds"]))}
-    options = [words.decode(plain["options"][name]).tolist() for name in Way._fields]
-    state.options = Options.of([Way(*way) for way in zip(*options, strict=True)], len(state.kind_of))
+    options = [words.decode(plain["options"][name]).tolist() for name in OptionRow._fields]
+    state.options = Options.of([OptionRow(*way) for way in zip(*options, strict=True)], len(state.kind_of))
     for name, value in values.items():
         if isinstance(value, np.ndarray) and not value.flags.writeable:
             setattr(state, name, value.copy())

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rota.core.company import co_runner
-from rota.core.entries import NO_GPUS, same_gpus
-from rota.core.job_table import NOBODY
-from rota.core.ledger import Ledger
+from rota.core.fold.partners import partner_of
+from rota.core.state.job_table import NOBODY
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import NO_GPUS, same_gpus
 from rota.model.job import Phase
 from rota.model.occupancy import FREE, HALF, IN_PARTS, Occupancy
 from rota.model.units import MILLI
@@ -22,14 +22,14 @@ def validate(state: Ledger) -> None:
     _check_wishes(state)
     _check_company(state)
     for job, flight in state.in_flight.items():
-        life = state.lives.get(job)
-        assert life is not None, f"a command is in flight for job {job}, which has no incarnation"
-        assert flight.command.incarnation == life.incarnation, f"job {job}'s command speaks of another incarnation"
+        incarnation = state.incarnations.get(job)
+        assert incarnation is not None, f"a command is in flight for job {job}, which has no incarnation"
+        assert flight.command.incarnation == incarnation.number, f"job {job}'s command speaks of another incarnation"
         assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes it never told"
     for job in state.row:
         assert job in state.unsettled or job in state.in_flight or state.settled(job), f"job {job} is forgotten half way"
     for job in state.barred:
-        assert job in state.lives and not jobs.schedulable[state.row[job]], f"job {job} is barred for no reason"
+        assert job in state.incarnations and not jobs.schedulable[state.row[job]], f"job {job} is barred for no reason"
     assert (state.host_gib >= -1e-6).all(), "more host memory is used than there is"
     _check_caches(state)
 
@@ -49,17 +49,17 @@ def _check_gpus(state: Ledger) -> None:
             "the table of parts is out of step"
         )
     for job in state.observed.holders(np.arange(state.cluster.gpus)):
-        life = state.lives.get(job)
-        assert life is not None, f"job {job} holds GPUs but has no incarnation"
+        incarnation = state.incarnations.get(job)
+        assert incarnation is not None, f"job {job} holds GPUs but has no incarnation"
         held = np.arange(state.cluster.gpus)[state.observed.held(job, np.arange(state.cluster.gpus))]
-        assert set(held.tolist()) <= set(life.gpus.tolist()), f"job {job} holds GPUs it was never given"
-    for job, life in state.lives.items():
+        assert set(held.tolist()) <= set(incarnation.gpus.tolist()), f"job {job} holds GPUs it was never given"
+    for job, incarnation in state.incarnations.items():
         assert job in state.row, f"job {job} has an incarnation but is not in the table"
-        assert life.incarnation == state.jobs.incarnation[state.row[job]], f"job {job} runs an incarnation that is not its own"
-        assert life.parts, f"job {job} has an incarnation without parts"
-        pools = set(state.cluster.gpu_pool[life.gpus].tolist())
+        assert incarnation.number == state.jobs.incarnation[state.row[job]], f"job {job} runs an incarnation that is not its own"
+        assert incarnation.parts, f"job {job} has an incarnation without parts"
+        pools = set(state.cluster.gpu_pool[incarnation.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
-        assert len(set(life.gpus.tolist())) == state.specs[job].width, f"job {job}'s gang is not whole"
+        assert len(set(incarnation.gpus.tolist())) == state.specs[job].width, f"job {job}'s gang is not whole"
 
 
 def _check_wishes(state: Ledger) -> None:
@@ -67,21 +67,21 @@ def _check_wishes(state: Ledger) -> None:
     expected = Occupancy(np.full(state.cluster.gpus, FREE, dtype=np.int64))
     for job, gpus in sorted(state.desired.items()):
         row = state.row[job]
-        partner = int(jobs.beside[row])
+        partner = int(jobs.partner[row])
         part = HALF if partner != NOBODY else state.specs[job].part
         assert all(expected.room(gpu) >= part for gpu in gpus.tolist()), f"GPUs of job {job} are promised twice"
         expected.take(job, gpus, part)
         assert jobs.option[row] >= 0, f"job {job} is placed but not granted"
         if partner != NOBODY:
-            assert jobs.beside[state.row[partner]] == job, (
+            assert jobs.partner[state.row[partner]] == job, (
                 f"job {job} is to share with job {partner}, but not the other way round"
             )
             assert same_gpus(state.desired[partner], gpus), f"jobs {job} and {partner} are to share GPUs but have others each"
-            assert state.options.twin[jobs.option[row]] == jobs.option[state.row[partner]], (
+            assert state.options.partner_row[jobs.option[row]] == jobs.option[state.row[partner]], (
                 f"jobs {job} and {partner} do not pair"
             )
         else:
-            assert state.options.beside[jobs.option[row]] < 0, f"job {job} is granted company but has none"
+            assert state.options.partner_kind[jobs.option[row]] < 0, f"job {job} is granted company but has none"
     assert (expected.holder == state.planned.holder).all(), "the map of promised GPUs is out of step"
     for gpu, parts in expected.parts.items():
         assert sorted(parts) == sorted(state.planned.parts[gpu]), f"the parts of GPU {gpu} that are promised are out of step"
@@ -95,11 +95,13 @@ def _check_company(state: Ledger) -> None:
         if all(state.specs[job].part < MILLI for job in pair):
             continue  # parts of a GPU that do not add up to more than it
         assert len(pair) == 2, f"jobs {pair} hold GPU {gpu}"
-        a, b = (state.lives[job] for job in pair)
+        a, b = (state.incarnations[job] for job in pair)
         assert pair[0] != pair[1] and same_gpus(a.gpus, b.gpus), f"jobs {pair} overlap on GPU {gpu}"
-        leaving = [job for job in pair if not same_gpus(state.desired.get(job, NO_GPUS), state.lives[job].gpus)]
-        assert leaving or jobs.beside[state.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
-    for job, life in state.lives.items():
+        leaving = [job for job in pair if not same_gpus(state.desired.get(job, NO_GPUS), state.incarnations[job].gpus)]
+        assert leaving or jobs.partner[state.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
+    for job, incarnation in state.incarnations.items():
         using = jobs.using[state.row[job]]
-        crowd = 1 if co_runner(state, job, life) == NOBODY else 2
-        assert using in (0, state.specs[job].gpus / crowd), f"job {job} is believed to use {using} of {len(life.gpus)} GPUs"
+        crowd = 1 if partner_of(state, job, incarnation) == NOBODY else 2
+        assert using in (0, state.specs[job].gpus / crowd), (
+            f"job {job} is believed to use {using} of {len(incarnation.gpus)} GPUs"
+        )

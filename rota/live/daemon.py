@@ -20,7 +20,7 @@ from typing import Any
 
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
-from rota.core.cordon import slow_gpus
+from rota.core.learn.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
@@ -141,7 +141,9 @@ class Daemon:
             self.journal.configure(self.configuration)
             self._turn(self._first_news())
             state = self.scheduler.state
-            self.driver.end_strays(lambda job, incarnation: job in state.lives and state.lives[job].incarnation == incarnation)
+            self.driver.end_strays(
+                lambda job, incarnation: job in state.incarnations and state.incarnations[job].number == incarnation
+            )
             while not self._stopping:
                 self._turn(self._wait())
         except BaseException as problem:
@@ -158,7 +160,7 @@ class Daemon:
     def _wait(self) -> list[_Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        if self.driver.running() or self.scheduler.state.lives:
+        if self.driver.running() or self.scheduler.state.incarnations:
             until = min(until, LOOK_EVERY_SECONDS)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -176,7 +178,7 @@ class Daemon:
         state = self.scheduler.state
         with self._lock:
             before, cancelling = set(state.row), set(state.cancelling)
-            lives = {job: life.incarnation for job, life in state.lives.items()}
+            lives = {job: life.number for job, life in state.incarnations.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()

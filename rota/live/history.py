@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.agent.orders import IncarnationStatus
 from rota.core.explain import explain, reasons
-from rota.core.ledger import Ledger
+from rota.core.state.ledger import Ledger
 from rota.live.where import where_text
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
@@ -138,7 +138,7 @@ class JobHistory:
         for record in records:
             row = state.row.get(record.id)
             standing = (-1, 0) if row is None else (phases[row], codes[row])
-            if record.id in latest or record.id in state.lives:
+            if record.id in latest or record.id in state.incarnations:
                 found.append(self._row(record, state, standing, latest.get(record.id), now_s))
                 continue
             # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
@@ -169,7 +169,7 @@ class JobHistory:
             reason = code.name if code is not Reason.NONE else None
             if now is Phase.QUEUED and record.started_s is not None:
                 phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
-            life = state.lives.get(record.id)
+            life = state.incarnations.get(record.id)
             if life is not None and len(life.gpus):
                 accelerator = state.cluster.pools[state.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.cluster, life.gpus)

@@ -48,7 +48,7 @@ class Candidacy(Protocol):
     def seconds_left(self) -> Floats: ...
     @property
     def received_seconds(self) -> Floats:
-        """Time each job got by each option of its kind since the shares in force were answered: shape (jobs, slots)."""
+        """Time each job got by each option of its kind since the shares in force were answered: shape (jobs, accounts)."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Candidacy(Protocol):
 
     @property
     def deficit_seconds(self) -> Floats:
-        """Time each job was owed, by slot, when they were answered: what earlier shares promised less what it got."""
+        """Time each job was owed, by account, when they were answered: what earlier shares promised less what it got."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Candidacy(Protocol):
         """How long those who are drawn run before others are."""
         ...
 
-    def kept(self, owner: object, make: "Callable[[Any], T]") -> "T":
+    def memoised(self, owner: object, make: "Callable[[Any], T]") -> "T":
         """What `make` answers for this table, made once as long as the answer and the options are the same."""
         ...
 
@@ -145,7 +145,7 @@ class Allocation(Protocol):
         ...
 
     def shares(self, table: Candidacy) -> Floats | None:
-        """Fraction of time per job and slot, where the allocation speaks of time; None where it does not."""
+        """Fraction of time per job and account, where the allocation speaks of time; None where it does not."""
         ...
 
     @property
@@ -154,7 +154,7 @@ class Allocation(Protocol):
         ...
 
     @property
-    def redraw(self) -> bool:
+    def reusable(self) -> bool:
         """When a plan made from it ends, the next can be drawn from it too: nobody need ask again."""
         ...
 
@@ -260,7 +260,7 @@ class Ranking:
         return NO_HINTS
 
     @property
-    def redraw(self) -> bool:
+    def reusable(self) -> bool:
         return False
 
 
@@ -398,16 +398,16 @@ class Shares:
             return f"the list of positions names something outside 0 to {len(table) - 1}"
         if problem := _not_options(self.option, table.kind[self.position], table.options):
             return problem
-        cell = self.position * table.options.slots + table.options.slot[self.option]
+        cell = self.position * table.options.accounts + table.options.account[self.option]
         return "a job has two shares of one option" if len(np.unique(cell)) < len(cell) else ""
 
     def candidates(self, table: Candidacy) -> Candidates:
-        position, slot, option, share, pool = table.kept(self, self._ways)
+        position, account, option, share, pool = table.memoised(self, self._ways)
         half = table.slice_seconds / 2
         # In microseconds: what was booked in pieces must not come before what was booked at once.
-        had = np.round(table.had_seconds[position, slot], 6)
+        had = np.round(table.had_seconds[position, account], 6)
         priority = share / np.maximum(had + half, half / 50)
-        deficit = np.round(table.deficit_seconds[position, slot], 6)
+        deficit = np.round(table.deficit_seconds[position, account], 6)
         # Whoever was drawn runs its slice to the end, however soon new shares come.
         mine = table.granted_option[position] == option
         done = ~mine | (table.slice_left_seconds[position] <= 1e-6)
@@ -419,16 +419,16 @@ class Shares:
     def _ways(self, table: Candidacy) -> tuple[Ints, Ints, Ints, Floats, Ints]:
         """Who may run by what, with which share and where: the same at every draw."""
         options, share = table.options, self.shares(table)
-        rows = options.by_slot[table.kind]
+        rows = options.by_account[table.kind]
         some = share > (NEXT_TO_NOTHING if self.strict else 0.0)
         worth = (rows >= 0) & (options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None])
-        alone = worth & (options.beside[rows] < 0)
+        alone = worth & (options.partner_kind[rows] < 0)
         may = (worth & some) | (alone if not self.strict else np.False_)
         # A job whose shares are all where it hardly gets further runs elsewhere.
         may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
-        position, slot = may.nonzero()
-        option = rows[position, slot]
-        return position, slot, option, share[position, slot], options.pool[option]
+        position, account = may.nonzero()
+        option = rows[position, account]
+        return position, account, option, share[position, account], options.pool[option]
 
     def holds_seconds(self, granted: Bools, table: Candidacy) -> float:
         if not granted.all():
@@ -442,11 +442,11 @@ class Shares:
     def shares(self, table: Candidacy) -> Floats:
         options = table.options
         if self.position is None:
-            by_option = np.zeros(len(options) + 1)  # the last stands for slots without an option
+            by_option = np.zeros(len(options) + 1)  # the last stands for accounts without an option
             by_option[self.option] = self.share
-            return by_option[options.by_slot[table.kind]]
-        share = np.zeros((len(table), options.slots))
-        share[self.position, options.slot[self.option]] = self.share
+            return by_option[options.by_account[table.kind]]
+        share = np.zeros((len(table), options.accounts))
+        share[self.position, options.account[self.option]] = self.share
         return share
 
     @property
@@ -454,7 +454,7 @@ class Shares:
         return NO_HINTS
 
     @property
-    def redraw(self) -> bool:
+    def reusable(self) -> bool:
         return True
 
 
@@ -504,5 +504,5 @@ class Assignment:
         return self.gpus
 
     @property
-    def redraw(self) -> bool:
+    def reusable(self) -> bool:
         return False

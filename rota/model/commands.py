@@ -31,7 +31,7 @@ class Launch:
     """The boot each node must still be in: a launch that outlived a reboot is refused."""
     from_step: float
     lease_s: float = FOREVER
-    beside: int = -1
+    partner: int = -1
     """The job that may be on these GPUs at the same time; -1: nobody may."""
 
 
@@ -55,7 +55,7 @@ class Resume:
     sequence: int
     nodes: tuple[int, ...]
     lease_s: float = FOREVER
-    beside: int = -1
+    partner: int = -1
     """As of a launch."""
 
 

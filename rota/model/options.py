@@ -34,7 +34,7 @@ class Kind:
         return milligpus_of(self.gpus)
 
 
-class Way(NamedTuple):
+class OptionRow(NamedTuple):
     """One option before it has a row number."""
 
     kind: int
@@ -42,7 +42,7 @@ class Way(NamedTuple):
     milligpus: int
     rate: float
     spread: float
-    beside: int = -1
+    partner_kind: int = -1
     """Kind of the job it shares its GPUs with; -1: it has them to itself."""
 
 
@@ -61,16 +61,16 @@ class Options:
     """Believed steps per second of a job that runs by it."""
     spread: Floats
     """Believed relative spread of that rate."""
-    beside: Ints
+    partner_kind: Ints
     """Kind of the job it shares its GPUs with; -1: it has them to itself."""
-    twin: Ints
-    """Row of the co-runner's side; itself when both are of one kind, -1 alone."""
+    partner_row: Ints
+    """Row of the partner's side; itself when both are of one kind, -1 alone."""
     alone: Ints
     """Row of the same kind on the same pool with the GPUs to itself; -1: it has none."""
-    slot: Ints
+    account: Ints
     """Its number among the options of its kind: where a job's account of it is kept."""
-    by_slot: Ints
-    """Row numbers of each kind's options, shared ones too, by slot; padded with -1: shape (kinds, slots)."""
+    by_account: Ints
+    """Row numbers of each kind's options, shared ones too, by account; padded with -1: shape (kinds, accounts)."""
     by_kind: Ints
     """Row numbers of each kind's options alone, best believed rate first, padded with -1: shape (kinds, most of a kind)."""
     best: Ints
@@ -96,33 +96,37 @@ class Options:
     @property
     def shared(self) -> bool:
         """Whether any of them shares GPUs."""
-        return len(self.kind) > 0 and bool(self.beside.max() >= 0)
+        return len(self.kind) > 0 and bool(self.partner_kind.max() >= 0)
 
     @property
-    def slots(self) -> int:
-        return int(self.by_slot.shape[1])
+    def accounts(self) -> int:
+        return int(self.by_account.shape[1])
 
-    def ways(self) -> Iterator[Way]:
+    def rows(self) -> Iterator[OptionRow]:
         """What it was built from, row by row."""
-        columns = (self.kind, self.pool, self.milligpus, self.rate, self.spread, self.beside)
-        return map(Way._make, zip(*(column.tolist() for column in columns), strict=True))
+        columns = (self.kind, self.pool, self.milligpus, self.rate, self.spread, self.partner_kind)
+        return map(OptionRow._make, zip(*(column.tolist() for column in columns), strict=True))
 
     @classmethod
-    def of(cls, ways: Sequence[Way | tuple[int, int, int, float, float]], kinds: int) -> "Options":
+    def of(cls, ways: Sequence[OptionRow | tuple[int, int, int, float, float]], kinds: int) -> "Options":
         """Build from ways in any order. Row numbers do not depend on rates, so a changed belief changes no number."""
-        made = [Way(*way) for way in ways]
-        ordered = sorted(made, key=lambda way: (max(way.kind, way.beside), way.beside >= 0, way.kind, way.beside, way.pool))
-        whole = np.array([(w.kind, w.pool, w.milligpus, w.beside) for w in ordered], dtype=np.int64).reshape(-1, 4)
+        made = [OptionRow(*way) for way in ways]
+        ordered = sorted(
+            made, key=lambda way: (max(way.kind, way.partner_kind), way.partner_kind >= 0, way.kind, way.partner_kind, way.pool)
+        )
+        whole = np.array([(w.kind, w.pool, w.milligpus, w.partner_kind) for w in ordered], dtype=np.int64).reshape(-1, 4)
         real = np.array([(w.rate, w.spread) for w in ordered], dtype=np.float64).reshape(-1, 2)
-        kind, pool, milligpus, beside = whole.T
-        row_of = {(w.kind, w.beside, w.pool, w.milligpus): row for row, w in enumerate(ordered)}
-        twin = [row_of.get((w.beside, w.kind, w.pool, w.milligpus), -1) if w.beside >= 0 else -1 for w in ordered]
+        kind, pool, milligpus, partner_kind = whole.T
+        row_of = {(w.kind, w.partner_kind, w.pool, w.milligpus): row for row, w in enumerate(ordered)}
+        partner_row = [
+            row_of.get((w.partner_kind, w.kind, w.pool, w.milligpus), -1) if w.partner_kind >= 0 else -1 for w in ordered
+        ]
         alone = [row_of.get((w.kind, -1, w.pool, w.milligpus), -1) for w in ordered]
-        by_slot = _by_kind(kind, np.arange(len(ordered)), kinds)
-        slot = np.zeros(len(ordered), dtype=np.int64)
-        rows, numbers = np.nonzero(by_slot >= 0)
-        slot[by_slot[rows, numbers]] = numbers
-        solo = np.flatnonzero(beside < 0)
+        by_account = _by_kind(kind, np.arange(len(ordered)), kinds)
+        account = np.zeros(len(ordered), dtype=np.int64)
+        rows, numbers = np.nonzero(by_account >= 0)
+        account[by_account[rows, numbers]] = numbers
+        solo = np.flatnonzero(partner_kind < 0)
         by_kind = _by_kind(kind, solo[np.lexsort((milligpus[solo], pool[solo], -real[solo, 0]))], kinds)
         exists = by_kind >= 0
         options = cls(
@@ -131,11 +135,11 @@ class Options:
             milligpus=milligpus.copy(),
             rate=real[:, 0].copy(),
             spread=real[:, 1].copy(),
-            beside=beside.copy(),
-            twin=np.array(twin, dtype=np.int64),
+            partner_kind=partner_kind.copy(),
+            partner_row=np.array(partner_row, dtype=np.int64),
             alone=np.array(alone, dtype=np.int64),
-            slot=slot,
-            by_slot=by_slot,
+            account=account,
+            by_account=by_account,
             by_kind=by_kind,
             best=by_kind[:, 0].copy(),
             kind_need=np.where(exists, milligpus[by_kind] if len(ordered) else 0, NEVER_FITS),

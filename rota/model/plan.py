@@ -12,7 +12,7 @@ class Change:
     job: int
     option: int
     gpus: Ints | None
-    beside: int = -1
+    partner: int = -1
     """The job it shares them with; -1: nobody."""
 
 

@@ -64,7 +64,7 @@ def _packed(view: View) -> tuple[Ints, Ints]:
         best = max(gains, key=lambda other: gains[other][0], default=None)
         if best is None or gains[best][0] <= WORTH_SHARING:
             break
-        given[best], given[job] = gains[best][1], int(options.twin[gains[best][1]])
+        given[best], given[job] = gains[best][1], int(options.partner_row[gains[best][1]])
         del alone[best]
     order = sorted(given)
     return np.array(order, dtype=np.int64), np.array([given[job] for job in order], dtype=np.int64)
@@ -72,8 +72,8 @@ def _packed(view: View) -> tuple[Ints, Ints]:
 
 def _gain(options: Options, row: int, beside: int) -> tuple[float, int]:
     """What a job that runs by `row` and one of kind `beside` do together, each against itself alone; and the first one's side."""
-    for side in options.by_slot[options.kind[row]].tolist():
-        if side >= 0 and options.beside[side] == beside and options.alone[side] == row:
-            twin = int(options.twin[side])
+    for side in options.by_account[options.kind[row]].tolist():
+        if side >= 0 and options.partner_kind[side] == beside and options.alone[side] == row:
+            twin = int(options.partner_row[side])
             return sum(float(options.rate[r] / options.rate[options.alone[r]]) for r in (side, twin)), side
     return 0.0, -1

@@ -18,5 +18,5 @@ class Isolated:
         gpus = options.milligpus / MILLI
         whole = view.capacity.sum() / jobs / gpus
         share = view.capacity[options.pool] / jobs / gpus / np.maximum(whole, 1.0)
-        alone = (options.beside < 0).nonzero()[0]
+        alone = (options.partner_kind < 0).nonzero()[0]
         return Shares(option=alone, share=share[alone], blind=True, key="private part")

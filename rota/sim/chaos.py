@@ -359,12 +359,12 @@ class Chaos:
         for gpu in gpus:
             owners = self.gpu_owner.setdefault(gpu, {})
             for (other, incarnation), beside in owners.items():
-                if len(owners) > 1 or (command.beside != other and beside != job):
+                if len(owners) > 1 or (command.partner != other and beside != job):
                     raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {other} and given to job {job}")
                 if self.gangs[other, incarnation].gpus != self.gangs[job, command.incarnation].gpus:
                     raise Broken(f"at {self.now_s:.3f} s: jobs {other} and {job} share GPU {gpu} but not all they have")
                 self._count("shared")
-            owners[job, command.incarnation] = command.beside
+            owners[job, command.incarnation] = command.partner
 
     def _part_runs(self, gang: _Gang, node: int) -> None:
         gang.running.add(node)

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from rota.core.entries import same_gpus
+from rota.core.state.records import same_gpus
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch
 from rota.model.job import Arrival

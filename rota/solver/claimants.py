@@ -12,7 +12,7 @@ class Claimants:
     def __init__(self, view: View, by_job: bool, by_weight: bool, apart: Ints | None) -> None:
         jobs, options = view.jobs, view.options
         runnable = options.milligpus <= view.capacity[options.pool] * MILLI
-        kind_runs = np.bincount(options.kind[runnable & (options.beside < 0)], minlength=len(options.by_kind)) > 0
+        kind_runs = np.bincount(options.kind[runnable & (options.partner_kind < 0)], minlength=len(options.by_kind)) > 0
         self.position = kind_runs[jobs.kind].nonzero()[0] if len(jobs) else np.empty(0, dtype=np.int64)
         kind = jobs.kind[self.position]
         self.by_kind = not by_job and apart is None

@@ -30,7 +30,7 @@ def _blind(options: Options) -> Floats:
     """Every option taken for as fast as the kind's best; sharing GPUs costs what it costs."""
     best = options.rate[np.maximum(options.best, 0)][options.kind] if len(options) else options.rate
     alone = np.where(options.alone >= 0, options.rate[options.alone], options.rate) if len(options) else options.rate
-    return np.where(options.beside >= 0, best * options.rate / alone, best)
+    return np.where(options.partner_kind >= 0, best * options.rate / alone, best)
 
 
 class Program:
@@ -66,10 +66,10 @@ class Program:
         """One column per claimant and option it may use. Where two claimants can only share with each other, both sides of it
         are one column; where more could, sides are columns of their own and balance rows keep them equal in number."""
         who, options = self.who, self.view.options
-        rows = options.by_slot[who.kind]
-        use = (rows >= 0) & who.runnable[rows] & ((options.beside[rows] < 0) | packing)
-        claimant, slot = use.nonzero()
-        option = rows[claimant, slot]
+        rows = options.by_account[who.kind]
+        use = (rows >= 0) & who.runnable[rows] & ((options.partner_kind[rows] < 0) | packing)
+        claimant, account = use.nonzero()
+        option = rows[claimant, account]
         scale = np.ones(len(option))
         column = np.arange(len(option))
         self._loose: list[tuple[Ints, Ints]] = []
@@ -82,7 +82,7 @@ class Program:
         who, options = self.who, self.view.options
         kind_members = np.bincount(who.kind, weights=who.members, minlength=len(options.by_kind))
         kind_claimants = np.bincount(who.kind, minlength=len(options.by_kind))
-        twin, beside = options.twin[option], options.beside[option]
+        twin, beside = options.partner_row[option], options.partner_kind[option]
         shared = twin >= 0
         # Nobody shares with itself, nor with a kind of which nobody is here.
         possible = ~shared | ((kind_members[beside] > 0) & ((beside != options.kind[option]) | (kind_members[beside] > 1)))
@@ -100,7 +100,7 @@ class Program:
         scale[second] = who.members[claimant[first_side]] / who.members[claimant[second]]
         loose = np.flatnonzero(shared & ~one_each)
         for row in np.unique(np.minimum(option[loose], twin[loose])).tolist():
-            other = int(options.twin[row])
+            other = int(options.partner_row[row])
             if other != row:
                 self._loose.append((loose[option[loose] == row], loose[option[loose] == other]))
             else:
@@ -143,7 +143,7 @@ class Program:
     @lazy
     def _half(self) -> Floats:
         """The part of an option's GPUs that counts for one side: half of what is shared."""
-        return np.where(self.view.options.beside[self.option] >= 0, 0.5, 1.0)
+        return np.where(self.view.options.partner_kind[self.option] >= 0, 0.5, 1.0)
 
     @property
     def _dollars(self) -> Floats:
@@ -172,7 +172,7 @@ class Program:
     @lazy
     def usual_rate(self) -> Floats:
         """Steps per second on a GPU of average type: what rates are measured against (Gavel's normaliser)."""
-        alone = self.view.options.beside[self.option] < 0
+        alone = self.view.options.partner_kind[self.option] < 0
         capacity = self.view.capacity.astype(float)
         share = capacity[self.view.options.pool[self.option]] / max(capacity.sum(), 1.0)
         rates = self._speed[self.option] * share * alone
@@ -190,7 +190,7 @@ class Program:
         """Steps per second with an equal part of every pool to itself: what finish-time fairness compares with."""
         capacity = self.view.capacity.astype(float)
         jobs = max(float(self.who.members.sum()), 1.0)
-        alone = np.flatnonzero(self.view.options.beside[self.option] < 0)
+        alone = np.flatnonzero(self.view.options.partner_kind[self.option] < 0)
         claimant, option = self.claimant[alone], self.option[alone]
         part = capacity[self.view.options.pool[option]] / jobs / self.who.gpus[claimant]
         # Every type of the cluster counts, also those it cannot use: a private part of the cluster has them too.

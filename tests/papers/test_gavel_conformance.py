@@ -9,7 +9,7 @@ import pytest
 
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
-from rota.core.mechanism import Table
+from rota.core.plan.candidates import CandidateTable
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.model.cluster import Cluster, Node
@@ -95,7 +95,7 @@ class Case:
         made = make_policy(policy)
         view = self.view(memory)
         answer = made.allocate(view)
-        table = Table(self.core.state, self.core.state.rows, self.core.settings)
+        table = CandidateTable(self.core.state, self.core.state.rows, self.core.settings)
         assert answer.fault(table) == ""
         share: Any = answer.shares(table)
         return answer, Effect(view, share)
@@ -110,10 +110,10 @@ class Case:
         options = effect.view.options
         found = {}
         for job in range(len(effect.share)):
-            for slot, row in enumerate(options.by_slot[effect.view.jobs.kind[job]].tolist()):
+            for account, row in enumerate(options.by_account[effect.view.jobs.kind[job]].tolist()):
                 if row >= 0:
                     name = effect.view.cluster.pools[options.pool[row]]
-                    found[job, name, int(options.beside[row])] = float(effect.share[job, slot])
+                    found[job, name, int(options.partner_kind[row])] = float(effect.share[job, account])
         return found
 
 
@@ -301,11 +301,11 @@ def test_cost_with_packing() -> None:
 
 def test_fifo() -> None:
     case = Case([(2 + i, 1, 0.5) for i in range(6)], (1, 2, 2), steps=[1000] * 6)
-    from rota.core.mechanism import grant
+    from rota.core.plan.grant import grant
 
     view = case.view()
     answer = make_policy("fifo").allocate(view)
-    table = Table(case.core.state, case.core.state.rows, case.core.settings)
+    table = CandidateTable(case.core.state, case.core.state.rows, case.core.settings)
     granted = grant(answer.candidates(table), table, view.capacity).option
     types = [view.cluster.pools[view.options.pool[row]] if row >= 0 else None for row in granted.tolist()]
     assert types == ["V100", "P100", "P100", "K80", "K80", None]

@@ -9,7 +9,10 @@ import pytest
 
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
-from rota.core import fold, lives, nodes, reconcile, units
+from rota.core import reconcile
+from rota.core.fold import events as fold
+from rota.core.fold import incarnations, nodes
+from rota.core.plan import pairing
 from rota.model.cluster import Cluster, Node
 from rota.model.floor import Placer
 from rota.model.occupancy import FREE, Occupancy
@@ -170,15 +173,17 @@ def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take any exit for the present incarnation's."""
 
     def credulous(state: Any, settings: Any, event: Any) -> None:
-        if event.job in state.lives:
-            lives.end_part(state, event.job, event.node, event.at_s, lives.VERDICT[event.outcome], event.steps_saved)
+        if event.job in state.incarnations:
+            incarnations.end_part(
+                state, event.job, event.node, event.at_s, incarnations.VERDICT[event.outcome], event.steps_saved
+            )
 
     monkeypatch.setitem(fold._HANDLERS, fold.Exited, credulous)
 
 
 def part_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the rest of a gang running when one part of it is gone."""
-    monkeypatch.setattr(lives, "doom", lambda *_: None)
+    monkeypatch.setattr(incarnations, "doom", lambda *_: None)
 
 
 def trust_old_boots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +256,7 @@ def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_any_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a unit sit where others are to be."""
-    monkeypatch.setattr(units, "released", lambda state, jobs: state.planned.holder < 10**9)
+    monkeypatch.setattr(pairing, "released", lambda state, jobs: state.planned.holder < 10**9)
 
 
 def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:

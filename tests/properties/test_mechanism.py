@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core import mechanism
-from rota.core.mechanism import grant
+from rota.core.plan import grant as mechanism
+from rota.core.plan.grant import grant
 from rota.model.allocation import Candidates
 from rota.model.options import Options
 from rota.model.units import MILLI

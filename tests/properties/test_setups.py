@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.core import mechanism, planning, reconcile
+from rota.core import reconcile
+from rota.core.plan import grant as mechanism
+from rota.core.plan import make_plan as planning
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
 from rota.placers.packed import Packed

@@ -195,7 +195,7 @@ def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
     commands = bench.submit(at_s=1.0)
     assert of_type(commands, WakeAt)[-1].at_s == 50.0 and bench.state.decision == 1
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert not bench.state.lives
+    assert not bench.state.incarnations
     assert of_type(bench.tell(Woke(50.0), at_s=50.0), Launch)
 
 

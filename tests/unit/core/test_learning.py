@@ -52,11 +52,11 @@ def tell(core: Scheduler, steps: float, at_s: float) -> None:
 def test_a_wrong_belief_is_corrected_once_and_told_to_the_policy() -> None:
     core = running(Rates(model=Estimator(TRUE, ("a", "b"), {("c", "K80", 1, False, ""): (0.5,)})))
     before = core.state.options
-    believed = before.rate[before.by_slot[0, core.state.jobs.slot[0]]]
+    believed = before.rate[before.by_account[0, core.state.jobs.account[0]]]
     asked = core.state.decision
     tell(core, 60 * believed * 2, 60.0)
     after = core.state.options
-    row = after.by_slot[0, core.state.jobs.slot[0]]
+    row = after.by_account[0, core.state.jobs.account[0]]
     assert after.rate[row] == pytest.approx(2 * believed)
     assert core.state.jobs.rate[0] == pytest.approx(2 * believed) and core.state.jobs.best_rate[0] == after.rate.max()
     assert core.state.decision > asked, "the policy is asked again"
@@ -114,20 +114,20 @@ def test_a_scheduler_that_was_told_little_still_finishes_and_the_result_says_so(
 def test_a_slow_gpu_is_not_taken_for_a_slow_kind() -> None:
     slow = Variability(("A",), np.array([[2.0, 1.0]]), np.zeros((1, 2)))
     core = running(TRUE, slow)
-    believed = core.state.options.rate[core.state.options.by_slot[0, core.state.jobs.slot[0]]]
+    believed = core.state.options.rate[core.state.options.by_account[0, core.state.jobs.account[0]]]
     assert core.state.jobs.rate[0] == pytest.approx(believed / 2), "it runs on the slow one"
     tell(core, 60 * believed, 60.0)  # twice what was believed of it there, so twice what was believed of its kind
     after = core.state.options
-    assert after.rate[after.by_slot[0, core.state.jobs.slot[0]]] == pytest.approx(2 * believed)
+    assert after.rate[after.by_account[0, core.state.jobs.account[0]]] == pytest.approx(2 * believed)
     assert core.state.jobs.rate[0] == pytest.approx(believed)
 
 
 def test_a_copy_learns_for_itself() -> None:
     core = running(TRUE)
-    core.state.habits(0, 0)
+    core.state.placement_traits(0, 0)
     twin = core.fork()
-    twin.state._habits.clear()
-    assert core.state._habits, "a fork may number new kinds otherwise"
+    twin.state._traits.clear()
+    assert core.state._traits, "a fork may number new kinds otherwise"
 
 
 def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_core() -> None:
@@ -141,7 +141,7 @@ def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_cor
         for command in core.step(0.0, [Allocated(core.state.decision, Fifo().allocate(core.view()), 0.0)]):
             if hasattr(command, "gpus"):
                 core.step(0.0, [Started(command.job, command.incarnation, command.sequence, 0.0, from_step=0.0)])
-    assert core.state.cluster.spanned(core.state.lives[3].gpus) == 1 and core.state.jobs.rate[3] == 0.5
+    assert core.state.cluster.spanned(core.state.incarnations[3].gpus) == 1 and core.state.jobs.rate[3] == 0.5
     words = codec()
     twin = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), core.settings, rates=rates)
     twin.restore(core.snapshot(words), words)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rota.core.explain import explain
-from rota.core.planning import _kept_gpus
+from rota.core.plan.make_plan import _kept_gpus
 from rota.core.snapshot import codec
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Resume, Suspend
@@ -53,9 +53,9 @@ def test_a_pair_gets_one_placement_and_both_hold_it() -> None:
     made = bench(gpus=2)
     commands = told(made, (0, 1))
     launches = of_type(commands, Launch)
-    assert [(launch.job, launch.gpus.tolist(), launch.beside) for launch in launches] == [(0, [0, 1], 1), (1, [0, 1], 0)]
+    assert [(launch.job, launch.gpus.tolist(), launch.partner) for launch in launches] == [(0, [0, 1], 1), (1, [0, 1], 0)]
     assert made.state.observed.parts == {0: ((0, 500), (1, 500)), 1: ((0, 500), (1, 500))}
-    assert column(made, "beside", 0, 1) == [1, 0]
+    assert column(made, "partner", 0, 1) == [1, 0]
     assert column(made, "rate", 0, 1) == [0.8, 0.6]
     assert column(made, "using", 0, 1) == [1.0, 1.0], "each of two on two GPUs uses one"
 
@@ -70,7 +70,7 @@ def test_together_already_means_no_change_at_all() -> None:
 def test_who_is_alone_stays_when_somebody_joins_it() -> None:
     made = bench((0,))
     (launch,) = of_type(told(made, (0, 1), at_s=10.0), Launch, Suspend)
-    assert (launch.job, launch.gpus.tolist(), launch.beside) == (1, [0], 0)
+    assert (launch.job, launch.gpus.tolist(), launch.partner) == (1, [0], 0)
     assert steps(made, 0, 1) == [10.0, 0.0]
     made.tell(Woke(20.0), at_s=20.0)
     assert steps(made, 0, 1) == [18.0, 6.0]
@@ -87,7 +87,7 @@ def test_a_job_runs_alone_until_its_partner_does() -> None:
     made.tell(Started(1, second.incarnation, second.sequence, 4.0), at_s=6.0)
     # The report came two seconds late: what happened since then happened in company.
     assert steps(made, 0, 1) == pytest.approx([4.0 + 2 * 0.8, 2 * 0.6])
-    alone, shared = made.state.options.slot[[0, column(made, "option", 0)[0]]]
+    alone, shared = made.state.options.account[[0, column(made, "option", 0)[0]]]
     received = made.state.jobs.received[0]
     assert received[alone] == 4.0 and received[shared] == 0.0
     made.tell(Progressed(np.array([0]), np.array([1]), np.array([6.0]), np.array([0.0]), 8.0), at_s=8.0)
@@ -100,8 +100,8 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
     assert not of_type(made.tell(exits(made, 0), at_s=10.0), Launch, Suspend)
     assert made.state.observed.holder.tolist() == [1, -1] and not made.state.observed.parts
     assert made.state.planned.holder.tolist() == [1, -1]
-    assert column(made, "rate", 1) == [1.0] and column(made, "using", 1) == [1.0] and column(made, "beside", 1) == [-1]
-    assert made.state.options.beside[column(made, "option", 1)[0]] == -1
+    assert column(made, "rate", 1) == [1.0] and column(made, "using", 1) == [1.0] and column(made, "partner", 1) == [-1]
+    assert made.state.options.partner_kind[column(made, "option", 1)[0]] == -1
     made.tell(Woke(15.0), at_s=15.0)
     assert steps(made, 1) == [10 * 0.6 + 5.0]
 
@@ -115,7 +115,7 @@ def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     assert [(e.code, e.facts["victims"]) for e in explain(made.state, 2)] == [(Reason.WAITING_FOR_SUSPEND, [0])]
     assert column(made, "rate", 1) == [0.6], "the leaver still runs"
     (launch,) = of_type(made.tell(Suspended(0, 1, suspend.sequence, 12.0, suspend.kind, 9.6), at_s=12.0), Launch)
-    assert (launch.job, launch.gpus.tolist(), launch.beside) == (2, [0], 1)
+    assert (launch.job, launch.gpus.tolist(), launch.partner) == (2, [0], 1)
     assert column(made, "rate", 1) == [1.0]
     assert made.state.observed.parts == {0: ((1, 500), (2, 500))}
 
@@ -147,13 +147,13 @@ def test_two_pairs_change_partners_and_only_two_jobs_move() -> None:
 def test_jobs_of_one_kind_keep_their_partners_whatever_the_order() -> None:
     made = bench((0, 1), (3, 4), count=6)
     assert not of_type(told(made, (0, 4), (3, 1), at_s=5.0), Suspend, Launch)
-    assert column(made, "beside", 0, 3) == [1, 4]
+    assert column(made, "partner", 0, 3) == [1, 4]
 
 
 def test_two_who_sit_apart_do_not_move_together_if_others_sit_nowhere() -> None:
     made = bench((0,), (1,), count=6)  # 0 of kind a and 1 of kind b sit; 3 and 4 of the same kinds do not
     commands = of_type(told(made, (0, 1), (3, 4), at_s=5.0), Suspend, Launch)
-    assert [(type(command), command.job, command.beside) for command in commands] == [(Launch, 3, 1), (Launch, 4, 0)]
+    assert [(type(command), command.job, command.partner) for command in commands] == [(Launch, 3, 1), (Launch, 4, 0)]
 
 
 @pytest.mark.parametrize("event", [HoldAsked, CancelAsked])
@@ -161,7 +161,7 @@ def test_what_happens_to_one_is_not_the_others_fate(event: Any) -> None:
     made = bench((0, 1), cluster="1xV100")
     commands = made.tell(event(0, 3.0), at_s=3.0)
     assert {command.job for command in of_type(commands, Suspend, Kill, Launch)} == {0}
-    assert column(made, "beside", 1) == [-1] and made.state.desired[1].tolist() == [0]
+    assert column(made, "partner", 1) == [-1] and made.state.desired[1].tolist() == [0]
     assert made.state.usable()[1].tolist() == [1], "its GPU is in use, not lost"
     made.tell(Woke(4.0), at_s=4.0)
     assert Phase(int(column(made, "phase", 1)[0])) is Phase.RUNNING and 1 in made.state.desired
@@ -180,7 +180,7 @@ def test_a_lost_node_takes_both() -> None:
     made = bench((0, 1), cluster=[Node("n", "V100", 1), Node("m", "K80", 1)])
     made.tell(NodeLost(0, 0, 5.0), at_s=5.0)
     assert made.state.observed.free.all()
-    assert not any(job in made.state.lives and made.state.lives[job].gpus.tolist() == [0] for job in (0, 1))
+    assert not any(job in made.state.incarnations and made.state.incarnations[job].gpus.tolist() == [0] for job in (0, 1))
 
 
 def test_a_parked_job_wakes_beside_its_partner() -> None:
@@ -192,7 +192,7 @@ def test_a_parked_job_wakes_beside_its_partner() -> None:
     (suspend,) = of_type(told(made, (0,), at_s=4.0), Suspend)
     assert (suspend.job, suspend.kind) == (1, "park") and column(made, "rate", 0) == [1.0]
     (resume,) = of_type(told(made, (0, 1), at_s=8.0), Resume)
-    assert (resume.job, resume.beside) == (1, 0) and column(made, "rate", 0, 1) == [0.75, 0.75]
+    assert (resume.job, resume.partner) == (1, 0) and column(made, "rate", 0, 1) == [0.75, 0.75]
 
 
 def test_who_lost_its_partner_goes_on_until_the_policy_is_asked_again() -> None:
@@ -240,5 +240,5 @@ def test_a_lease_that_ends_frees_only_its_own_half() -> None:
     made.state.jobs.lease_s[1] = 100.0  # job 1 was renewed, job 0 was not
     made.state.jobs.lease_s[0] = 9.0
     made.tell(Woke(10.0), at_s=10.0)
-    assert 0 not in made.state.lives or made.state.lives[0].incarnation == 2
-    assert made.state.lives[1].incarnation == 1 and 1 in made.state.observed.holders(made.state.lives[1].gpus)
+    assert 0 not in made.state.incarnations or made.state.incarnations[0].number == 2
+    assert made.state.incarnations[1].number == 1 and 1 in made.state.observed.holders(made.state.incarnations[1].gpus)

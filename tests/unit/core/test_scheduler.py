@@ -80,8 +80,8 @@ def test_fifo_is_strict_and_backfill_overtakes_without_delaying() -> None:
         bench.obey(bench.submit(gpus=4, steps=10.0))
         bench.obey(bench.submit(gpus=1, steps=50.0))
         bench.obey(bench.submit(gpus=1, steps=200.0))
-    assert sorted(strict.state.lives) == [0]
-    assert sorted(loose.state.lives) == [0, 2], "job 2 ends before job 0 does, job 3 would delay job 1"
+    assert sorted(strict.state.incarnations) == [0]
+    assert sorted(loose.state.incarnations) == [0, 2], "job 2 ends before job 0 does, job 3 would delay job 1"
 
 
 def test_tiresias_wakes_exactly_when_a_job_sinks() -> None:
@@ -167,7 +167,7 @@ def test_an_answer_to_an_old_question_is_ignored() -> None:
 def test_rounds_fall_on_multiples_and_idle_time_skips_them() -> None:
     bench = Bench("1xV100", round_seconds=60.0, at_events=False)
     assert of_type(bench.submit(at_s=130.0), WakeAt)[-1].at_s == 180.0
-    assert not bench.state.lives
+    assert not bench.state.incarnations
     assert of_type(bench.tell(Woke(180.0), at_s=180.0), Launch)
 
 
@@ -183,7 +183,7 @@ def test_solve_every_plans_from_the_last_answer_in_between() -> None:
     bench.obey(bench.submit(steps=10.0))
     bench.submit(at_s=1.0)
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert bench.state.decision == 1 and not bench.state.lives, "job 1 came after the answer in force"
+    assert bench.state.decision == 1 and not bench.state.incarnations, "job 1 came after the answer in force"
 
 
 def test_progress_is_believed_between_reports_and_corrected_by_them() -> None:

@@ -39,7 +39,7 @@ class Given:
         kinds = self.kinds
         option, share, position = [], [], []
         for row in range(len(options)):
-            beside = kinds[int(options.beside[row])] if options.beside[row] >= 0 else ""
+            beside = kinds[int(options.partner_kind[row])] if options.partner_kind[row] >= 0 else ""
             key = (kinds[int(options.kind[row])], beside, cluster.pools[options.pool[row]])
             if key in self.wanted:
                 option.append(row)
@@ -199,11 +199,11 @@ def test_a_blind_order_depends_on_the_seed_alone() -> None:
     ],
 )
 def test_what_is_wrong_with_shares_is_said(answer: dict[str, Any], fault: str) -> None:
-    from rota.core.mechanism import Table
+    from rota.core.plan.candidates import CandidateTable
 
     made = bench("1xV100", {}, "ab")
     columns = {name: np.array(values, dtype=np.float64 if name == "share" else np.int64) for name, values in answer.items()}
-    assert fault in Shares(**columns).fault(Table(made.state, made.state.rows, made.core.settings))
+    assert fault in Shares(**columns).fault(CandidateTable(made.state, made.state.rows, made.core.settings))
 
 
 # The preset of Gavel's simulator -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from rota.api import simulate
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.variability import Variability
-from rota.core.cordon import slow_gpus
+from rota.core.learn.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec

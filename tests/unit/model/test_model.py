@@ -5,8 +5,8 @@ import pytest
 
 from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
-from rota.core.lifecycle import LEGAL
 from rota.core.scheduler import Scheduler
+from rota.core.state.phases import LEGAL
 from rota.errors import IllegalTransition, InputError, NameUnknown, RotaError
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec, Phase

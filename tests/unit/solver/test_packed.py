@@ -58,7 +58,7 @@ def test_kinds_together_are_jobs_one_by_one(seed: int, packing: bool) -> None:
         found = program.solve()
         values.append(found.value)
         share: Any = found.shares().shares(question.table)
-        rows = view.options.by_slot[view.jobs.kind]
+        rows = view.options.by_account[view.jobs.kind]
         used.append(np.bincount(rows[rows >= 0], weights=share[rows >= 0], minlength=len(view.options)))
         again = Program(view, packing=packing, by_job=by_job)
         level = again.rate * (again.gpus / again.usual_rate)
@@ -77,7 +77,7 @@ def test_the_only_one_of_its_kind_never_shares_with_itself(how: Any) -> None:
     program.maximise(program.rate.sum())
     found = program.solve()
     assert found.value == pytest.approx(1.0, abs=1e-6)
-    beside = program.view.options.beside[program.option] >= 0
+    beside = program.view.options.partner_kind[program.option] >= 0
     assert found.by_side[beside] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -94,7 +94,7 @@ def test_a_heavy_one_among_many_of_its_kind_shares_only_while_there_are_others()
     question = Question((2, 0, 0), {"a": (1, 0, 0)}, jobs, pairs=TWINS)
     program = Program(question.view(), packing=True)
     heavy = int(np.argmax(program.weight))
-    shared = (program.view.options.beside[program.option] >= 0) & (program.claimant == heavy)
+    shared = (program.view.options.partner_kind[program.option] >= 0) & (program.claimant == heavy)
     x = np.zeros(program.columns)
     x[program._column[shared]] = 1.0  # all its time beside others, who are never there
     row, column, value, right, equal = program.rows([])
@@ -117,7 +117,7 @@ def test_both_sides_count_each_their_own_rate_and_the_gpu_once() -> None:
     question = Question((1, 0, 0), {"a": (1, 0, 0), "b": (4, 0, 0)}, ["a", "b"], pairs=pairs)
     program = Program(question.view(), packing=True)
     assert program.columns == 3, "two alone, and one for both sides together"
-    x = np.where(program.view.options.beside[program.option] >= 0, 1.0, 0.0)
+    x = np.where(program.view.options.partner_kind[program.option] >= 0, 1.0, 0.0)
     x = np.array([x[program._column == column].max() for column in range(program.columns)])
     assert program.rate.at(x) == pytest.approx([0.75, 2.0])
     assert program.gpus_used.at(x) == pytest.approx([1.0])

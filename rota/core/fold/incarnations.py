@@ -1,12 +1,12 @@
-"""Lives: how an incarnation begins, stops, sleeps and ends. A gang is whole or not at all."""
+"""How an incarnation begins, stops, is parked and ends. A gang is whole or not at all."""
 
 from dataclasses import replace
 from types import UnionType
 
-from rota.core import company
-from rota.core.entries import Life, Verdict
-from rota.core.ledger import Ledger
+from rota.core.fold import partners
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import Incarnation, Verdict
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
@@ -25,17 +25,17 @@ def started(state: Ledger, settings: Settings, event: Started) -> None:
         if event.from_step is not None:
             row = state.row[event.job]
             state.jobs.steps_done[row] = event.from_step
-            if not state.lives[event.job].parked:
+            if not state.incarnations[event.job].parked:
                 state.jobs.steps_saved[row] = event.from_step
         begin(state, event.job, event.at_s)
 
 
 def begin(state: Ledger, job: int, at_s: float) -> None:
     """All parts are up: the job runs, as far as we believe at its option's rate."""
-    row, life = state.row[job], state.lives[job]
+    row, incarnation = state.row[job], state.incarnations[job]
     jobs = state.jobs
-    if life.parked:
-        _unpark(state, job, life)
+    if incarnation.parked:
+        _unpark(state, job, incarnation)
     if state.out_of_reach(job):
         return  # it counts as running once its node is back in sight
     at_s = min(at_s, state.now_s)
@@ -44,9 +44,9 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     state.set_phase(row, Phase.RUNNING, at_s)
     jobs.as_of_s[row] = jobs.told_s[row] = jobs.paced_s[row] = at_s
     jobs.paced_steps[row] = jobs.steps_done[row]
-    jobs.rate[row] = state.options.rate[life.option] / state.slowdown(job, life.gpus)
+    jobs.rate[row] = state.options.rate[incarnation.option] / state.slowdown(job, incarnation.gpus)
     jobs.using[row] = jobs.gpus[row]
-    company.began(state, job, at_s)
+    partners.began(state, job, at_s)
     if jobs.slice_s.item(row) == FOREVER:
         jobs.slice_s[row] = at_s
     first = jobs.first_run_s.item(row)
@@ -62,8 +62,8 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
 
 
 def suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
-    life = state.lives.get(event.job)
-    if life is None or life.incarnation != event.incarnation:
+    incarnation = state.incarnations.get(event.job)
+    if incarnation is None or incarnation.number != event.incarnation:
         return
     if event.kind is SuspendKind.CHECKPOINT:
         end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
@@ -73,27 +73,27 @@ def suspended(state: Ledger, settings: Settings, event: Suspended) -> None:
         row = state.row[event.job]
         state.jobs.steps_done[row] = event.steps_done
         state.jobs.suspensions[row] += 1
-        _park(state, event.job, life)
+        _park(state, event.job, incarnation)
         if not state.out_of_reach(event.job):
             state.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):
             state.unsettled.discard(event.job)
 
 
-def _park(state: Ledger, job: int, life: Life) -> None:
+def _park(state: Ledger, job: int, incarnation: Incarnation) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
-    state.lives[job] = replace(life, parked=True)
+    state.incarnations[job] = replace(incarnation, parked=True)
     state.let_go(job, state.gpus_of(job))
 
 
-def _unpark(state: Ledger, job: int, life: Life) -> None:
-    state.host_gib[list(life.parts)] += state.gib_per_node(job, life)
-    state.lives[job] = replace(life, parked=False, reserved=False)
+def _unpark(state: Ledger, job: int, incarnation: Incarnation) -> None:
+    state.host_gib[list(incarnation.parts)] += state.gib_per_node(job, incarnation)
+    state.incarnations[job] = replace(incarnation, parked=False, reserved=False)
 
 
 def exited(state: Ledger, settings: Settings, event: Exited) -> None:
-    life = state.lives.get(event.job)
-    if life is not None and life.incarnation == event.incarnation:
+    incarnation = state.incarnations.get(event.job)
+    if incarnation is not None and incarnation.number == event.incarnation:
         end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved)
 
 
@@ -117,31 +117,31 @@ def _settle(state: Ledger, job: int, at_s: float) -> None:
     row, jobs = state.row[job], state.jobs
     at_s = min(at_s, state.now_s)
     if jobs.using.item(row):
-        company.book(jobs, row, at_s)
+        partners.book(jobs, row, at_s)
         jobs.using[row] = 0.0
         jobs.rate[row] = 0.0
-        company.stopped(state, job, at_s)
+        partners.stopped(state, job, at_s)
     jobs.as_of_s[row] = at_s
 
 
 def end_part(state: Ledger, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float) -> None:
     """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
-    life = state.lives[job]
-    if node is not None and node not in life.parts:
+    incarnation = state.incarnations[job]
+    if node is not None and node not in incarnation.parts:
         return
     if verdict is Verdict.FAILED and _asked_to_stop(state, job):
         verdict = Verdict.LOST
-    left = () if node is None else tuple(n for n in life.parts if n != node)
+    left = () if node is None else tuple(n for n in incarnation.parts if n != node)
     gone = state.gpus_of(job)
     if left:
         gone = gone[state.cluster.gpu_node[gone] == node]
     state.let_go(job, gone)
-    if life.reserved:
-        state.host_gib[list(life.parts) if node is None else [node]] += state.gib_per_node(job, life)
-    worst = max(life.verdict, verdict)
-    fewest = min(life.steps, steps)
+    if incarnation.reserved:
+        state.host_gib[list(incarnation.parts) if node is None else [node]] += state.gib_per_node(job, incarnation)
+    worst = max(incarnation.verdict, verdict)
+    fewest = min(incarnation.steps, steps)
     if left:
-        state.lives[job] = replace(life, parts=left, verdict=worst, steps=fewest)
+        state.incarnations[job] = replace(incarnation, parts=left, verdict=worst, steps=fewest)
         flight = state.in_flight.get(job)
         if flight is not None and node in flight.waiting:
             state.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
@@ -174,7 +174,7 @@ def _end_life(state: Ledger, job: int, at_s: float, verdict: Verdict, steps: flo
     row, jobs = state.row[job], state.jobs
     at_s = min(at_s, state.now_s)
     _settle(state, job, at_s)
-    del state.lives[job]
+    del state.incarnations[job]
     flight = state.in_flight.pop(job, None)
     suspending = flight is not None and isinstance(flight.command, Suspend)
     state.doomed.discard(job)

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from rota.core import units
-from rota.core.entries import NO_GPUS, Answer, same_gpus
-from rota.core.ledger import Ledger
-from rota.core.mechanism import Grants, Table, grant
-from rota.core.places import Places, Search
+from rota.core.plan import pairing
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.gang_search import GangSearch, Places
+from rota.core.plan.grant import Grants, grant
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import NO_GPUS, Answer, same_gpus
 from rota.model.allocation import Allocation, Candidates
 from rota.model.floor import Floor, Placer
 from rota.model.plan import Change, Plan
@@ -19,7 +20,7 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     assert state.answer is not None
     allocation = state.answer.allocation
     rows, alive = _rows_of(state, state.answer)
-    table = Table(state, rows, settings)
+    table = CandidateTable(state, rows, settings)
     _, capacity = state.usable()
     candidates = allocation.candidates(table)
     if alive is not None:
@@ -28,14 +29,14 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
         kept = _kept_gpus(state, state.rows[~spoken_of[state.rows]])
         capacity = capacity - np.bincount(state.cluster.gpu_pool[kept], minlength=len(capacity))
         table.kept_gpus = set(kept.tolist())
-        candidates = units.with_alone(_living(candidates, alive), state.options)
-    if settings.steady and not state.fresh and not allocation.redraw:
+        candidates = pairing.with_alone(_living(candidates, alive), state.options)
+    if settings.steady and not state.fresh and not allocation.reusable:
         candidates = _going_on(candidates, table)
     if not settings.backfill:
         candidates.blocking = True
     places = Places(grant(candidates, table, capacity))
     if settings.wait_for_place:
-        places = Search(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
+        places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
     grants = places.grants
     changes = _changes(state, settings, placer, allocation, table, places, alive)
     granted = grants.option >= 0
@@ -44,7 +45,7 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     holds = allocation.holds_seconds(granted, table)
     # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
     may_ask_s = state.asked_s + settings.solve_every_seconds
-    if allocation.redraw:
+    if allocation.reusable:
         until = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
         until = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
@@ -69,7 +70,7 @@ def _kept_gpus(state: Ledger, rows: Ints) -> Ints:
     return np.unique(np.concatenate(granted)) if granted else NO_GPUS
 
 
-def _going_on(candidates: Candidates, table: Table) -> Candidates:
+def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
     """Only those who run by the option they run by. Who has lost its partner runs alone, and goes on so."""
     option = table.options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
     granted = table.granted_option[candidates.position]
@@ -79,7 +80,7 @@ def _going_on(candidates: Candidates, table: Table) -> Candidates:
     return Candidates(candidates.position[stays], granted[stays])
 
 
-def _all_done_s(settings: Settings, state: Ledger, table: Table, grants: Grants) -> float:
+def _all_done_s(settings: Settings, state: Ledger, table: CandidateTable, grants: Grants) -> float:
     """When all jobs will have started and done the whole steps of this round. If none runs: when the policy may be asked again,
     or a round later if it may be asked now and has no better answer."""
     position = grants.position
@@ -103,16 +104,16 @@ def _changes(
     settings: Settings,
     placer: Placer,
     allocation: Allocation,
-    table: Table,
+    table: CandidateTable,
     places: Places,
     alive: Bools | None,
 ) -> tuple[Change, ...]:
     grants = places.grants
     differs = grants.option != table.granted_option
-    beside = None
+    partner = None
     if grants.partner is not None or grants.split or state.planned.parts:
-        beside = units.partners(state, table, grants)
-        differs |= beside != state.jobs.beside[table.rows]
+        partner = pairing.partners(state, table, grants)
+        differs |= partner != state.jobs.partner[table.rows]
     if state.cordoned:
         differs |= _must_leave(state, table.rows)
     stays = np.zeros(len(table), dtype=bool)
@@ -137,18 +138,18 @@ def _changes(
         return ()
     changes = [Change(job, -1, None) for job in state.jobs.id[table.rows[stops]].tolist()]
     touched = [*(change.job for change in changes), *state.jobs.id[table.rows[starts]].tolist()]
-    if beside is not None:
-        changes += units.left_behind(state, touched)
+    if partner is not None:
+        changes += pairing.left_behind(state, touched)
     if settings.wait_for_place:
         changes += [Change(int(state.jobs.id[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()]
     elif len(starts):
         usable, _ = state.usable()
-        free = units.released(state, touched)
-        floor = Floor(state.cluster, usable & free, state.observed.free, settings.seed, state.decision, *units.scores(state))
-        if beside is None:
+        free = pairing.released(state, touched)
+        floor = Floor(state.cluster, usable & free, state.observed.free, settings.seed, state.decision, *pairing.scores(state))
+        if partner is None:
             changes += _place(state, placer, floor, allocation, table, grants, starts)
         else:
-            changes += _place_units(state, placer, floor, allocation, table, grants, starts, beside)
+            changes += _place_units(state, placer, floor, allocation, table, grants, starts, partner)
     return tuple(changes)
 
 
@@ -165,12 +166,12 @@ def _may_move(state: Ledger, rows: Ints) -> Bools:
     may = (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
     if state.planned.parts:
         stays = jobs.id[rows[~may]]
-        may &= ~np.isin(jobs.beside[rows], stays)
+        may &= ~np.isin(jobs.partner[rows], stays)
     return may
 
 
 def _place(
-    state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: Table, grants: Grants, starts: Ints
+    state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: CandidateTable, grants: Grants, starts: Ints
 ) -> list[Change]:
     hints = allocation.hints
     option, rows = grants.option[starts], table.rows[starts]
@@ -182,9 +183,9 @@ def _place(
         (state.options.milligpus[option] // MILLI).tolist(),
         state.jobs.move_seconds[rows].tolist(),
     )
-    ask = units.ask
+    ask = pairing.ask
     requests = [ask(state, job, pool, need, price) for _, job, pool, need, price in zip(*columns, strict=True)]
-    placed = units.place_all(placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
+    placed = pairing.place_all(placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
     changes = []
     for request, option, gpus in zip(requests, granted, placed, strict=True):
         promised = state.desired.get(request.job)
@@ -198,17 +199,17 @@ def _place_units(
     placer: Placer,
     floor: Floor,
     allocation: Allocation,
-    table: Table,
+    table: CandidateTable,
     grants: Grants,
     starts: Ints,
-    beside: Ints,
+    partner: Ints,
 ) -> list[Change]:
     """The same where two jobs may share GPUs: a unit is placed once, and both its members are told."""
     jobs = state.jobs
     ids = jobs.id[table.rows[starts]].tolist()
     option_of = dict(zip(ids, grants.option[starts].tolist(), strict=True))
-    mate_of = dict(zip(ids, beside[starts].tolist(), strict=True))
-    found: dict[int, units.Unit] = {}
+    partner_of = dict(zip(ids, partner[starts].tolist(), strict=True))
+    found: dict[int, pairing.Unit] = {}
     joined: set[int] = set()
     changes = []
     for each in grants.split:
@@ -222,14 +223,14 @@ def _place_units(
             found[each.members[0]] = tuple(members)
     for position, job in zip(starts.tolist(), ids, strict=True):
         if job not in joined:
-            joined |= {job, mate_of[job]}
-            found[position] = tuple((member, option_of[member]) for member in (job, mate_of[job]) if member >= 0)
-    for unit, gpus in units.place(state, placer, floor, allocation.hints, found):
+            joined |= {job, partner_of[job]}
+            found[position] = tuple((member, option_of[member]) for member in (job, partner_of[job]) if member >= 0)
+    for unit, gpus in pairing.place(state, placer, floor, allocation.hints, found):
         for job, option in unit:
             promised, row = state.desired.get(job), state.row[job]
             same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option
-            if not same or jobs.beside[row] != mate_of[job]:
-                changes.append(Change(job, option, gpus, mate_of[job]))
+            if not same or jobs.partner[row] != partner_of[job]:
+                changes.append(Change(job, option, gpus, partner_of[job]))
     return changes
 
 

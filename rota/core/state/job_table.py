@@ -39,8 +39,8 @@ class JobTable:
         "using": (np.float64, 0.0),
         "option": (np.int32, -1),
         "slice_s": (np.float64, FOREVER),
-        "beside": (np.int64, NOBODY),
-        "slot": (np.int16, 0),
+        "partner": (np.int64, NOBODY),
+        "account": (np.int16, 0),
         "tenant": (np.int32, 0),
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
@@ -80,9 +80,9 @@ class JobTable:
     option: Ints
     slice_s: Floats
     """When it first ran by the option it is granted; infinite: it has not yet. A move to other GPUs changes nothing."""
-    beside: Ints
+    partner: Ints
     """The job it should share its GPUs with."""
-    slot: Ints
+    account: Ints
     tenant: Ints
     deadline_s: Floats
     move_seconds: Floats
@@ -93,31 +93,31 @@ class JobTable:
     failures: Ints
     schedulable: Bools
     deficit: Floats
-    """Seconds that shares no longer in force still owe a job by each option of its kind: shape (rows, slots)."""
+    """Seconds that shares no longer in force still owe a job by each option of its kind: shape (rows, accounts)."""
     received: Floats
     """Seconds it got by each option since the shares in force were answered."""
     ACCOUNTS: ClassVar = ("deficit", "received")
 
-    def __init__(self, slots: int = 1, capacity: int = 256) -> None:
+    def __init__(self, accounts: int = 1, capacity: int = 256) -> None:
         self.size = 0
         self.dead = 0
-        self.slots = slots
+        self.accounts = accounts
         self._allot(capacity)
 
     def _allot(self, capacity: int) -> None:
         for name, (dtype, default) in self.COLUMNS.items():
             setattr(self, name, np.full(capacity, default, dtype=dtype))
         for name in self.ACCOUNTS:
-            setattr(self, name, np.zeros((capacity, self.slots)))
+            setattr(self, name, np.zeros((capacity, self.accounts)))
 
-    def widen(self, slots: int) -> None:
-        """Make room for more options of a kind; slots in use keep their numbers."""
-        if slots > self.slots:
+    def widen(self, accounts: int) -> None:
+        """Make room for more options of a kind; accounts in use keep their numbers."""
+        if accounts > self.accounts:
             for name in self.ACCOUNTS:
-                wider = np.zeros((len(self.id), slots))
-                wider[:, : self.slots] = getattr(self, name)
+                wider = np.zeros((len(self.id), accounts))
+                wider[:, : self.accounts] = getattr(self, name)
                 setattr(self, name, wider)
-            self.slots = slots
+            self.accounts = accounts
 
     def add(self) -> int:
         if self.size == len(self.id):
@@ -138,7 +138,7 @@ class JobTable:
     def copy(self) -> "JobTable":
         """The rows in use; a little room to grow."""
         twin = JobTable.__new__(JobTable)
-        twin.size, twin.dead, twin.slots = self.size, self.dead, self.slots
+        twin.size, twin.dead, twin.accounts = self.size, self.dead, self.accounts
         room = min(len(self.id), self.size + 64)
         for name in (*self.COLUMNS, *self.ACCOUNTS):
             setattr(twin, name, getattr(self, name)[:room].copy())

@@ -1,137 +1,19 @@
 """The mechanism: from an allocation to who runs now. No GPU twice, gangs whole, nothing idle that the allocation permits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
-from rota.core.ledger import Ledger
-from rota.core.settings import Settings
+from rota.core.plan.candidates import CandidateTable
 from rota.model.allocation import Candidates
-from rota.model.lazy import lazy
-from rota.model.options import Options
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
-from rota.model.view import keyed_rng
-
-T = TypeVar("T")
 
 FEW = 512
 """So few candidates are walked one by one: that is faster than many small arrays."""
 
 MOST_OWED = 10.0
 """Slices that earlier shares can owe a job, or it them: nobody may run for hours because of what was owed long ago."""
-
-
-class Table:
-    """What an allocation may ask about its jobs (see `Candidacy`), gathered when asked."""
-
-    def __init__(self, state: Ledger, rows: Ints, settings: Settings) -> None:
-        self._state = state
-        self._settings = settings
-        self.rows = rows
-        self.upgrades = settings.upgrades
-        self.types_stay = not settings.deficits_break_ties
-        self.horizon_seconds = settings.horizon_seconds
-        self.slice_seconds = settings.round_seconds or settings.slice_seconds
-        self.kept_gpus: set[int] = set()
-        """GPUs of jobs that the answer knows nothing of, which keep them."""
-
-    def home(self, position: int, option: int) -> int:
-        """The GPU that a job has a part of by this option, and may keep; -1: none."""
-        if self.granted_option.item(position) != option:
-            return -1
-        gpu: int = self._state.desired[self._state.jobs.id.item(self.rows[position])].item(0)
-        return gpu if self._state.usable()[0][gpu] else -1
-
-    def room_at(self, gpu: int) -> int:
-        """Thousandths of a GPU that jobs of this table may have: all but what jobs keep that the answer knows nothing of."""
-        if gpu not in self.kept_gpus:
-            return MILLI
-        mine = set(self._state.jobs.id[self.rows].tolist())
-        return MILLI - sum(size for job, size in self._state.planned.parts.get(gpu, ()) if job not in mine)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @lazy
-    def running(self) -> Bools:
-        return self._state.jobs.using[self.rows] > 0
-
-    @lazy
-    def kind(self) -> Ints:
-        return self._state.jobs.kind[self.rows]
-
-    @lazy
-    def granted_option(self) -> Ints:
-        return self._state.jobs.option[self.rows]
-
-    @property
-    def options(self) -> Options:
-        return self._state.options
-
-    @property
-    def gpu_pool(self) -> Ints:
-        return self._state.cluster.gpu_pool
-
-    @lazy
-    def move_seconds(self) -> Floats:
-        return self._state.jobs.move_seconds[self.rows]
-
-    @lazy
-    def steps_left(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        done = jobs.steps_done[rows] + jobs.rate[rows] * self._since
-        return np.maximum(jobs.steps_total[rows] - done, 0.0)
-
-    @lazy
-    def seconds_left(self) -> Floats:
-        return self.steps_left / self._state.jobs.best_rate[self.rows]
-
-    @lazy
-    def received_seconds(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        received = jobs.received[rows]
-        received[np.arange(len(rows)), jobs.slot[rows]] += self._since
-        return received
-
-    @lazy
-    def deficit_seconds(self) -> Floats:
-        return self._state.jobs.deficit[self.rows]
-
-    @lazy
-    def had_seconds(self) -> Floats:
-        received = self.received_seconds
-        if self._settings.deficits_break_ties:
-            return received
-        return received - self.deficit_seconds
-
-    @lazy
-    def slice_left_seconds(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        if not self._settings.at_events:
-            return np.zeros(len(rows))  # rounds are slices
-        begun_s = jobs.slice_s[rows]
-        begun_s = np.where(begun_s < FOREVER, begun_s, jobs.phase_s[rows])  # one that is starting has a whole slice before it
-        return self.slice_seconds - np.where(jobs.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
-
-    def kept(self, owner: object, make: Callable[["Table"], T]) -> T:
-        state = self._state
-        if state._drawn is None or state._drawn[0] is not owner or state._drawn[1] is not state.options:
-            state._drawn = (owner, state.options, make(self))
-        found: T = state._drawn[2]
-        return found
-
-    def pool_order(self, blind: bool) -> Ints:
-        state = self._state
-        if blind:
-            return keyed_rng(self._settings.seed, state.plans, 5).random(len(state.cluster.pools)).argsort().argsort()
-        return state.pool_rank
-
-    @lazy
-    def _since(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +45,7 @@ class SplitGpu:
     """Positions of the jobs, in the order they were granted."""
 
 
-def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
+def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Grants:
     """Walk the candidates in order and grant each job its first option that has room."""
     option = np.full(len(table.rows), -1, dtype=np.int64)
     left = capacity * MILLI
@@ -178,7 +60,7 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
         return Grants(granted, option, left)
     if wanted is None:
         wanted = options.best[table.kind[position]]
-    shared = options.shared and bool((options.twin[wanted] >= 0).any())
+    shared = options.shared and bool((options.partner_row[wanted] >= 0).any())
     if shared or (len(position) < FEW and not (candidates.reserve or candidates.blocking)):
         granted, by, partner = _fill_units(position, wanted, table, left)
         option[granted] = by
@@ -192,7 +74,7 @@ def grant(candidates: Candidates, table: Table, capacity: Ints) -> Grants:
     return Grants(granted, option, left)
 
 
-def _fill_with_parts(candidates: Candidates, wanted: Ints, table: Table, left: Ints) -> Grants:
+def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable, left: Ints) -> Grants:
     """Greedy in order where some jobs ask for a part of a GPU. A part goes where the job has one already, else to the fullest GPU
     that is split and has room, else to a GPU of its own. Where others may overtake the first job that does not fit only without
     delaying it, they must end before any job ends that was granted before it: till then it cannot start."""
@@ -207,7 +89,7 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: Table, left: I
     stuck = False
     position = candidates.position.tolist()
     last = {job: number for number, job in enumerate(position)}
-    columns = (wanted, options.twin[wanted], options.pool[wanted], options.milligpus[wanted])
+    columns = (wanted, options.partner_row[wanted], options.pool[wanted], options.milligpus[wanted])
     for number, (job, way, twin, pool, need) in enumerate(zip(position, *(column.tolist() for column in columns), strict=True)):
         if option[job] >= 0 or (stuck and not seconds[number] <= soonest):
             continue
@@ -242,7 +124,9 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: Table, left: I
     return Grants(granted, option, left, partner if options.shared else None, split)
 
 
-def _part_for(table: Table, job: int, option: int, pool: int, need: int, split: list[SplitGpu], room: int) -> SplitGpu | None:
+def _part_for(
+    table: CandidateTable, job: int, option: int, pool: int, need: int, split: list[SplitGpu], room: int
+) -> SplitGpu | None:
     """Where a job takes its part; None: there is no room. A GPU that is not split yet costs a whole one."""
     home = table.home(job, option)
     if home >= 0:
@@ -261,7 +145,7 @@ def _part_for(table: Table, job: int, option: int, pool: int, need: int, split: 
     return split[-1]
 
 
-def _fill_one_pool(position: Ints, table: Table, left: Ints, blocking: bool) -> Ints:
+def _fill_one_pool(position: Ints, table: CandidateTable, left: Ints, blocking: bool) -> Ints:
     """Greedy in order, one pool and one option per job. Looks only as far as GPUs are left: a full cluster is full soon,
     however long the queue."""
     kind_need = table.options.kind_need[:, 0]
@@ -314,11 +198,11 @@ def _fill(job: Ints, pool: Ints, need: Ints, left: Ints, blocking: bool) -> Ints
     return np.concatenate(taken) if taken else np.empty(0, dtype=np.int64)
 
 
-def _fill_units(position: Ints, option: Ints, table: Table, left: Ints) -> tuple[Ints, Ints, Ints]:
+def _fill_units(position: Ints, option: Ints, table: CandidateTable, left: Ints) -> tuple[Ints, Ints, Ints]:
     """Greedy in order where some options share GPUs. A side that has its turn waits for the first of the other side that is still
     without GPUs; so a unit is as urgent as the less urgent of its two members."""
     options = table.options
-    twin, pool, need = options.twin[option], options.pool[option], options.milligpus[option]
+    twin, pool, need = options.partner_row[option], options.pool[option], options.milligpus[option]
     partner = np.full(len(table.rows), -1, dtype=np.int64)
     room = left.tolist()
     waiting: dict[int, list[int]] = {}
@@ -368,7 +252,7 @@ def _fits(pool: Ints, need: Ints, left: Ints) -> Bools:
     return fits
 
 
-def _fill_with_reservation(job: Ints, option: Ints, table: Table, left: Ints) -> Ints:
+def _fill_with_reservation(job: Ints, option: Ints, table: CandidateTable, left: Ints) -> Ints:
     """Backfill: the first job that fits nowhere gets a reservation where it can start soonest; others may overtake it only
     if they end before that, or leave it its GPUs all the same."""
     pool, need = table.options.pool[option], table.options.milligpus[option]

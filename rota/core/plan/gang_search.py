@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rota.core import units
-from rota.core.ledger import Ledger
-from rota.core.mechanism import Grants, SplitGpu, Table
+from rota.core.plan import pairing
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.grant import Grants, SplitGpu
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
 from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.units import MILLI, Bools, Ints
@@ -30,7 +31,7 @@ class Places:
     """Kinds of jobs that GPUs enough are free for, but not together."""
 
 
-class Search:
+class GangSearch:
     """Grants with the places they need. Where one finds none, it is granted to those who come after it."""
 
     def __init__(
@@ -39,7 +40,7 @@ class Search:
         settings: Settings,
         placer: Placer,
         candidates: Candidates,
-        table: Table,
+        table: CandidateTable,
         grants: Grants,
         alive: Bools | None,
         hints: Mapping[int, tuple[int, ...]],
@@ -57,8 +58,8 @@ class Search:
         """(kind, option) of those who found no place. Every place that is found makes fewer, so none of them gets one later."""
         usable, _ = state.usable()
         living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
-        free = usable & units.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.desired])
-        self._floor = Floor(state.cluster, free, state.observed.free, settings.seed, state.decision, *units.scores(state))
+        free = usable & pairing.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.desired])
+        self._floor = Floor(state.cluster, free, state.observed.free, settings.seed, state.decision, *pairing.scores(state))
         self._split = grants.split
         for split in self._split:
             if split.gpu >= 0:
@@ -104,7 +105,7 @@ class Search:
         state, gpus = self._state, np.array([split.gpu], dtype=np.int64)
         if split.gpu < 0:
             job = self._jobs[split.members[0]]
-            request = units.ask(state, job, split.pool, 1, state.jobs.move_seconds.item(state.row[job]))
+            request = pairing.ask(state, job, split.pool, 1, state.jobs.move_seconds.item(state.row[job]))
             gpus = self._ask(request, self._floor.available & (state.cluster.gpu_pool == split.pool))
             self._floor.available[gpus] = False
         for position in split.members:
@@ -132,7 +133,7 @@ class Search:
             return False
         state, job = self._state, self._jobs[position]
         pool, need = int(state.options.pool[option]), int(state.options.gpus[option])
-        request = units.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]))
+        request = pairing.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]))
         hint = list(self._hints.get(position, ()))
         for room in (self._floor.available & ~self._behind, self._floor.available):
             if hint and room[hint].all():

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rota.core.entries import Verdict, same_gpus
-from rota.core.ledger import Ledger
-from rota.core.lives import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
+from rota.core.fold.incarnations import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import Verdict, same_gpus
 from rota.model.commands import Suspend, SuspendKind
 from rota.model.events import NodeLost, NodeReported, Part, PartState, Started, Suspended
 from rota.model.job import Phase
@@ -21,15 +21,15 @@ def node_reported(state: Ledger, settings: Settings, event: NodeReported) -> Non
     state.node_heard_s[node] = state.now_s
     if not state.node_up[node]:
         state.set_node(node, True)
-        for job in list(state.lives):
+        for job in list(state.incarnations):
             _regain(state, job)
     for part in event.inventory:
         _see_part(state, settings, event, part)
 
 
 def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part) -> None:
-    life = state.lives.get(part.job)
-    if life is None or life.incarnation != part.incarnation or event.node not in life.parts:
+    incarnation = state.incarnations.get(part.job)
+    if incarnation is None or incarnation.number != part.incarnation or event.node not in incarnation.parts:
         if part.state is not PartState.ENDED:
             state.orphans.add((part.job, part.incarnation, event.node))
     elif part.state is PartState.ENDED:
@@ -51,8 +51,8 @@ def node_lost(state: Ledger, settings: Settings, event: NodeLost) -> None:
 
 def bury(state: Ledger, node: int, at_s: float) -> None:
     """Everything this node had is dead."""
-    for job, life in list(state.lives.items()):
-        if node in life.parts:
+    for job, incarnation in list(state.incarnations.items()):
+        if node in incarnation.parts:
             end_part(state, job, node, at_s, Verdict.LOST, saved(state, job))
             _regain(state, job)  # what is left of it may all be in sight
 
@@ -60,10 +60,10 @@ def bury(state: Ledger, node: int, at_s: float) -> None:
 def lose_sight(state: Ledger, node: int) -> None:
     """A node went silent. What runs there keeps its lease and nobody may take its place until that ends."""
     _take_down(state, node)
-    for job, life in list(state.lives.items()):
-        if node in life.parts:
+    for job, incarnation in list(state.incarnations.items()):
+        if node in incarnation.parts:
             row = state.row[job]
-            if not same_gpus(state.desired.get(job, life.gpus), life.gpus):
+            if not same_gpus(state.desired.get(job, incarnation.gpus), incarnation.gpus):
                 state.want(job, row, -1, None)  # it cannot move now, and must not keep others from joining whom it was to join
                 state.unsettled.add(job)
             state.set_phase(row, Phase.UNREACHABLE, state.now_s)
@@ -74,10 +74,10 @@ def _take_down(state: Ledger, node: int) -> None:
     state.set_node(node, False)
     here = np.arange(state.cluster.node_first[node], state.cluster.node_first[node + 1])
     for job in sorted(state.planned.holders(here)):
-        life = state.lives.get(job)
-        if life is None or not same_gpus(life.gpus, state.desired[job]):  # it was to start here, or to move here
+        incarnation = state.incarnations.get(job)
+        if incarnation is None or not same_gpus(incarnation.gpus, state.desired[job]):  # it was to start here, or to move here
             state.want(job, state.row[job], -1, None)
-            if life is None:
+            if incarnation is None:
                 state.unsettled.discard(job)
             else:
                 state.unsettled.add(job)
@@ -85,12 +85,12 @@ def _take_down(state: Ledger, node: int) -> None:
 
 def _regain(state: Ledger, job: int) -> None:
     """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
-    life = state.lives.get(job)
-    if life is None or not state.out_of_reach(job) or not state.node_up[list(life.parts)].all():
+    incarnation = state.incarnations.get(job)
+    if incarnation is None or not state.out_of_reach(job) or not state.node_up[list(incarnation.parts)].all():
         return
     row = state.row[job]
     flight = state.in_flight.get(job)
-    phase = Phase.PARKED if life.parked else Phase.RUNNING
+    phase = Phase.PARKED if incarnation.parked else Phase.RUNNING
     if job in state.doomed:
         phase = Phase.STOPPING
     elif flight is not None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.beliefs.options import renewed
-from rota.core.ledger import Ledger
+from rota.core.state.ledger import Ledger
 from rota.model.units import Floats, Ints
 
 SURPRISE = 0.05
@@ -27,16 +27,18 @@ def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
         return
     kinds, touched = list(state.kind_of), set()
     for row, measured in zip(rows[news].tolist(), rate[news].tolist(), strict=True):
-        option = int(options.by_slot[jobs.kind[row], jobs.slot[row]])
-        kind, beside = kinds[jobs.kind[row]], int(options.beside[option])
-        levels = state.cluster.spanned(state.lives[int(jobs.id[row])].gpus)
-        if beside >= 0 and levels and measured > 0:
+        option = int(options.by_account[jobs.kind[row], jobs.account[row]])
+        kind, partner_kind = kinds[jobs.kind[row]], int(options.partner_kind[option])
+        levels = state.cluster.spanned(state.incarnations[int(jobs.id[row])].gpus)
+        if partner_kind >= 0 and levels and measured > 0:
             continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
         if not kind.profile or levels != state.cluster.fewest_levels(int(options.pool[option]), kind.width):
             continue  # nobody's profile, or slowed by how it lies
         accelerator = state.cluster.pools[options.pool[option]]
-        partner = kinds[beside].profile if beside >= 0 else ""
-        measured *= state.slowdown(int(jobs.id[row]), state.lives[int(jobs.id[row])].gpus)  # a slow GPU says nothing of the kind
+        partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
+        measured *= state.slowdown(
+            int(jobs.id[row]), state.incarnations[int(jobs.id[row])].gpus
+        )  # a slow GPU says nothing of the kind
         state.rates = state.rates.learned(kind.profile, accelerator, kind.width, measured, partner, 0 if partner else levels)
         touched |= {kind.profile, partner} - {""}
     if touched:
@@ -51,8 +53,8 @@ def _believe(state: Ledger, numbers: list[int]) -> None:
     mine = np.isin(jobs.kind[:size], numbers).nonzero()[0]
     best = state.options.best[jobs.kind[mine]]
     jobs.best_rate[mine[best >= 0]] = state.options.rate[best[best >= 0]]
-    state._habits.clear()
+    state._traits.clear()
     runs = ((jobs.using[:size] > 0) & (jobs.rate[:size] > 0)).nonzero()[0]
-    jobs.rate[runs] = state.options.rate[state.options.by_slot[jobs.kind[runs], jobs.slot[runs]]]
-    jobs.rate[runs] /= [state.slowdown(job, state.lives[job].gpus) for job in jobs.id[runs].tolist()]
+    jobs.rate[runs] = state.options.rate[state.options.by_account[jobs.kind[runs], jobs.account[runs]]]
+    jobs.rate[runs] /= [state.slowdown(job, state.incarnations[job].gpus) for job in jobs.id[runs].tolist()]
     state.touch()

@@ -9,10 +9,10 @@ profiled is compared with itself in other places.
 import numpy as np
 
 from rota.beliefs.variability import Variability
-from rota.core.cordon import cordon
-from rota.core.entries import PaceKey
-from rota.core.ledger import Ledger
+from rota.core.learn.cordon import cordon
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import PaceKey
 from rota.model.units import Bools, Ints
 
 Slowdown = tuple[str, Ints, float]
@@ -59,10 +59,10 @@ def _compare(state: Ledger, known: Variability, row: int, rate: float, exact: li
     """How many times slower than usual a job ran. Runs that differ in nothing but the place say it exactly. Where there are none,
     runs on other numbers of GPUs say whether it is more than the model of how they scale could be wrong."""
     job = state.jobs.id.item(row)
-    profile, gpus = state.specs[job].profile, state.lives[job].gpus
+    profile, gpus = state.specs[job].profile, state.incarnations[job].gpus
     key, partner = _key(state, job, row)
     slowdown = _slowdown(state, known, profile, key, gpus, rate)
-    option = int(state.options.by_slot[state.jobs.kind[row], state.jobs.slot[row]])
+    option = int(state.options.by_account[state.jobs.kind[row], state.jobs.account[row]])
     if profile and not partner:
         fair = state.options.rate.item(option) / state.stretch(job, gpus)
         rough = _slowdown(state, known, profile, (profile, key[1], 0, 0, ""), gpus, rate / fair)
@@ -92,9 +92,9 @@ def _slowdown(state: Ledger, known: Variability, profile: str, key: PaceKey, gpu
 
 def _key(state: Ledger, job: int, row: int) -> tuple[PaceKey, str]:
     """What must be the same for two runs to be compared, and the profile of who shares the GPUs; `#`: of somebody without one."""
-    options, spec, gpus = state.options, state.specs[job], state.lives[job].gpus
-    beside = int(options.beside[options.by_slot[state.jobs.kind[row], state.jobs.slot[row]]])
-    partner = list(state.kind_of)[beside].profile or "#" if beside >= 0 else ""
+    options, spec, gpus = state.options, state.specs[job], state.incarnations[job].gpus
+    partner_kind = int(options.partner_kind[options.by_account[state.jobs.kind[row], state.jobs.account[row]]])
+    partner = list(state.kind_of)[partner_kind].profile or "#" if partner_kind >= 0 else ""
     pool = state.cluster.gpu_pool.item(gpus.item(0))
     return (spec.profile or f"#{job}", pool, len(gpus), state.cluster.spanned(gpus), partner), partner
 
@@ -110,7 +110,7 @@ def _believe(state: Ledger, at_s: float) -> None:
         return
     jobs = state.jobs
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
-    places = [(state.specs[job].profile, state.lives[job].gpus) for job in jobs.id[running].tolist()]
+    places = [(state.specs[job].profile, state.incarnations[job].gpus) for job in jobs.id[running].tolist()]
     state.variability = learned
     jobs.rate[running] *= [believed.slowdown(*place) / learned.slowdown(*place) for place in places]
     state.touch()

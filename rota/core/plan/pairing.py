@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rota.core.entries import same_gpus
-from rota.core.ledger import Ledger
-from rota.core.mechanism import Grants, Table
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.grant import Grants
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import same_gpus
 from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.options import Options
@@ -17,21 +18,21 @@ Unit = tuple[tuple[int, int], ...]
 """(job, option) of each member."""
 
 
-def partners(state: Ledger, table: Table, grants: Grants) -> Ints:
+def partners(state: Ledger, table: CandidateTable, grants: Grants) -> Ints:
     """Per position: the job it will share its GPUs with. Jobs of one kind are as good as each other: those who are together stay
     together, and two who have GPUs of the same pool each do not give some up if others have none."""
-    beside = np.full(len(table), -1, dtype=np.int64)
+    found = np.full(len(table), -1, dtype=np.int64)
     if grants.partner is None:
-        return beside
+        return found
     shared = np.flatnonzero(grants.partner >= 0)
     partner = dict(zip(shared.tolist(), grants.partner[shared].tolist(), strict=True))
-    ids, before = state.jobs.id[table.rows[shared]], state.jobs.beside[table.rows[shared]]
+    ids, before = state.jobs.id[table.rows[shared]], state.jobs.partner[table.rows[shared]]
     position = dict(zip(ids.tolist(), shared.tolist(), strict=True))
     mates = {at: position[mate] for at, mate in zip(shared.tolist(), before.tolist(), strict=True) if mate in position}
     _keep_together(partner, mates, grants.option, table.options)
     _spare_moves(partner, mates, _sits(table, grants, shared), grants.option, table.options)
-    beside[list(partner)] = state.jobs.id[table.rows[list(partner.values())]]
-    return beside
+    found[list(partner)] = state.jobs.id[table.rows[list(partner.values())]]
+    return found
 
 
 def _swap(partner: dict[int, int], one: int, other: int) -> None:
@@ -42,11 +43,11 @@ def _swap(partner: dict[int, int], one: int, other: int) -> None:
 
 def _keep_together(partner: dict[int, int], mates: dict[int, int], option: Ints, options: Options) -> None:
     for one, mate in mates.items():
-        if partner[one] != mate and options.twin[option[one]] == option[mate]:
+        if partner[one] != mate and options.partner_row[option[one]] == option[mate]:
             _swap(partner, one, mate)
 
 
-def _sits(table: Table, grants: Grants, shared: Ints) -> set[int]:
+def _sits(table: CandidateTable, grants: Grants, shared: Ints) -> set[int]:
     """Positions with GPUs of the pool they are granted now."""
     held, pool = table.granted_option[shared], table.options.pool
     return set(shared[(held >= 0) & (pool[held] == pool[grants.option[shared]])].tolist())
@@ -63,7 +64,7 @@ def _spare_moves(partner: dict[int, int], mates: dict[int, int], sits: set[int],
     for one in list(partner):
         other = partner[one]
         if one in sits and other in sits and mates.get(one) != other:
-            free = without.get(int(options.twin[option[one]]), [])
+            free = without.get(int(options.partner_row[option[one]]), [])
             while free and (partner[free[-1]] in sits or free[-1] in (one, other)):
                 free.pop()  # it has found somebody meanwhile
             if free:
@@ -83,7 +84,7 @@ def left_behind(state: Ledger, jobs: list[int]) -> list[Change]:
     """Jobs of which the answer knows nothing, beside some that it moves: they keep their GPUs, alone."""
     table, changed, found = state.jobs, set(jobs), []
     for job in jobs:
-        mate = table.beside.item(state.row[job])
+        mate = table.partner.item(state.row[job])
         if mate >= 0 and mate not in changed:
             option = state.options.alone.item(table.option.item(state.row[mate]))
             found.append(Change(mate, option, state.desired[mate]))
@@ -111,8 +112,8 @@ def _seat(state: Ledger, floor: Floor, unit: Unit, running: bool) -> Ints | None
     """GPUs that a member has, that serve the unit and that no other unit has taken."""
     pool, need = _wants(state, unit)
     for job, _ in unit:
-        gpus, life = state.desired.get(job), state.lives.get(job)
-        if gpus is None or (running and (life is None or life.parked or not same_gpus(gpus, life.gpus))):
+        gpus, incarnation = state.desired.get(job), state.incarnations.get(job)
+        if gpus is None or (running and (incarnation is None or incarnation.parked or not same_gpus(gpus, incarnation.gpus))):
             continue
         if len(gpus) == need and state.cluster.gpu_pool[gpus[0]] == pool and floor.available[gpus].all():
             floor.available[gpus] = False
@@ -136,11 +137,11 @@ def _request(state: Ledger, unit: Unit) -> Request:
 
 def ask(state: Ledger, job: int, pool: int, gpus: int, price: float) -> Request:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
-    life = state.lives.get(job)
-    habits = state.habits(job, pool)
-    if life is not None and life.parked:
-        return Request(job, pool, gpus, max(price, 1.0), life.gpus, True, *habits)
-    return Request(job, pool, gpus, price, state.desired.get(job), False, *habits)
+    incarnation = state.incarnations.get(job)
+    traits = state.placement_traits(job, pool)
+    if incarnation is not None and incarnation.parked:
+        return Request(job, pool, gpus, max(price, 1.0), incarnation.gpus, True, *traits)
+    return Request(job, pool, gpus, price, state.desired.get(job), False, *traits)
 
 
 def place_all(placer: Placer, floor: Floor, requests: list[Request], hints: Sequence[tuple[int, ...]]) -> list[Ints]:
@@ -168,7 +169,7 @@ def with_alone(candidates: Candidates, options: Options) -> Candidates:
     option = candidates.option
     if option is None or not options.shared:
         return candidates
-    shared = options.beside[option] >= 0
+    shared = options.partner_kind[option] >= 0
     position = np.concatenate((candidates.position, candidates.position[shared]))
     option = np.concatenate((option, options.alone[option[shared]]))
     return Candidates(position, option, candidates.blocking, candidates.reserve)

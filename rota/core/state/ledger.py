@@ -14,9 +14,9 @@ from rota.beliefs.options import make_options
 from rota.beliefs.rates import SPEEDS, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
-from rota.core.entries import NO_GPUS, Answer, Habits, InFlight, Life, PaceKey, same_gpus
-from rota.core.job_table import NOBODY, JobTable
-from rota.core.lifecycle import LEGAL_CODES, refuse
+from rota.core.state.job_table import NOBODY, JobTable
+from rota.core.state.phases import LEGAL_CODES, refuse
+from rota.core.state.records import NO_GPUS, Answer, Incarnation, InFlight, PaceKey, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec, Phase
 from rota.model.occupancy import FREE, HALF, Occupancy
@@ -65,7 +65,7 @@ class Ledger:
     last_job: int = NOBODY
     row: dict[int, int] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
-    lives: dict[int, Life] = field(default_factory=dict)
+    incarnations: dict[int, Incarnation] = field(default_factory=dict)
     desired: dict[int, Ints] = field(default_factory=dict)
     in_flight: dict[int, InFlight] = field(default_factory=dict)
     unsettled: set[int] = field(default_factory=set)
@@ -77,7 +77,7 @@ class Ledger:
     cancelling: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     barred: set[int] = field(default_factory=set)
-    """Jobs with a life that cannot be scheduled now: their GPUs are nobody's to grant."""
+    """Jobs with a incarnation that cannot be scheduled now: their GPUs are nobody's to grant."""
 
     kind_of: dict[Kind, int] = field(default_factory=dict)
     tenant_of: dict[str, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Ledger:
     _rows: Ints | None = None
     _usable: tuple[Bools, Ints] | None = None
     _pool_rank: Ints | None = None
-    _habits: dict[tuple[int, int], Habits] = field(default_factory=dict)
+    _traits: dict[tuple[int, int], PlacementTraits] = field(default_factory=dict)
     _drawn: tuple[object, object, Any] | None = None
     """What an answer works out once, the answer and the options it was worked out for."""
 
@@ -176,25 +176,25 @@ class Ledger:
         if not levels:
             return 1.0
         pool = self.cluster.gpu_pool.item(gpus.item(0))
-        penalties = self.habits(job, pool).penalties
+        penalties = self.placement_traits(job, pool).penalties
         return penalties[levels] / penalties[self.cluster.fewest_levels(pool, len(gpus))]
 
-    def habits(self, job: int, pool: int) -> Habits:
+    def placement_traits(self, job: int, pool: int) -> PlacementTraits:
         """What is believed of a job that depends on where it is placed."""
         key = (self.jobs.kind.item(self.row[job]), pool)
-        found = self._habits.get(key)
+        found = self._traits.get(key)
         if found is None:
-            found = self._habits[key] = self._habits_of(self.specs[job], self.cluster.pools[pool])
+            found = self._traits[key] = self._traits_of(self.specs[job], self.cluster.pools[pool])
         return found
 
-    def _habits_of(self, spec: JobSpec, accelerator: str) -> Habits:
+    def _traits_of(self, spec: JobSpec, accelerator: str) -> PlacementTraits:
         rates = [
             self.rates.rate(spec.profile, accelerator, spec.width, levels)[0] if spec.width > 1 else 1.0
             for levels in range(len(self.cluster.domains) + 1)
         ]
         penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
         row = self.variability.row(spec.profile) if self.variability is not None else 0
-        return Habits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
+        return PlacementTraits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
 
     def usable(self) -> tuple[Bools, Ints]:
         """Which GPUs may be granted, and how many of them each pool has."""
@@ -216,7 +216,7 @@ class Ledger:
         """GPUs on which a job that may be scheduled runs by right, beside one on its way out: no reason to stop it."""
         mask = np.zeros(self.cluster.gpus, dtype=bool)
         for job in self.observed.holders(np.array(self.observed.shared, dtype=np.int64)) - self.barred:
-            gpus = self.lives[job].gpus
+            gpus = self.incarnations[job].gpus
             mask[gpus] = same_gpus(self.desired.get(job, NO_GPUS), gpus)
         for job in self.barred:
             mask[self.desired.get(job, NO_GPUS)] = False
@@ -247,13 +247,13 @@ class Ledger:
 
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
-        gpus = self.lives[job].gpus
+        gpus = self.incarnations[job].gpus
         held: Ints = gpus[self.observed.held(job, gpus)]
         return held
 
-    def gib_per_node(self, job: int, life: Life) -> float:
+    def gib_per_node(self, job: int, incarnation: Incarnation) -> float:
         """Host memory its parts take on each node while parked."""
-        return self.specs[job].parked_gib / len(self.nodes_of(life.gpus))
+        return self.specs[job].parked_gib / len(self.nodes_of(incarnation.gpus))
 
     def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
         """Nodes of some sorted GPUs."""
@@ -276,10 +276,10 @@ class Ledger:
         """Desired and observed agree, and nothing is on its way."""
         if job in self.in_flight or job in self.doomed:
             return False
-        life, want = self.lives.get(job), self.desired.get(job)
-        if life is None or life.parked:
+        incarnation, want = self.incarnations.get(job), self.desired.get(job)
+        if incarnation is None or incarnation.parked:
             return want is None
-        return want is not None and same_gpus(want, life.gpus)
+        return want is not None and same_gpus(want, incarnation.gpus)
 
     # Writing: only `fold` calls these ------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Ledger:
         some by which two jobs share GPUs."""
         self.options = make_options(list(self.kind_of), self.cluster, self.rates, packing=packing, before=self.options)
         self._usable = None if self.cordoned else self._usable
-        self.jobs.widen(self.options.slots)
+        self.jobs.widen(self.options.accounts)
 
     def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
         before = self.jobs.phase.item(row)
@@ -334,7 +334,7 @@ class Ledger:
         if self.jobs.schedulable.item(row) != yes:
             self.jobs.schedulable[row] = yes
             self._new_rows()
-        barred = not yes and job in self.lives
+        barred = not yes and job in self.incarnations
         if barred != (job in self.barred):
             (self.barred.add if barred else self.barred.discard)(job)
             self._usable = None
@@ -374,7 +374,7 @@ class Ledger:
             self._usable = None
             self.touch()
 
-    def want(self, job: int, row: int, option: int, gpus: Ints | None, beside: int = NOBODY) -> None:
+    def want(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NOBODY) -> None:
         """Set a job's desired placement, and its partner there."""
         if self.barred:
             self._usable = None
@@ -382,19 +382,19 @@ class Ledger:
         old = self.desired.pop(job, None)
         if old is not None:
             self.planned.release(job, old)
-        if jobs.beside.item(row) != beside:
-            self._part(job, jobs.beside.item(row))
-            jobs.beside[row] = beside
+        if jobs.partner.item(row) != partner:
+            self._part(job, jobs.partner.item(row))
+            jobs.partner[row] = partner
         if gpus is not None:
             self.desired[job] = gpus
-            self.planned.take(job, gpus, HALF if beside != NOBODY else self.specs[job].part)
+            self.planned.take(job, gpus, HALF if partner != NOBODY else self.specs[job].part)
         jobs.option[row] = option if gpus is not None else -1
 
     def _part(self, job: int, partner: int) -> None:
         """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
         row = self.row.get(partner)
-        if row is not None and self.jobs.beside.item(row) == job:
-            self.jobs.beside[row] = NOBODY
+        if row is not None and self.jobs.partner.item(row) == job:
+            self.jobs.partner[row] = NOBODY
             self.jobs.option[row] = self.options.alone[self.jobs.option.item(row)]
             self.planned.resize(partner, self.desired[partner], MILLI)
 
@@ -430,7 +430,7 @@ class Ledger:
         twin.jobs = self.jobs.copy()
         for name in ("observed", "planned", "node_up", "node_boot", "node_heard_s", "host_gib", "history"):
             setattr(twin, name, getattr(self, name).copy())
-        for name in ("row", "specs", "lives", "desired", "in_flight", "kind_of", "tenant_of", "paces", "_habits"):
+        for name in ("row", "specs", "incarnations", "desired", "in_flight", "kind_of", "tenant_of", "paces", "_traits"):
             setattr(twin, name, getattr(self, name).copy())
         for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred"):
             setattr(twin, name, getattr(self, name).copy())

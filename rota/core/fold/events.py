@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.entries import Answer, InFlight, Life, Verdict, same_gpus
-from rota.core.learning import learn
-from rota.core.ledger import Ledger
-from rota.core.lives import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
-from rota.core.mechanism import MOST_OWED, Table
-from rota.core.nodes import lose_sight, node_lost, node_reported
+from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
+from rota.core.fold.nodes import lose_sight, node_lost, node_reported
+from rota.core.learn.rates import learn
+from rota.core.learn.slow_gpus import watch
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.grant import MOST_OWED
 from rota.core.settings import Settings
-from rota.core.watching import watch
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import (
@@ -50,11 +51,11 @@ def advance(state: Ledger, settings: Settings) -> None:
         silent = state.node_up & (state.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
             lose_sight(state, node)
-    if settings.leased and state.lives:
+    if settings.leased and state.incarnations:
         jobs = state.jobs
         over = jobs.lease_s[: jobs.size] + settings.lease_margin_seconds <= now
         for job in jobs.id[: jobs.size][over].tolist():
-            if job in state.lives:
+            if job in state.incarnations:
                 end_part(state, job, None, now, Verdict.LOST, saved(state, job))
 
 
@@ -79,7 +80,7 @@ def _progressed(state: Ledger, settings: Settings, event: Progressed) -> None:
     jobs.attained[rows] += elapsed * jobs.using[rows]
     # Where rounds are of whole steps, a job that has done its own rests: only the time it worked counts as received.
     worked = (event.steps_done[known] - jobs.steps_done[rows]) / jobs.rate[rows] if settings.whole_steps else elapsed
-    jobs.received[rows, jobs.slot[rows]] += worked
+    jobs.received[rows, jobs.account[rows]] += worked
     done, before_s = event.steps_done[known] - jobs.steps_done[rows], jobs.as_of_s[rows]
     jobs.as_of_s[rows] = at_s
     jobs.steps_done[rows] = event.steps_done[known]
@@ -100,7 +101,7 @@ def _cancel_asked(state: Ledger, settings: Settings, event: CancelAsked) -> None
     row = state.row.get(event.job)
     if row is None:
         return
-    if event.job in state.lives:
+    if event.job in state.incarnations:
         state.cancelling.add(event.job)
         doom(state, event.job)
     else:
@@ -132,7 +133,7 @@ def _allocated(state: Ledger, settings: Settings, event: Allocated) -> None:
     state.fresh = True
 
 
-def _fault(allocation: Allocation, table: Table, asked_s: float) -> str:
+def _fault(allocation: Allocation, table: CandidateTable, asked_s: float) -> str:
     """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
     try:
         until_s: object = allocation.until_s
@@ -145,14 +146,14 @@ def _fault(allocation: Allocation, table: Table, asked_s: float) -> str:
         return f"its answer cannot be read ({type(problem).__name__}: {problem})"
 
 
-def _asked_about(state: Ledger, settings: Settings) -> Table:
+def _asked_about(state: Ledger, settings: Settings) -> CandidateTable:
     """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
     it recovers."""
     assert state.asked is not None
     if state.version == state.asked_version:
-        return Table(state, state.rows, settings)
+        return CandidateTable(state, state.rows, settings)
     ids = state.jobs.id[: state.jobs.size]
-    return Table(state, np.minimum(ids.searchsorted(state.asked), max(len(ids) - 1, 0)), settings)
+    return CandidateTable(state, np.minimum(ids.searchsorted(state.asked), max(len(ids) - 1, 0)), settings)
 
 
 def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | TimedOut) -> None:
@@ -173,14 +174,14 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
     elapsed, state.shares_s = state.now_s - state.shares_s, state.now_s
     ids = jobs.id[: jobs.size]
     found = np.minimum(ids.searchsorted(answer.ids), jobs.size - 1)
-    table = Table(state, found, settings)
+    table = CandidateTable(state, found, settings)
     share = answer.allocation.shares(table)
     if share is None:
         return
     known = ids[found] == answer.ids
     rows = found[known]
     jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
-    every = Table(state, np.arange(jobs.size), settings)
+    every = CandidateTable(state, np.arange(jobs.size), settings)
     jobs.deficit[: jobs.size] -= every.received_seconds
     if not settings.deficits_break_ties:
         most = MOST_OWED * every.slice_seconds
@@ -188,20 +189,20 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
     jobs.received[: jobs.size] = 0.0
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
     # What a running job has had so far was settled just now, though it is booked only with its next report.
-    jobs.received[running, jobs.slot[running]] = jobs.as_of_s[running] - state.now_s
+    jobs.received[running, jobs.account[running]] = jobs.as_of_s[running] - state.now_s
 
 
 def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
         rows = {change.job: state.row[change.job] for change in event.plan.changes if change.job in state.row}
         options = {job: state.jobs.option.item(row) for job, row in rows.items()}
-        if state.planned.parts or any(change.beside >= 0 for change in event.plan.changes):
+        if state.planned.parts or any(change.partner >= 0 for change in event.plan.changes):
             for job, row in rows.items():  # all let go before any takes a part
                 state.want(job, row, -1, None)
         for change in event.plan.changes:
             row = rows.get(change.job, -1)
             if row >= 0:
-                state.want(change.job, row, change.option, change.gpus, change.beside)
+                state.want(change.job, row, change.option, change.gpus, change.partner)
                 state.unsettled.add(change.job)
                 if options[change.job] != change.option:
                     _new_slice(state, change, row)
@@ -236,45 +237,45 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
 def _new_slice(state: Ledger, change: Change, row: int) -> None:
     """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
     slice that it has."""
-    life = state.lives.get(change.job)
-    goes_on = life is not None and change.gpus is not None and same_gpus(life.gpus, change.gpus)
+    incarnation = state.incarnations.get(change.job)
+    goes_on = incarnation is not None and change.gpus is not None and same_gpus(incarnation.gpus, change.gpus)
     state.jobs.slice_s[row] = state.now_s if goes_on and state.jobs.using.item(row) > 0 else FOREVER
 
 
-def _launched(state: Ledger, launch: Launch, row: int) -> Life:
+def _launched(state: Ledger, launch: Launch, row: int) -> Incarnation:
     """A new incarnation: it holds its GPUs from now on."""
     jobs = state.jobs
     state.set_phase(row, Phase.STARTING, state.now_s)
     jobs.incarnation[row] = launch.incarnation
-    jobs.slot[row] = state.options.slot[launch.option]
+    jobs.account[row] = state.options.account[launch.option]
     jobs.lease_s[row] = launch.lease_s
     state.hold(launch.job, launch.gpus)
-    life = state.lives[launch.job] = Life(launch.incarnation, launch.option, launch.gpus, launch.nodes)
-    return life
+    incarnation = state.incarnations[launch.job] = Incarnation(launch.incarnation, launch.option, launch.gpus, launch.nodes)
+    return incarnation
 
 
 def _sent(state: Ledger, command: JobCommand) -> None:
     """A command left: book that it is in flight, and what it takes hold of before any answer."""
     job = command.job
-    row, life = state.row.get(job), state.lives.get(job)
+    row, incarnation = state.row.get(job), state.incarnations.get(job)
     if row is None:
         return
-    if life is None and isinstance(command, Launch):
-        life = _launched(state, command, row)
-    if life is None or life.incarnation != command.incarnation:
+    if incarnation is None and isinstance(command, Launch):
+        incarnation = _launched(state, command, row)
+    if incarnation is None or incarnation.number != command.incarnation:
         return
     jobs = state.jobs
     if jobs.sequence[row] < command.sequence:
         jobs.sequence[row] = command.sequence
     if isinstance(command, Resume):
         if jobs.phase.item(row) == Phase.PARKED:
-            state.hold(job, life.gpus)
+            state.hold(job, incarnation.gpus)
             state.set_phase(row, Phase.STARTING, state.now_s)
         jobs.lease_s[row] = max(jobs.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
-        if command.kind is SuspendKind.PARK and not life.reserved:
-            state.host_gib[list(life.parts)] -= state.gib_per_node(job, life)
-            state.lives[job] = replace(life, reserved=True)
+        if command.kind is SuspendKind.PARK and not incarnation.reserved:
+            state.host_gib[list(incarnation.parts)] -= state.gib_per_node(job, incarnation)
+            state.incarnations[job] = replace(incarnation, reserved=True)
         if not state.out_of_reach(job):
             state.set_phase(row, Phase.SUSPENDING, state.now_s)
     state.in_flight[job] = InFlight(command, command.nodes, state.now_s)

@@ -33,10 +33,11 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Life:
+class Incarnation:
     """One incarnation, from the command that launches it until its last part is known to be gone."""
 
-    incarnation: int
+    number: int
+    """Which life of the job it is, from 1."""
     option: int
     gpus: Ints
     parts: tuple[int, ...]
@@ -62,7 +63,7 @@ PaceKey = tuple[str, int, int, int, str]
 """Profile, pool, GPUs, levels of locality spanned, and the profile of who shares them."""
 
 
-class Habits(NamedTuple):
+class PlacementTraits(NamedTuple):
     """What placers may know of a kind of job on a pool."""
 
     application: int

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from rota.core.ledger import Ledger
 from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
 from rota.model.units import FOREVER, Bools
 
 MOST = 0.1

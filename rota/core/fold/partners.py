@@ -1,0 +1,72 @@
+"""Company: two jobs that share GPUs slow each other down, but only while both run.
+
+What a job is granted (`jobs.option`, `jobs.partner`) follows the plan. How fast it is believed to be (`jobs.rate`), on which
+account its time is booked (`jobs.account`) and what it uses (`jobs.using`) follow who really runs on its GPUs: the shared option
+while its partner does, else the option alone of the same pool. Each of two that share n GPUs uses n / 2 of them, so that
+service counts a GPU once.
+"""
+
+from rota.core.state.job_table import NOBODY, JobTable
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import Incarnation, same_gpus
+from rota.model.options import Options
+from rota.model.units import MILLI
+
+
+def partner_of(state: Ledger, job: int, incarnation: Incarnation) -> int:
+    """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
+    if state.specs[job].part < MILLI:
+        return NOBODY  # those with other parts of its GPU do not slow it down
+    for other in state.observed.holders(incarnation.gpus):
+        if (
+            other != job
+            and state.jobs.using.item(state.row[other]) > 0
+            and same_gpus(state.incarnations[other].gpus, incarnation.gpus)
+        ):
+            return other
+    return NOBODY
+
+
+def began(state: Ledger, job: int, at_s: float) -> None:
+    """A job runs from now on: it and whoever runs there go on in company."""
+    incarnation = state.incarnations[job]
+    other = partner_of(state, job, incarnation)
+    if other != NOBODY or state.options.partner_kind.item(incarnation.option) >= 0:
+        _pace(state, job, incarnation, other, at_s)
+    if other != NOBODY:
+        _pace(state, other, state.incarnations[other], job, at_s)
+
+
+def stopped(state: Ledger, job: int, at_s: float) -> None:
+    """A job no longer runs: whoever runs there has the GPUs to itself."""
+    other = partner_of(state, job, state.incarnations[job])
+    if other != NOBODY:
+        _pace(state, other, state.incarnations[other], NOBODY, at_s)
+
+
+def book(jobs: JobTable, row: int, at_s: float) -> None:
+    """Book what a running job got since it was last booked, at the pace it had."""
+    since_s = jobs.as_of_s.item(row)
+    elapsed = max(at_s - since_s, 0.0)
+    jobs.run_seconds[row] += elapsed
+    jobs.attained[row] += elapsed * jobs.using.item(row)
+    jobs.received[row, jobs.account.item(row)] += elapsed
+    jobs.steps_done[row] += elapsed * jobs.rate.item(row)
+    jobs.as_of_s[row] = max(at_s, since_s)
+
+
+def _pace(state: Ledger, job: int, incarnation: Incarnation, other: int, at_s: float) -> None:
+    jobs, options, row = state.jobs, state.options, state.row[job]
+    book(jobs, row, at_s)
+    alone = options.alone.item(incarnation.option)
+    option = _shared_with(options, alone, jobs.kind.item(state.row[other])) if other != NOBODY else alone
+    jobs.account[row] = options.account[option]
+    jobs.rate[row] = options.rate[option] / state.slowdown(job, incarnation.gpus)
+    jobs.using[row] = state.specs[job].gpus / (1 if other == NOBODY else 2)
+
+
+def _shared_with(options: Options, alone: int, kind: int) -> int:
+    """The option that is this one in the company of a job of some kind."""
+    rows = options.by_account[options.kind[alone]]
+    found = rows[(rows >= 0) & (options.alone[rows] == alone) & (options.partner_kind[rows] == kind)]
+    return int(found[0]) if len(found) else alone

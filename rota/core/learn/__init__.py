@@ -1,0 +1,1 @@
+"""What was measured becomes what is believed."""

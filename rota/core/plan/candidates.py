@@ -1,0 +1,126 @@
+"""What an allocation may ask about its jobs when it names candidates, gathered when asked."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.model.lazy import lazy
+from rota.model.options import Options
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
+from rota.model.view import keyed_rng
+
+T = TypeVar("T")
+
+
+class CandidateTable:
+    """What an allocation may ask about its jobs (see `Candidacy`), gathered when asked."""
+
+    def __init__(self, state: Ledger, rows: Ints, settings: Settings) -> None:
+        self._state = state
+        self._settings = settings
+        self.rows = rows
+        self.upgrades = settings.upgrades
+        self.types_stay = not settings.deficits_break_ties
+        self.horizon_seconds = settings.horizon_seconds
+        self.slice_seconds = settings.round_seconds or settings.slice_seconds
+        self.kept_gpus: set[int] = set()
+        """GPUs of jobs that the answer knows nothing of, which keep them."""
+
+    def home(self, position: int, option: int) -> int:
+        """The GPU that a job has a part of by this option, and may keep; -1: none."""
+        if self.granted_option.item(position) != option:
+            return -1
+        gpu: int = self._state.desired[self._state.jobs.id.item(self.rows[position])].item(0)
+        return gpu if self._state.usable()[0][gpu] else -1
+
+    def room_at(self, gpu: int) -> int:
+        """Thousandths of a GPU that jobs of this table may have: all but what jobs keep that the answer knows nothing of."""
+        if gpu not in self.kept_gpus:
+            return MILLI
+        mine = set(self._state.jobs.id[self.rows].tolist())
+        return MILLI - sum(size for job, size in self._state.planned.parts.get(gpu, ()) if job not in mine)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @lazy
+    def running(self) -> Bools:
+        return self._state.jobs.using[self.rows] > 0
+
+    @lazy
+    def kind(self) -> Ints:
+        return self._state.jobs.kind[self.rows]
+
+    @lazy
+    def granted_option(self) -> Ints:
+        return self._state.jobs.option[self.rows]
+
+    @property
+    def options(self) -> Options:
+        return self._state.options
+
+    @property
+    def gpu_pool(self) -> Ints:
+        return self._state.cluster.gpu_pool
+
+    @lazy
+    def move_seconds(self) -> Floats:
+        return self._state.jobs.move_seconds[self.rows]
+
+    @lazy
+    def steps_left(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        done = jobs.steps_done[rows] + jobs.rate[rows] * self._since
+        return np.maximum(jobs.steps_total[rows] - done, 0.0)
+
+    @lazy
+    def seconds_left(self) -> Floats:
+        return self.steps_left / self._state.jobs.best_rate[self.rows]
+
+    @lazy
+    def received_seconds(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        received = jobs.received[rows]
+        received[np.arange(len(rows)), jobs.account[rows]] += self._since
+        return received
+
+    @lazy
+    def deficit_seconds(self) -> Floats:
+        return self._state.jobs.deficit[self.rows]
+
+    @lazy
+    def had_seconds(self) -> Floats:
+        received = self.received_seconds
+        if self._settings.deficits_break_ties:
+            return received
+        return received - self.deficit_seconds
+
+    @lazy
+    def slice_left_seconds(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        if not self._settings.at_events:
+            return np.zeros(len(rows))  # rounds are slices
+        begun_s = jobs.slice_s[rows]
+        begun_s = np.where(begun_s < FOREVER, begun_s, jobs.phase_s[rows])  # one that is starting has a whole slice before it
+        return self.slice_seconds - np.where(jobs.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
+
+    def memoised(self, owner: object, make: Callable[["CandidateTable"], T]) -> T:
+        state = self._state
+        if state._drawn is None or state._drawn[0] is not owner or state._drawn[1] is not state.options:
+            state._drawn = (owner, state.options, make(self))
+        found: T = state._drawn[2]
+        return found
+
+    def pool_order(self, blind: bool) -> Ints:
+        state = self._state
+        if blind:
+            return keyed_rng(self._settings.seed, state.plans, 5).random(len(state.cluster.pools)).argsort().argsort()
+        return state.pool_rank
+
+    @lazy
+    def _since(self) -> Floats:
+        jobs, rows = self._state.jobs, self.rows
+        return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
