@@ -148,7 +148,9 @@ def never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch on GPUs that somebody still holds."""
     original = reconcile._launches
     monkeypatch.setattr(
-        reconcile, "_launches", lambda state, settings, starts, taken: original(state, settings, starts, taken & False)
+        reconcile,
+        "_launches",
+        lambda state, settings, starts, taken, given: original(state, settings, starts, taken & False, given),
     )
 
 

@@ -83,7 +83,9 @@ def hasty_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches before the GPUs are free."""
     original = reconcile._launches
     monkeypatch.setattr(
-        reconcile, "_launches", lambda state, settings, starts, taken: original(state, settings, starts, taken & False)
+        reconcile,
+        "_launches",
+        lambda state, settings, starts, taken, given: original(state, settings, starts, taken & False, given),
     )
 
 

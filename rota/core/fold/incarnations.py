@@ -46,6 +46,7 @@ def begin(state: Ledger, job: int, at_s: float) -> None:
     jobs.paced_steps[row] = jobs.steps_done[row]
     jobs.rate[row] = state.options.rate[incarnation.option] / state.slowdown(job, incarnation.gpus)
     jobs.using[row] = jobs.gpus[row]
+    jobs.account[row] = state.options.account[incarnation.option]
     partners.began(state, job, at_s)
     if jobs.slice_s.item(row) == FOREVER:
         jobs.slice_s[row] = at_s

@@ -1,4 +1,4 @@
-"""What an allocation may ask about its jobs when it names candidates, gathered when asked."""
+"""Candidates: the (job, option) pairs that an answer names, and what it may ask about its jobs to name them."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,6 +7,8 @@ import numpy as np
 
 from rota.core.settings import Settings
 from rota.core.state.ledger import Ledger
+from rota.core.state.records import NO_GPUS, Answer
+from rota.model.allocation import Allocation, Candidates
 from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
@@ -124,3 +126,67 @@ class CandidateTable:
     def _since(self) -> Floats:
         jobs, rows = self._state.jobs, self.rows
         return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
+
+
+def list_candidates(
+    state: Ledger, settings: Settings, allocation: Allocation, table: CandidateTable, alive: Bools | None
+) -> tuple[Candidates, Ints]:
+    """Who may run by which option, best first, and the GPUs of each pool that are there for them."""
+    _, capacity = state.usable()
+    candidates = allocation.candidates(table)
+    if alive is not None:
+        spoken_of = np.zeros(state.jobs.size, dtype=bool)
+        spoken_of[table.rows[alive]] = True
+        kept = _kept_gpus(state, state.rows[~spoken_of[state.rows]])
+        capacity = capacity - np.bincount(state.cluster.gpu_pool[kept], minlength=len(capacity))
+        table.kept_gpus = set(kept.tolist())
+        candidates = _with_alone(_living(candidates, alive), state.options)
+    if settings.steady and not state.fresh and not allocation.reusable:
+        candidates = _going_on(candidates, table)
+    if not settings.backfill:
+        candidates.blocking = True
+    return candidates, capacity
+
+
+def jobs_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:
+    """Rows of the jobs an answer speaks of, and which of them may still be scheduled (None: all, and nobody else)."""
+    if state.version == answer.version:
+        return state.rows, None
+    known = state.jobs.id[: state.jobs.size]
+    if not len(known):
+        return np.zeros(len(answer.ids), dtype=np.int64), np.zeros(len(answer.ids), dtype=bool)
+    found = np.minimum(known.searchsorted(answer.ids), len(known) - 1)
+    return found, (known[found] == answer.ids) & state.jobs.schedulable[found]
+
+
+def _kept_gpus(state: Ledger, rows: Ints) -> Ints:
+    """GPUs promised to jobs the answer knows nothing of: they keep what they have until the next answer."""
+    granted = [state.desired[job] for job in state.jobs.id[rows[state.jobs.option[rows] >= 0]].tolist()]
+    return np.unique(np.concatenate(granted)) if granted else NO_GPUS
+
+
+def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
+    """Only those who run by the option they run by. Who has lost its partner runs alone, and goes on so."""
+    option = table.options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
+    granted = table.granted_option[candidates.position]
+    stays = granted == option
+    if table.options.shared:
+        stays |= (granted >= 0) & (granted == table.options.alone[option])
+    return Candidates(candidates.position[stays], granted[stays])
+
+
+def _living(candidates: Candidates, alive: Bools) -> Candidates:
+    stays = alive[candidates.position]
+    option = None if candidates.option is None else candidates.option[stays]
+    return Candidates(candidates.position[stays], option, candidates.blocking, candidates.reserve)
+
+
+def _with_alone(candidates: Candidates, options: Options) -> Candidates:
+    """Whose partner is no longer there may run alone, once all others had their turn."""
+    option = candidates.option
+    if option is None or not options.shared:
+        return candidates
+    shared = options.partner_kind[option] >= 0
+    position = np.concatenate((candidates.position, candidates.position[shared]))
+    option = np.concatenate((option, options.alone[option[shared]]))
+    return Candidates(position, option, candidates.blocking, candidates.reserve)

@@ -8,7 +8,6 @@ from rota.core.plan.candidates import CandidateTable
 from rota.core.plan.grant import Grants
 from rota.core.state.ledger import Ledger
 from rota.core.state.records import same_gpus
-from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.options import Options
 from rota.model.plan import Change
@@ -162,14 +161,3 @@ def scores(state: Ledger) -> tuple[Floats | None, Floats | None]:
     """How slow GPUs are believed to be, in levels and exactly."""
     known = state.variability
     return (None, None) if known is None else (known.bins(), known.feared)
-
-
-def with_alone(candidates: Candidates, options: Options) -> Candidates:
-    """Whose partner is no longer there may run alone, once all others had their turn."""
-    option = candidates.option
-    if option is None or not options.shared:
-        return candidates
-    shared = options.partner_kind[option] >= 0
-    position = np.concatenate((candidates.position, candidates.position[shared]))
-    option = np.concatenate((option, options.alone[option[shared]]))
-    return Candidates(position, option, candidates.blocking, candidates.reserve)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rota.core.explain import explain
-from rota.core.plan.make_plan import _kept_gpus
+from rota.core.plan.candidates import _kept_gpus
 from rota.core.snapshot import codec
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Resume, Suspend

@@ -1,0 +1,39 @@
+"""How long a plan holds if nothing happens."""
+
+import numpy as np
+
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.grant import Grants
+from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.model.allocation import Allocation
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
+
+
+def holds_until_s(state: Ledger, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants) -> float:
+    """Until the answer is over, a rank changes or a slice ends. In rounds of whole steps: until all jobs have done theirs."""
+    if settings.whole_steps:
+        return _all_done_s(settings, state, table, grants)
+    if not len(table):
+        return FOREVER
+    holds = allocation.holds_seconds(grants.option >= 0, table)
+    # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
+    may_ask_s = state.asked_s + settings.solve_every_seconds
+    if allocation.reusable:
+        until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
+    else:
+        until_s = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
+    return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
+
+
+def _all_done_s(settings: Settings, state: Ledger, table: CandidateTable, grants: Grants) -> float:
+    """When all jobs will have started and done the whole steps of this round. If none runs: when the policy may be asked again,
+    or a round later if it may be asked now and has no better answer."""
+    position = grants.position
+    if not len(position):
+        may_ask_s = state.asked_s + settings.solve_every_seconds
+        return may_ask_s if may_ask_s > state.now_s else state.now_s + settings.round_seconds
+    rate = state.options.rate[grants.option[position]]
+    steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
+    starting = np.where(table.running[position], 0.0, state.costs.move_seconds)
+    return state.now_s + max(float((steps / rate + starting).max()), SHORTEST_HOLD_SECONDS)

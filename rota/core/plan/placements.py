@@ -1,0 +1,160 @@
+"""Placements: GPUs for those who were granted some, and what changes by that."""
+
+import numpy as np
+
+from rota.core.plan import pairing
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.gang_search import Places
+from rota.core.plan.grant import Grants
+from rota.core.settings import Settings
+from rota.core.state.ledger import Ledger
+from rota.core.state.records import same_gpus
+from rota.model.allocation import Allocation
+from rota.model.floor import Floor, Placer
+from rota.model.plan import Change
+from rota.model.units import MILLI, Bools, Ints
+
+
+def changes(
+    state: Ledger,
+    settings: Settings,
+    placer: Placer,
+    allocation: Allocation,
+    table: CandidateTable,
+    places: Places,
+    alive: Bools | None,
+) -> tuple[Change, ...]:
+    """What differs from the plan in force: who stops, and who gets which GPUs."""
+    grants = places.grants
+    differs = grants.option != table.granted_option
+    partner = None
+    if grants.partner is not None or grants.split or state.planned.parts:
+        partner = pairing.partners(state, table, grants)
+        differs |= partner != state.jobs.partner[table.rows]
+    if state.cordoned:
+        differs |= _must_leave(state, table.rows)
+    stays = np.zeros(len(table), dtype=bool)
+    for split in grants.split:
+        here = [table.home(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
+        stays[split.members] = here
+        differs[split.members] |= ~np.array(here)
+    if alive is not None:
+        differs &= alive
+    changed = differs.nonzero()[0]
+    stops = changed[grants.option[changed] < 0]
+    if settings.wait_for_place:
+        starts = np.array(list(places.gpus), dtype=np.int64)
+    elif not placer.sticky:
+        may_move = _may_move(state, table.rows[grants.position]) & ~stays[grants.position]
+        starts = grants.position[differs[grants.position] | may_move]
+    elif len(stops) == len(changed):
+        starts = stops[:0]
+    else:
+        starts = grants.position[differs[grants.position]]
+    if not len(stops) and not len(starts):
+        return ()
+    found = [Change(job, -1, None) for job in state.jobs.id[table.rows[stops]].tolist()]
+    touched = [*(change.job for change in found), *state.jobs.id[table.rows[starts]].tolist()]
+    if partner is not None:
+        found += pairing.left_behind(state, touched)
+    if settings.wait_for_place:
+        found += [Change(int(state.jobs.id[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()]
+    elif len(starts):
+        usable, _ = state.usable()
+        free = pairing.released(state, touched)
+        floor = Floor(state.cluster, usable & free, state.observed.free, settings.seed, state.decision, *pairing.scores(state))
+        if partner is None:
+            found += _place(state, placer, floor, allocation, table, grants, starts)
+        else:
+            found += _place_units(state, placer, floor, allocation, table, grants, starts, partner)
+    return tuple(found)
+
+
+def _must_leave(state: Ledger, rows: Ints) -> Bools:
+    """Jobs with GPUs that are out of service. One that shares such GPUs leaves with the other."""
+    out = state.out_of_service()
+    return np.isin(state.jobs.id[rows], list(state.planned.holders(np.array(out, dtype=np.int64))))
+
+
+def _may_move(state: Ledger, rows: Ints) -> Bools:
+    """A job is placed anew only once it has run for at least what a move costs: else moving could be all it ever does. Two that
+    share move together."""
+    jobs = state.jobs
+    may = (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
+    if state.planned.parts:
+        stays = jobs.id[rows[~may]]
+        may &= ~np.isin(jobs.partner[rows], stays)
+    return may
+
+
+def _place(
+    state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: CandidateTable, grants: Grants, starts: Ints
+) -> list[Change]:
+    hints = allocation.hints
+    option, rows = grants.option[starts], table.rows[starts]
+    granted = option.tolist()
+    columns = (
+        starts.tolist(),
+        state.jobs.id[rows].tolist(),
+        state.options.pool[option].tolist(),
+        (state.options.milligpus[option] // MILLI).tolist(),
+        state.jobs.move_seconds[rows].tolist(),
+    )
+    ask = pairing.ask
+    requests = [ask(state, job, pool, need, price) for _, job, pool, need, price in zip(*columns, strict=True)]
+    placed = pairing.place_all(placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
+    changes = []
+    for request, option, gpus in zip(requests, granted, placed, strict=True):
+        promised = state.desired.get(request.job)
+        if promised is None or not same_gpus(promised, gpus) or state.jobs.option[state.row[request.job]] != option:
+            changes.append(Change(request.job, option, gpus))
+    return changes
+
+
+def _place_units(
+    state: Ledger,
+    placer: Placer,
+    floor: Floor,
+    allocation: Allocation,
+    table: CandidateTable,
+    grants: Grants,
+    starts: Ints,
+    partner: Ints,
+) -> list[Change]:
+    """The same where two jobs may share GPUs: a unit is placed once, and both its members are told."""
+    jobs = state.jobs
+    ids = jobs.id[table.rows[starts]].tolist()
+    option_of = dict(zip(ids, grants.option[starts].tolist(), strict=True))
+    partner_of = dict(zip(ids, partner[starts].tolist(), strict=True))
+    found: dict[int, pairing.Unit] = {}
+    joined: set[int] = set()
+    changes = []
+    for each in grants.split:
+        members = [
+            (job_of, int(grants.option[at])) for at in each.members if (job_of := int(jobs.id[table.rows[at]])) in option_of
+        ]
+        joined |= {job for job, _ in members}
+        if each.gpu >= 0:
+            changes += _joining(state, members, np.array([each.gpu], dtype=np.int64))
+        elif members:
+            found[each.members[0]] = tuple(members)
+    for position, job in zip(starts.tolist(), ids, strict=True):
+        if job not in joined:
+            joined |= {job, partner_of[job]}
+            found[position] = tuple((member, option_of[member]) for member in (job, partner_of[job]) if member >= 0)
+    for unit, gpus in pairing.place(state, placer, floor, allocation.hints, found):
+        for job, option in unit:
+            promised, row = state.desired.get(job), state.row[job]
+            same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option
+            if not same or jobs.partner[row] != partner_of[job]:
+                changes.append(Change(job, option, gpus, partner_of[job]))
+    return changes
+
+
+def _joining(state: Ledger, members: list[tuple[int, int]], gpus: Ints) -> list[Change]:
+    """Jobs that come to a GPU of which others have parts. Those who are there stay."""
+    return [
+        Change(job, option, gpus)
+        for job, option in members
+        if job not in state.desired or not same_gpus(state.desired[job], gpus) or state.jobs.option[state.row[job]] != option
+    ]
