@@ -39,7 +39,7 @@ from rota.policies.tiresias import Tiresias
 from rota.traces.synthetic import synthetic
 
 PHILLY = Path(__file__).resolve().parents[1].parent / "shared/data/philly/philly_82k_jobs.csv"
-FLOORS = {"one type": "1250x(8xV100)", "three types": "500x(8xV100) + 500x(8xP100) + 250x(8xK80)"}
+CLUSTERS = {"one type": "1250x(8xV100)", "three types": "500x(8xV100) + 500x(8xP100) + 250x(8xK80)"}
 
 
 def cpu_seconds(act: Callable[[], Any], repeat: int = 1) -> tuple[float, Any]:
@@ -73,7 +73,7 @@ def decide_once(core: Scheduler, policy: Any, now_s: float, *events: Any, book: 
 
 def decision() -> list[dict[str, Any]]:
     rows = []
-    for floor, cluster in FLOORS.items():
+    for types, cluster in CLUSTERS.items():
         for policy in (Tiresias(), Srsf()):
             empty = crowd(cluster)
             asked, commands = cpu_seconds(lambda e=empty, p=policy: decide_once(e.fork(), p, 0.0, book=False), 7)
@@ -85,7 +85,7 @@ def decision() -> list[dict[str, Any]]:
             newcomer = Submitted(20_000, JobSpec(gpus=1, steps=5.0), 2.0)
             next_one, _ = cpu_seconds(lambda f=full, p=policy, n=newcomer: decide_once(f.fork(), p, 2.0, n), 15)
             fork, _ = cpu_seconds(full.fork, 30)
-            name = f"10,000 jobs, 10,000 GPUs, {floor}, {type(policy).__name__.lower()}"
+            name = f"10,000 jobs, 10,000 GPUs, {types}, {type(policy).__name__.lower()}"
             rows.append({"what": f"{name}: fill the empty cluster ({len(launched):,} launches)", "ms": (asked - fork) * 1e3})
             rows.append({"what": f"{name}: the same, and book the launches", "ms": (booked - fork) * 1e3})
             rows.append({"what": f"{name}: one more job arrives on the full cluster", "ms": (next_one - fork) * 1e3})
@@ -94,7 +94,7 @@ def decision() -> list[dict[str, Any]]:
 
 
 def _against_the_plain_walk() -> dict[str, Any]:
-    core = crowd(FLOORS["three types"])
+    core = crowd(CLUSTERS["three types"])
     core.step(0.0, [])
     view = core.view()
     table = CandidateTable(core.state, core.state.rows, core.settings)
@@ -115,7 +115,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
 
 
 def fork() -> list[dict[str, Any]]:
-    core = crowd(FLOORS["one type"])
+    core = crowd(CLUSTERS["one type"])
     commands = decide_once(core, Srsf(), 0.0)
     core.step(1.0, [Started(c.job, c.incarnation, c.sequence, 1.0) for c in commands if isinstance(c, Launch)])
     seconds, _ = cpu_seconds(core.fork, 50)

@@ -48,14 +48,14 @@ def _with_fields_of(kind: Callable[Fields, Study]) -> Callable[[Callable[..., Re
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Watched(Study):
+class _SimulateKeywords(Study):
     """The keywords of `simulate`: those of a study, and one to watch it."""
 
     progress: Progress | None = None
     """Called now and then with the jobs that are done, the jobs in all, and the simulated time in seconds."""
 
 
-@_with_fields_of(_Watched)
+@_with_fields_of(_SimulateKeywords)
 def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **fields: Any) -> Result:
     """Run a trace through a policy on a simulated cluster.
 

@@ -41,7 +41,7 @@ ROUNDS = 20
 """Of filling gaps in the references; the cells hardly change after ten."""
 
 
-class Cell(NamedTuple):
+class ProfileCell(NamedTuple):
     """Where something of a profile may be measured."""
 
     accelerator: str
@@ -70,11 +70,11 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Book:
+class ReferenceTable:
     """What the references say about some cells, as columns."""
 
     names: tuple[str, ...]
-    columns: Mapping[Cell, int]
+    columns: Mapping[ProfileCell, int]
     values: Floats
     """References by cells; gaps are filled."""
     known: NDArray[np.bool_]
@@ -84,7 +84,7 @@ class Book:
     levelled: NDArray[np.bool_]
     """Columns that a row's level moves: rates, not ratios."""
 
-    def says(self, cell: Cell) -> bool:
+    def says(self, cell: ProfileCell) -> bool:
         """Whether some reference was measured there and runs."""
         return cell in self.columns and bool(self.known[:, self.columns[cell]].any())
 
@@ -92,7 +92,7 @@ class Book:
     def _learnt(self) -> dict[tuple[int, ...], tuple[Floats, Floats, float]]:
         return {}
 
-    def complete(self, row: Mapping[Cell, float]) -> Guess:
+    def complete(self, row: Mapping[ProfileCell, float]) -> Guess:
         """Both guesses for a row of which these cells are known."""
         if not self.names:
             none = np.zeros(0)
@@ -185,7 +185,7 @@ def _medians(errors: Floats) -> Floats:
     return found
 
 
-def _scaled(cell: Cell, value: float) -> float:
+def _scaled(cell: ProfileCell, value: float) -> float:
     return value if cell.beside else math.log(value)
 
 
@@ -274,7 +274,7 @@ def _filled(values: Floats, levelled: NDArray[np.bool_]) -> Floats:
     return np.asarray(np.where(known, values, rest + lifted))
 
 
-def book_of(rows: Mapping[str, Mapping[Cell, float]], paired: bool) -> Book:
+def reference_table(rows: Mapping[str, Mapping[ProfileCell, float]], paired: bool) -> ReferenceTable:
     """The references as columns: rates alone, and ratios if `paired`."""
     cells = sorted({cell for row in rows.values() for cell in row if paired or not cell.beside})
     columns = {cell: number for number, cell in enumerate(cells)}
@@ -287,25 +287,25 @@ def book_of(rows: Mapping[str, Mapping[Cell, float]], paired: bool) -> Book:
                 if value > 0:
                     values[number, columns[cell]] = _scaled(cell, value)
     levelled = np.array([not cell.beside for cell in cells], dtype=bool)
-    return Book(tuple(rows), columns, _filled(values, levelled), ~np.isnan(values), fits, levelled)
+    return ReferenceTable(tuple(rows), columns, _filled(values, levelled), ~np.isnan(values), fits, levelled)
 
 
-def reference_rows(reference: Rates, names: Sequence[str]) -> dict[str, dict[Cell, float]]:
+def reference_rows(reference: Rates, names: Sequence[str]) -> dict[str, dict[ProfileCell, float]]:
     """What was measured of each reference: steps per second alone, ratios in pairs."""
-    rows: dict[str, dict[Cell, float]] = {name: {} for name in names}
+    rows: dict[str, dict[ProfileCell, float]] = {name: {} for name in names}
     for table, apart in ((reference.table, False), (reference.apart, True)):
         for (profile, accelerator, gpus), rate in table.items():
             if profile in rows:
-                rows[profile][Cell(accelerator, gpus, apart)] = rate
+                rows[profile][ProfileCell(accelerator, gpus, apart)] = rate
     for (first, second, accelerator, gpus), packed in reference.pairs.items():
         if first not in rows or second not in rows:
             continue
-        alone = [rows[name].get(Cell(accelerator, gpus)) for name in (first, second)]
+        alone = [rows[name].get(ProfileCell(accelerator, gpus)) for name in (first, second)]
         ratios = [ratio_of(rate, whole) for rate, whole in zip(packed, alone, strict=True) if whole is not None]
         if len(ratios) == 2:
             for one, other, (mine, theirs) in ((first, second, ratios), (second, first, ratios[::-1])):
-                rows[one].setdefault(Cell(accelerator, gpus, beside=other), mine)
-                rows[one].setdefault(Cell(accelerator, gpus, beside=other, theirs=True), theirs)
+                rows[one].setdefault(ProfileCell(accelerator, gpus, beside=other), mine)
+                rows[one].setdefault(ProfileCell(accelerator, gpus, beside=other, theirs=True), theirs)
     return {name: row for name, row in rows.items() if row}
 
 

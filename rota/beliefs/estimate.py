@@ -21,7 +21,7 @@ from statistics import median
 
 import numpy as np
 
-from rota.beliefs.completion import Book, Cell, Floats, Guess, book_of, rate_of, ratio_of, reference_rows
+from rota.beliefs.completion import Floats, Guess, ProfileCell, ReferenceTable, rate_of, ratio_of, reference_rows, reference_table
 from rota.beliefs.rates import SPEEDS, UNPROFILED_SPREAD, Rates
 from rota.errors import ProfileError
 
@@ -46,8 +46,8 @@ class Estimator:
     """Those of the reference to learn from; the others count as never measured. None: all."""
     measured: Mapping[Measured, tuple[float, ...]] = field(default_factory=dict)
     """Steps per second as they came in, the latest last. They come before what the reference says."""
-    _rows: dict[str, dict[Cell, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _books: dict[bool, Book] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rows: dict[str, dict[ProfileCell, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict[bool, ReferenceTable] = field(default_factory=dict, init=False, repr=False, compare=False)
     _guesses: dict[tuple[str, bool], Guess] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Estimator":
@@ -57,7 +57,7 @@ class Estimator:
         latest = (*self.measured.get(key, ()), float(rate))[-KEPT:]
         made = replace(self, measured={**self.measured, key: latest})
         made._rows.update(self._references())
-        made._books.update(self._books)
+        made._tables.update(self._tables)
         # What ran beside this profile is known relative to how fast this one is alone.
         touched = {profile, beside}.union(*((name, other) for name, *_, other in self._keys.get(profile, ())))
         made._guesses.update({key: guess for key, guess in self._guesses.items() if key[0] not in touched})
@@ -65,7 +65,7 @@ class Estimator:
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
         """(steps per second of the gang, relative spread); 0 where it does not fit; None where nothing says how fast it is."""
-        cell = Cell(accelerator, gpus, levels > 0)
+        cell = ProfileCell(accelerator, gpus, levels > 0)
         seen = self._seen(profile, cell)
         if seen is not None:
             return seen
@@ -84,7 +84,7 @@ class Estimator:
     def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
         """(steps per second of either while both share these GPUs, relative spread of the worse one); None: nothing is known."""
         both = ((first, second), (second, first))
-        seen = [self._seen(one, Cell(accelerator, gpus, beside=other)) for one, other in both]
+        seen = [self._seen(one, ProfileCell(accelerator, gpus, beside=other)) for one, other in both]
         shares = [self._share(one, other, accelerator, gpus) if None in seen else None for one, other in both]
         votes = [share[2] for share in shares if share is not None]
         # One that ran beside the other fits, and so does the other.
@@ -101,7 +101,7 @@ class Estimator:
 
     def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
         """Whether it was measured there, or is known from a reference."""
-        return self._seen(profile, Cell(accelerator, gpus)) is not None
+        return self._seen(profile, ProfileCell(accelerator, gpus)) is not None
 
     def nearest(self, profile: str) -> tuple[str, float] | None:
         """(reference most like it, similarity): 1 for the same in all that was measured of both, 0.9 for a tenth off in a typical
@@ -109,7 +109,7 @@ class Estimator:
         guess = self._guess(profile, paired=True)
         if guess is None or not len(guess.distances):
             return None
-        names = self._book(paired=True).names
+        names = self._table(paired=True).names
         best = int(np.argmin(guess.distances))
         mine = names.index(profile) if profile in names else best
         best = mine if guess.distances[mine] <= guess.distances[best] else best
@@ -124,19 +124,19 @@ class Estimator:
                 found.setdefault(name, []).append(key)
         return found
 
-    def _references(self) -> dict[str, dict[Cell, float]]:
+    def _references(self) -> dict[str, dict[ProfileCell, float]]:
         if not self._rows:
             every = {name for name, _, _ in (*self.reference.table, *self.reference.apart)}
             names = every if self.profiles is None else every.intersection(self.profiles)
             self._rows.update(reference_rows(self.reference, sorted(names)))
         return self._rows
 
-    def _book(self, paired: bool) -> Book:
-        if paired not in self._books:
-            self._books[paired] = book_of(self._references(), paired)
-        return self._books[paired]
+    def _table(self, paired: bool) -> ReferenceTable:
+        if paired not in self._tables:
+            self._tables[paired] = reference_table(self._references(), paired)
+        return self._tables[paired]
 
-    def _seen(self, profile: str, cell: Cell) -> tuple[float, float] | None:
+    def _seen(self, profile: str, cell: ProfileCell) -> tuple[float, float] | None:
         """(rate, spread) as measured here or for the reference."""
         found = self.measured.get((profile, cell.accelerator, cell.gpus, cell.apart, cell.beside))
         if found:
@@ -150,19 +150,19 @@ class Estimator:
         row = self._references().get(profile, {})
         return (row[cell], 0.0) if cell in row else None
 
-    def _alone(self, profile: str) -> dict[Cell, float]:
+    def _alone(self, profile: str) -> dict[ProfileCell, float]:
         """Steps per second alone wherever they are known. A job that never ran alone has them from those beside others."""
         row = {cell: rate for cell, rate in self._references().get(profile, {}).items() if not cell.beside}
-        shared: dict[Cell, float] = {}
+        shared: dict[ProfileCell, float] = {}
         for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
             if name == profile:
                 rate = median(self.measured[name, accelerator, gpus, apart, beside])
-                (shared if beside else row)[Cell(accelerator, gpus, apart)] = rate
+                (shared if beside else row)[ProfileCell(accelerator, gpus, apart)] = rate
         if any(rate > 0 for rate in row.values()):
             return row
         return {cell: rate / TYPICAL_SHARE for cell, rate in shared.items() if rate > 0} | row
 
-    def _row(self, profile: str) -> dict[Cell, float]:
+    def _row(self, profile: str) -> dict[ProfileCell, float]:
         """All that is known: rates alone, and ratios beside references."""
         row = dict(self._references().get(profile, {})) | self._alone(profile)
         for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
@@ -171,9 +171,9 @@ class Estimator:
                 if alone is not None:
                     share = ratio_of(median(self.measured[name, accelerator, gpus, apart, beside]), alone[0])
                     if name == profile:
-                        row[Cell(accelerator, gpus, beside=beside)] = share
+                        row[ProfileCell(accelerator, gpus, beside=beside)] = share
                     if beside == profile:
-                        row[Cell(accelerator, gpus, beside=name, theirs=True)] = share
+                        row[ProfileCell(accelerator, gpus, beside=name, theirs=True)] = share
         return row
 
     def _guess(self, profile: str, paired: bool) -> Guess | None:
@@ -182,10 +182,10 @@ class Estimator:
             row = self._row(profile) if paired else self._alone(profile)
             if not any(value > 0 for value in row.values()):
                 return None
-            self._guesses[profile, paired] = self._book(paired).complete(row)
+            self._guesses[profile, paired] = self._table(paired).complete(row)
         return self._guesses[profile, paired]
 
-    def _one(self, profile: str, known: Mapping[Cell, float], cell: Cell) -> tuple[float, float]:
+    def _one(self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell) -> tuple[float, float]:
         """A rate in one node that nobody measured."""
         completed = self._completed(profile, known, cell)
         if completed is not None:
@@ -194,32 +194,34 @@ class Estimator:
         if not self._fits(known, cell, 1.0):
             return 0.0, UNPROFILED_SPREAD
         row = {other: math.log(rate) for other, rate in known.items() if rate > 0 and not other.apart}
-        for other in self._book(paired=False).columns:
+        for other in self._table(paired=False).columns:
             if other not in known and not other.apart and (found := self._completed(profile, known, other)) is not None:
                 row[other] = found[0]
         # Measured on several nodes only: in one it is at least as fast.
         row = row or {other: math.log(rate) for other, rate in known.items() if rate > 0}
         return rate_of(_beyond(row, cell)), UNPROFILED_SPREAD
 
-    def _several(self, profile: str, known: Mapping[Cell, float], cell: Cell) -> tuple[float, float] | None:
+    def _several(self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell) -> tuple[float, float] | None:
         """A rate over several nodes that nobody measured: as in one node where no reference was measured like this."""
         one, completed = self.rate(profile, cell.accelerator, cell.gpus), self._completed(profile, known, cell)
         if one is None or completed is None:
             return one
         return min(one[0], rate_of(completed[0])), max(completed[1], one[1])
 
-    def _completed(self, profile: str, known: Mapping[Cell, float], cell: Cell) -> tuple[float, float, float] | None:
+    def _completed(
+        self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell
+    ) -> tuple[float, float, float] | None:
         """(log rate, relative spread, share of votes that it fits) from the references. None where none was measured, or none
         where the profile was: without a cell in common nothing says at which level its row is."""
-        book, guess = self._book(paired=False), self._guess(profile, paired=False)
-        shared = any(rate > 0 and book.says(other) for other, rate in known.items())
-        if guess is None or not shared or cell not in book.columns:
+        table, guess = self._table(paired=False), self._guess(profile, paired=False)
+        shared = any(rate > 0 and table.says(other) for other, rate in known.items())
+        if guess is None or not shared or cell not in table.columns:
             return None
-        column = book.columns[cell]
+        column = table.columns[cell]
         spread = min(MOST_SPREAD, math.expm1(min(float(guess.errors[column]), MOST_SPREAD)))
         return float(guess.values[column]), spread, float(guess.fits[column])
 
-    def _fits(self, known: Mapping[Cell, float], cell: Cell, votes: float) -> bool:
+    def _fits(self, known: Mapping[ProfileCell, float], cell: ProfileCell, votes: float) -> bool:
         """The references vote. If it did not fit on the nearest number of GPUs, only those vote that did not fit there either."""
         same = [other for other in known if other.accelerator == cell.accelerator and not other.apart]
         near = min(same, key=lambda other: (abs(math.log(other.gpus / cell.gpus)), other.gpus), default=None)
@@ -230,8 +232,8 @@ class Estimator:
 
     def _share(self, one: str, other: str, accelerator: str, gpus: int) -> tuple[float, float, float] | None:
         """(what `one` has left beside `other`, relative spread, share of votes that they fit); None: no pair is known."""
-        book = self._book(paired=True)
-        places = {(cell.accelerator, cell.gpus) for cell in book.columns if cell.beside and cell.gpus == gpus}
+        table = self._table(paired=True)
+        places = {(cell.accelerator, cell.gpus) for cell in table.columns if cell.beside and cell.gpus == gpus}
         exact = (accelerator, gpus) in places
         found = [
             cells
@@ -254,11 +256,13 @@ class Estimator:
 
     def _left(self, profile: str, partner: str, accelerator: str, gpus: int, theirs: bool) -> Floats | None:
         """(ratio, its typical error, votes that it fits) in a row beside a partner, for whom its nearest references stand."""
-        guess, book = self._guess(profile, paired=True), self._book(paired=True)
+        guess, table = self._guess(profile, paired=True), self._table(paired=True)
         weights = {partner: 1.0} if partner in self._references() else {}
         if not weights and (stand_in := self._guess(partner, paired=True)) is not None:
-            weights = dict(zip(book.names, stand_in.weights.tolist(), strict=True))
-        at = [(book.columns.get(Cell(accelerator, gpus, False, name, theirs)), weight) for name, weight in weights.items()]
+            weights = dict(zip(table.names, stand_in.weights.tolist(), strict=True))
+        at = [
+            (table.columns.get(ProfileCell(accelerator, gpus, False, name, theirs)), weight) for name, weight in weights.items()
+        ]
         held = [(column, weight) for column, weight in at if column is not None and weight > 0]
         if guess is None or not held:
             return None
@@ -267,7 +271,7 @@ class Estimator:
         return np.asarray(cells @ (parts / parts.sum()))
 
 
-def _beyond(row: Mapping[Cell, float], cell: Cell) -> float:
+def _beyond(row: Mapping[ProfileCell, float], cell: ProfileCell) -> float:
     """Log rate where no reference was measured, from log rates elsewhere."""
     slopes = [
         (row[more] - row[less]) / math.log(more.gpus / less.gpus)
@@ -283,7 +287,7 @@ def _beyond(row: Mapping[Cell, float], cell: Cell) -> float:
     return median(row[other] + slope * math.log(cell.gpus / other.gpus) + _faster(cell, other) for other in near)
 
 
-def _faster(cell: Cell, other: Cell) -> float:
+def _faster(cell: ProfileCell, other: ProfileCell) -> float:
     return math.log(SPEEDS.get(cell.accelerator, 1.0) / SPEEDS.get(other.accelerator, 1.0))
 
 

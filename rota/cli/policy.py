@@ -16,12 +16,12 @@ app = typer.Typer(help="List, show and check policies and placers.", no_args_is_
 def list_(output: flag.Output = "table") -> None:
     """Every policy and placer by name."""
     shaped = flag.shape(output)
-    from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF
+    from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY
 
     rows = [
-        {"name": name, "kind": shelf.what, "about": _about(shelf.find(name))}
-        for shelf in (POLICY_SHELF, PLACER_SHELF)
-        for name in shelf.names()
+        {"name": name, "kind": registry.what, "about": _about(registry.find(name))}
+        for registry in (POLICY_REGISTRY, PLACER_REGISTRY)
+        for name in registry.names()
     ]
     say(shaped, rows=rows)
 
@@ -32,13 +32,13 @@ def show(
 ) -> None:
     """What a policy or placer does and which options it takes."""
     shaped = flag.shape(output)
-    from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF
+    from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY
     from rota.compose.docstrings import field_docstrings
     from rota.compose.spell import Spelled
 
     spelled = Spelled.parse(name, "policy").name
-    shelf = PLACER_SHELF if spelled in PLACER_SHELF.names() else POLICY_SHELF
-    kind = shelf.find(spelled)
+    registry = PLACER_REGISTRY if spelled in PLACER_REGISTRY.names() else POLICY_REGISTRY
+    kind = registry.find(spelled)
     texts = field_docstrings(kind)
     options = [
         {"option": f.name, "default": _default(f), "about": " ".join(texts.get(f.name, "").split())}
@@ -46,7 +46,7 @@ def show(
         if f.init
     ]
     if shaped in ("json", "csv"):
-        whole = {"name": spelled, "kind": shelf.what, "about": _about(kind), "options": options}
+        whole = {"name": spelled, "kind": registry.what, "about": _about(kind), "options": options}
         say(shaped, value=whole if shaped == "json" else None, rows=options)
         return
     from rich.console import Console

@@ -12,7 +12,7 @@ from rota.cli.quick import Quick
 from rota.errors import InputError, OptionError, SpecError
 
 if TYPE_CHECKING:
-    from rota.files.tree import Entry
+    from rota.files.tree import TreeEntry
     from rota.wire.rows import JobRow
 
 SPECS = (".yaml", ".yml")
@@ -83,7 +83,7 @@ def submit(
         _tell(row, home)
 
 
-def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], Entry | None]":
+def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any], TreeEntry | None]":
     """The spec as plain data, and the file it was read from, if it was one."""
     if command is not None:
         if what:
@@ -109,7 +109,7 @@ def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any],
     raise OptionError("is neither a spec (.yaml) nor a script (.sh).", field="submit", value=what[0], hint=_HINT)
 
 
-def _plain(entry: "Entry") -> Any:
+def _plain(entry: "TreeEntry") -> Any:
     """A value of the file as JSON can carry it."""
     value = entry.value
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ def _plain(entry: "Entry") -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _located(error: InputError, tree: "Entry | None", flags: dict[str, Any]) -> InputError:
+def _located(error: InputError, tree: "TreeEntry | None", flags: dict[str, Any]) -> InputError:
     """The scheduler names the field; where that stands in the file is known here."""
     way = tuple(int(part) if part.isdecimal() else part for part in error.field.split(".") if part)
     if tree is None or (way and way[0] in flags) or not (way or isinstance(error, SpecError)):

@@ -55,7 +55,7 @@ T = TypeVar("T", bound=type)
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Registry:
     """One kind of thing that has a name: where to find each."""
 
     what: str
@@ -111,25 +111,25 @@ class Shelf:
         return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
 
 
-POLICY_SHELF = Shelf("policy", "allocate", POLICIES, {})
-PLACER_SHELF = Shelf("placer", "place", PLACERS, {})
+POLICY_REGISTRY = Registry("policy", "allocate", POLICIES, {})
+PLACER_REGISTRY = Registry("placer", "place", PLACERS, {})
 
 
 def policy(name: str) -> Callable[[T], T]:
     """Declare a policy class under a name, so that it can be used like a built-in one in this process."""
-    return _declare(POLICY_SHELF, name)
+    return _declare(POLICY_REGISTRY, name)
 
 
 def placer(name: str) -> Callable[[T], T]:
     """Declare a placer class under a name."""
-    return _declare(PLACER_SHELF, name)
+    return _declare(PLACER_REGISTRY, name)
 
 
-def _declare(shelf: Shelf, name: str) -> Callable[[T], T]:
+def _declare(registry: Registry, name: str) -> Callable[[T], T]:
     def keep(kind: T) -> T:
-        if name in shelf.builtin:
-            raise OptionError(f"a built-in {shelf.what} has this name.", field=shelf.what, value=name, hint="another name")
-        shelf.declared[name] = shelf._checked(kind, name)
+        if name in registry.builtin:
+            raise OptionError(f"a built-in {registry.what} has this name.", field=registry.what, value=name, hint="another name")
+        registry.declared[name] = registry._checked(kind, name)
         return kind
 
     return keep
@@ -138,12 +138,12 @@ def _declare(shelf: Shelf, name: str) -> Callable[[T], T]:
 def make_policy(given: str | Policy, usual: Mapping[str, Mapping[str, str]] | None = None) -> Policy:
     if isinstance(given, type):
         raise OptionError("is a class, not a policy.", field="policy", value=given.__name__, hint=f"{given.__name__}()")
-    made: Policy = POLICY_SHELF.make(given, usual) if isinstance(given, str) else given
+    made: Policy = POLICY_REGISTRY.make(given, usual) if isinstance(given, str) else given
     return made
 
 
 def make_placer(given: str | Placer, usual: Mapping[str, Mapping[str, str]] | None = None) -> Placer:
-    made: Placer = PLACER_SHELF.make(given, usual) if isinstance(given, str) else given
+    made: Placer = PLACER_REGISTRY.make(given, usual) if isinstance(given, str) else given
     return made
 
 
@@ -153,25 +153,28 @@ def split_pair(text: str) -> tuple[str, str | None]:
     return policy_text, placer_text if plus else None
 
 
-def _from_file(shelf: Shelf, path: Path, attribute: str) -> Any:
+def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
     if not path.is_file():
-        raise OptionError("no such file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
-    module = _loaded(shelf, path)
+        raise OptionError("no such file.", field=registry.what, value=str(path), hint="./mine.py:Mine")
+    module = _loaded(registry, path)
     if attribute:
         if not hasattr(module, attribute):
-            known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, shelf.method, None))]
-            raise NameUnknown(f"{shelf.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
+            known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, registry.method, None))]
+            raise NameUnknown(f"{registry.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
         return getattr(module, attribute)
     here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
-    found = [v for v in here if callable(getattr(v, shelf.method, None)) or v in shelf.declared.values()]
+    found = [v for v in here if callable(getattr(v, registry.method, None)) or v in registry.declared.values()]
     if len(found) != 1:
         raise OptionError(
-            f"has {len(found)} classes with {shelf.method}.", field=shelf.what, value=str(path), hint=f"name one: {path}:Mine"
+            f"has {len(found)} classes with {registry.method}.",
+            field=registry.what,
+            value=str(path),
+            hint=f"name one: {path}:Mine",
         )
     return found[0]
 
 
-def _loaded(shelf: Shelf, path: Path) -> types.ModuleType:
+def _loaded(registry: Registry, path: Path) -> types.ModuleType:
     """The file as a module: loaded once as long as it says the same, so that its classes stay the same classes."""
     mark = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.resolve()).encode()))
     name = f"rota_user_{path.stem}_{mark}"
@@ -179,7 +182,7 @@ def _loaded(shelf: Shelf, path: Path) -> types.ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise OptionError("is not a Python file.", field=shelf.what, value=str(path), hint="./mine.py:Mine")
+        raise OptionError("is not a Python file.", field=registry.what, value=str(path), hint="./mine.py:Mine")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -189,6 +192,6 @@ def _loaded(shelf: Shelf, path: Path) -> types.ModuleType:
         if isinstance(problem, RotaError) or not isinstance(problem, Exception):
             raise
         raise OptionError(
-            f"raised {type(problem).__name__}: {problem}.", field=shelf.what, value=str(path), hint=f"python {path}"
+            f"raised {type(problem).__name__}: {problem}.", field=registry.what, value=str(path), hint=f"python {path}"
         ) from problem
     return module

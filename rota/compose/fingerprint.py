@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from rota.compose.catalogue import PLACER_SHELF, POLICY_SHELF, Shelf, split_pair
+from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY, Registry, split_pair
 from rota.compose.spell import Spelled
 from rota.compose.study import Study
 from rota.errors import InputError
@@ -58,28 +58,28 @@ def _trace_files(text: str) -> Iterable[Path]:
 
 def _policy_files(text: str) -> Iterable[Path]:
     policy, placer = split_pair(text)
-    return [*_named_files(POLICY_SHELF, policy), *(_placer_files(placer) if placer else ())]
+    return [*_named_files(POLICY_REGISTRY, policy), *(_placer_files(placer) if placer else ())]
 
 
 def _placer_files(text: str) -> Iterable[Path]:
-    return _named_files(PLACER_SHELF, text)
+    return _named_files(PLACER_REGISTRY, text)
 
 
-def _named_files(shelf: Shelf, text: str) -> list[Path]:
+def _named_files(registry: Registry, text: str) -> list[Path]:
     """The file that has the class, unless it is built in, and the files in its options: `hierarchical:tenants=FILE`."""
     try:
-        spelled = Spelled.parse(text, shelf.what)
+        spelled = Spelled.parse(text, registry.what)
     except InputError:
         return []
     found = [path for value in spelled.options.values() for path in _file(value)]
     name = spelled.name.partition(":")[0]
     if name.endswith(".py"):
         return [*_file(name), *found]
-    return [*(_plug_in_files(shelf, name) if name not in shelf.builtin else ()), *found]
+    return [*(_plug_in_files(registry, name) if name not in registry.builtin else ()), *found]
 
 
-def _plug_in_files(shelf: Shelf, name: str) -> Iterable[Path]:
-    for point in importlib.metadata.entry_points(group=shelf.group, name=name):
+def _plug_in_files(registry: Registry, name: str) -> Iterable[Path]:
+    for point in importlib.metadata.entry_points(group=registry.group, name=name):
         try:
             found = importlib.util.find_spec(point.module)
         except (ImportError, ValueError):

@@ -15,7 +15,7 @@ from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability, plain_name
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.presets import preset as named_preset
-from rota.compose.profiled import told
+from rota.compose.profiled import shown_part
 from rota.compose.site import open_site
 from rota.compose.study import Study
 from rota.core.scheduler import Scheduler
@@ -70,23 +70,23 @@ class Prepared:
 
     def engine(self, progress: Progress | None = None, core: type[Scheduler] = Scheduler) -> Engine:
         """A simulation that is ready to run."""
-        truth = self.physics
+        physics = self.physics
         scheduler = core(
             self.cluster,
             self.placer,
             self.settings,
             rates=self.rates_shown,
-            costs=MoveCosts(truth.launch_seconds, truth.checkpoint_seconds, truth.restore_seconds),
+            costs=MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds),
             variability=self.variability_shown,
             skews=self.skews,
         )
         return Engine(
             scheduler,
             self.policy,
-            truth,
+            physics,
             self.trace.arrivals,
             seed=self.settings.seed,
-            report_seconds=_report_seconds(truth, self.settings, self.trace, self.cluster),
+            report_seconds=_report_seconds(physics, self.settings, self.trace, self.cluster),
             progress=progress,
         )
 
@@ -120,7 +120,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     )
     rates_shown = physics.whole_rates
     if study.profiled is not None:
-        rates_shown = told(rates_shown, study.profiled, study.seed)
+        rates_shown = shown_part(rates_shown, study.profiled, study.seed)
         settings = replace(settings, learn=True)
     if physics.whole_steps_seconds:
         physics = replace(physics, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)

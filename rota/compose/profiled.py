@@ -11,7 +11,7 @@ REFERENCES = 0.5
 """Part of the profiles that are known in full, whatever is told of the others."""
 
 
-def told(rates: Rates, part: float, seed: int) -> Rates:
+def shown_part(rates: Rates, part: float, seed: int) -> Rates:
     """Half of the profiles in full; of each other one, this part of its measurements, at least one. Same seed, same draw."""
     if not 0 < part <= 1:
         raise OptionError("must be more than 0 and at most 1.", field="profiled", value=part, hint="--profiled 0.3")

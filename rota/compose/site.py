@@ -25,7 +25,7 @@ import numpy as np
 
 from rota.beliefs.locality import EVERYBODY, Locality
 from rota.errors import ClusterError
-from rota.files.tree import Entry, read_tree
+from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, Node, canonical
 from rota.model.units import FOREVER
 
@@ -92,14 +92,14 @@ def read_site(path: Path | str) -> Site:
     return Site(cluster, physics)
 
 
-def _penalties(entry: Entry) -> Locality:
+def _penalties(entry: TreeEntry) -> Locality:
     """By model, and `all` for the others; a single list is for all."""
     by_model = entry.mapping() if isinstance(entry.value, dict) else {EVERYBODY: entry}
     factors = {name: tuple(level.number(least=1.0) for level in levels.items()) for name, levels in by_model.items()}
     return Locality(factors.pop(EVERYBODY, ()), factors)
 
 
-def _nodes(group: Entry, fields: Mapping[str, Entry], before: int) -> Iterator[Node]:
+def _nodes(group: TreeEntry, fields: Mapping[str, TreeEntry], before: int) -> Iterator[Node]:
     count = fields["count"].whole(least=1, most=MOST_GPUS) if "count" in fields else 1
     gpus = fields["gpus"].whole(least=1, most=MOST_GPUS)
     if count * gpus > MOST_GPUS:
@@ -130,12 +130,12 @@ def _path(name: str, number: int, racks: list[int]) -> str:
     return "/".join(reversed(parts))
 
 
-def _seconds(fields: Mapping[str, Entry], failing: Mapping[str, Entry], name: str, otherwise: float) -> float:
+def _seconds(fields: Mapping[str, TreeEntry], failing: Mapping[str, TreeEntry], name: str, otherwise: float) -> float:
     entry = fields.get(name) or failing.get(name)
     return entry.seconds() if entry is not None else otherwise
 
 
-def _by_type(entry: Entry | None, types: set[str], *, above: bool) -> dict[str, float]:
+def _by_type(entry: TreeEntry | None, types: set[str], *, above: bool) -> dict[str, float]:
     if entry is None:
         return {}
     found = {}
@@ -148,7 +148,7 @@ def _by_type(entry: Entry | None, types: set[str], *, above: bool) -> dict[str, 
     return found
 
 
-def _check_names(group: Entry, made: list[Node], before: list[Node]) -> None:
+def _check_names(group: TreeEntry, made: list[Node], before: list[Node]) -> None:
     taken = {node.name for node in before}
     for node in made:
         if node.name in taken:

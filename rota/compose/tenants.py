@@ -12,7 +12,7 @@ speech: {weight: 1}
 from pathlib import Path
 
 from rota.errors import SpecError
-from rota.files.tree import Entry, read_tree
+from rota.files.tree import TreeEntry, read_tree
 from rota.model.tenants import INNER, Tenants
 
 EXAMPLE = "vision: {weight: 2, policy: fairness}"
@@ -27,7 +27,7 @@ def read_tenants(path: Path | str) -> Tenants:
     return Tenants(weights, policies)
 
 
-def _read(above: str, name: str, entry: Entry, weights: dict[str, float], policies: dict[str, str]) -> None:
+def _read(above: str, name: str, entry: TreeEntry, weights: dict[str, float], policies: dict[str, str]) -> None:
     path = f"{above}/{name}" if above else name
     if not name or "/" in name:
         raise entry.wrong("is no name of a tenant.", hint=EXAMPLE)

@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """A file as text whose columns have names."""
 
     where: str
@@ -136,17 +136,17 @@ class Lines:
         """The first line, cut at its tabs."""
         return self.lines[self.first_line - 1].split("\t")
 
-    def with_header(self) -> Table:
+    def with_header(self) -> FileTable:
         """Separated by commas; the first line names the columns."""
         cells = _cells(self.lines[self.first_line - 1], self.where, self.first_line, self.error)
         _check_lengths((("column", cell) for cell in cells), self.where, self.first_line, self.error)
         columns = tuple(cell.strip() for cell in cells)
         _check_distinct(columns, self.where, self.first_line, self.error)
-        return Table(self.where, self.lines, self.first_line, columns, self.error)
+        return FileTable(self.where, self.lines, self.first_line, columns, self.error)
 
-    def without_header(self, columns: tuple[str, ...]) -> Table:
+    def without_header(self, columns: tuple[str, ...]) -> FileTable:
         """Separated by tabs; the first line is a row already."""
-        return Table(self.where, self.lines, self.first_line, columns, self.error, headless=True)
+        return FileTable(self.where, self.lines, self.first_line, columns, self.error, headless=True)
 
 
 def read_lines(path: Path | str, error: type[InputError], *, instead: str = "") -> Lines:
@@ -159,7 +159,7 @@ def read_lines(path: Path | str, error: type[InputError], *, instead: str = "") 
     raise error("the file is empty.", where=where, hint="give a file with a header and one line per row")
 
 
-def read_table(path: Path | str, error: type[InputError]) -> Table:
+def read_table(path: Path | str, error: type[InputError]) -> FileTable:
     """The text of a file and its header, the first line that is not blank."""
     return read_lines(path, error).with_header()
 

@@ -26,7 +26,7 @@ _GIB = {"MiB": 2**-10, "GiB": 1.0, "TiB": 2.0**10, "MB": 1e6 / 2**30, "GB": 1e9 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One value of a file, and where it stands."""
 
     where: str
@@ -48,7 +48,7 @@ class Entry:
             hint=hint,
         )
 
-    def fields(self, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, "Entry"]:
+    def fields(self, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, "TreeEntry"]:
         """A mapping with these names and no others."""
         names = tuple(known)
         found = self.mapping()
@@ -66,12 +66,12 @@ class Entry:
                 raise self.wrong(f"needs {name!r}.", hint=f"add a line {name}: ...")
         return {name: entry for name, entry in found.items() if entry.value is not None}
 
-    def mapping(self) -> dict[str, "Entry"]:
+    def mapping(self) -> dict[str, "TreeEntry"]:
         if isinstance(self.value, dict):
             return dict(self.value)
         raise self.wrong("is not a mapping.", hint="write one `name: value` per line below it")
 
-    def items(self) -> list["Entry"]:
+    def items(self) -> list["TreeEntry"]:
         """A list; a single value is a list of one."""
         if isinstance(self.value, list):
             return self.value
@@ -129,7 +129,7 @@ class Entry:
             return {name: entry.plain() for name, entry in self.value.items()}
         return [entry.plain() for entry in self.value] if isinstance(self.value, list) else self.value
 
-    def find(self, way: tuple[Any, ...]) -> tuple["Entry", tuple[Any, ...]]:
+    def find(self, way: tuple[Any, ...]) -> tuple["TreeEntry", tuple[Any, ...]]:
         """The last entry along a way of names and positions that exists, and the part of the way that led there."""
         entry, gone = self, tuple[Any, ...]()
         for step in way:
@@ -154,7 +154,7 @@ def _with_unit(text: str, pattern: re.Pattern[str], units: dict[str, float]) -> 
     return float(match[1]) * units[match[2]] if match is not None and float(match[1]) > 0 else None
 
 
-def read_tree(path: Path | str, error: type[InputError], *, instead: str = "") -> Entry:
+def read_tree(path: Path | str, error: type[InputError], *, instead: str = "") -> TreeEntry:
     """The one document in a YAML file."""
     where = str(path)
     text = read_text(path, error, instead)
@@ -193,7 +193,7 @@ def _plain(text: str, where: str, error: type[InputError]) -> yaml.Node | None:
     return node
 
 
-def _entry(node: yaml.Node, where: str, name: str, error: type[InputError], depth: int) -> Entry:
+def _entry(node: yaml.Node, where: str, name: str, error: type[InputError], depth: int) -> TreeEntry:
     line = node.start_mark.line + 1
     if depth > DEEPEST:
         raise error("is nested too deeply.", where=where, line=line, field=name, hint="is it the right file?")
@@ -204,10 +204,10 @@ def _entry(node: yaml.Node, where: str, name: str, error: type[InputError], dept
         value = [_entry(item, where, f"{name}[{i}]", error, depth + 1) for i, item in enumerate(node.value, 1)]
     else:
         value = _scalar(node, where, name, error)
-    return Entry(where, line, name, value, error)
+    return TreeEntry(where, line, name, value, error)
 
 
-def _pairs(node: yaml.MappingNode, where: str, name: str, error: type[InputError], depth: int) -> Iterator[tuple[str, Entry]]:
+def _pairs(node: yaml.MappingNode, where: str, name: str, error: type[InputError], depth: int) -> Iterator[tuple[str, TreeEntry]]:
     seen: dict[str, int] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1

@@ -177,7 +177,7 @@ class JobHistory:
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
                 rate = max(part.steps_done - float(state.jobs.steps_saved[row]), 0.0) / (now_s - part.started_s)
-        told = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
+        steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         return JobRow(
             id=record.id,
             name=job.name,
@@ -190,7 +190,7 @@ class JobHistory:
             weight=job.weight,
             tenant=job.tenant,
             steps_done=done,
-            steps_total=job.steps if job.steps is not None else told,
+            steps_total=job.steps if job.steps is not None else steps_reported,
             steps_per_second=rate,
             reason=reason,
             submitted_at=iso(record.submitted_s) or "",

@@ -37,7 +37,7 @@ Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class PaperCell:
     """One simulation of an experiment."""
 
     experiment: str
@@ -60,38 +60,38 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellResult:
     """A cell and what came of it."""
 
-    cell: Cell
+    cell: PaperCell
     figures: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
 
 
-def run_cells(cells: Sequence[Cell], *, workers: int | None = None, watch: Watch | None = None) -> list[Outcome]:
-    """All of them, in worker processes; outcomes in the order of the cells. One that fails does not stop the others."""
+def run_cells(cells: Sequence[PaperCell], *, workers: int | None = None, watch: Watch | None = None) -> list[CellResult]:
+    """All of them, in worker processes; results in the order of the cells. One that fails does not stop the others."""
     order = sorted(range(len(cells)), key=lambda number: -cells[number].effort)
-    found: dict[int, Outcome] = {}
+    found: dict[int, CellResult] = {}
 
     def heard(number: int, answer: Answer) -> None:
         cell = cells[order[number]]
-        found[order[number]] = Outcome(cell, answer.get("figures", {}), str(answer.get("error", "")))
+        found[order[number]] = CellResult(cell, answer.get("figures", {}), str(answer.get("error", "")))
         if watch is not None:
             watch(len(found), len(cells))
 
     crew = min(workers or min(available_cores(), WORKERS), max(len(cells), 1))
     Crew(("rota.papers.worker",), [work_of(cells[number]) for number in order], crew, heard).run()
-    return [found.get(number, Outcome(cell, {}, "It was not tried: workers kept dying.")) for number, cell in enumerate(cells)]
+    return [found.get(number, CellResult(cell, {}, "It was not tried: workers kept dying.")) for number, cell in enumerate(cells)]
 
 
-def work_of(cell: Cell) -> dict[str, Any]:
+def work_of(cell: PaperCell) -> dict[str, Any]:
     """A cell as it goes to a worker process."""
     return {each.name: getattr(cell, each.name) for each in fields(cell)} | {"study": cell.study.plain()}
 
 
 def measure(work: dict[str, Any], alive: Alive) -> Answer:
     """What a worker does with a cell."""
-    cell, started = Cell(**{**work, "study": make_study(work["study"])}), time.process_time()
+    cell, started = PaperCell(**{**work, "study": make_study(work["study"])}), time.process_time()
     study = cell.study
     known = _known(study)
     trace = _shifted(open_trace(str(study.trace), format=study.format), cell.shift_s)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell
+from rota.papers.cells import PaperCell
+from rota.papers.request import ReproduceRequest
 from rota.traces.settings import spelled
 
 TITLE = "Gavel: heterogeneity-aware policies, measured again"
@@ -44,7 +44,7 @@ SMALL = "4xV100 + 4xP100 + 4xK80"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class GavelScale:
     """How much is run."""
 
     hours: float
@@ -65,7 +65,7 @@ class Scale:
     """Jobs to decide about."""
 
 
-FULL = Scale(
+FULL = GavelScale(
     hours=800,
     seeds=1,
     single=(2, 4, 5, 5.5, 6),
@@ -76,7 +76,7 @@ FULL = Scale(
     priced_jobs=400,
     solved=(64, 128, 256, 512, 1024, 2048),
 )
-QUICK = Scale(
+QUICK = GavelScale(
     hours=240,
     seeds=1,
     single=(2, 6),
@@ -96,14 +96,14 @@ MOST_BY_JOB = 512
 """Jobs up to which a policy is timed that looks at every job instead of every kind."""
 
 
-def cells(asked: Asked) -> list[Cell]:
-    profile = str(asked.data / PROFILE) if asked.data is not None else None
-    return grid(QUICK if asked.quick else FULL, profile)
+def cells(request: ReproduceRequest) -> list[PaperCell]:
+    profile = str(request.data / PROFILE) if request.data is not None else None
+    return grid(QUICK if request.quick else FULL, profile)
 
 
-def grid(scale: Scale, profile: str | None) -> list[Cell]:
+def grid(scale: GavelScale, profile: str | None) -> list[PaperCell]:
     """Every simulation of every experiment."""
-    found: list[Cell] = []
+    found: list[PaperCell] = []
     for seed in range(scale.seeds):
         shared: dict[str, Any] = {"profile": profile, "seed": seed}
         for experiment, policies, multi, rates in (
@@ -131,34 +131,36 @@ def _study(
     return Study(f"gavel:{spelled(drawn)}", policy=policy, cluster=cluster, preset="gavel", profile=profile, seed=seed, **fields)
 
 
-def _continuous(scale: Scale, experiment: str, policy: str, rate: float, multi: bool, shared: Mapping[str, Any]) -> Cell:
+def _continuous(
+    scale: GavelScale, experiment: str, policy: str, rate: float, multi: bool, shared: Mapping[str, Any]
+) -> PaperCell:
     jobs = round(rate * scale.hours)
     trace = {"jobs": jobs, "seconds_between": 3600 / rate, "multi": multi}
     window = (int(WINDOW[0] * jobs), int(WINDOW[1] * jobs))
     study = _study(policy, trace, **shared, jobs=window)
-    return Cell(experiment=experiment, label=policy, x=rate, study=study, effort=jobs * rate * (3 if multi else 1))
+    return PaperCell(experiment=experiment, label=policy, x=rate, study=study, effort=jobs * rate * (3 if multi else 1))
 
 
-def _static(policy: str, jobs: int, shared: Mapping[str, Any]) -> Cell:
+def _static(policy: str, jobs: int, shared: Mapping[str, Any]) -> PaperCell:
     trace = {"jobs": jobs, "seconds_between": 0, "multi": True}
-    return Cell(experiment="makespan", label=policy, x=jobs, study=_study(policy, trace, **shared), effort=jobs)
+    return PaperCell(experiment="makespan", label=policy, x=jobs, study=_study(policy, trace, **shared), effort=jobs)
 
 
-def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> Cell:
+def _priced(policy: str, rate: float, jobs: int, shared: Mapping[str, Any]) -> PaperCell:
     trace = {"jobs": jobs, "seconds_between": 3600 / rate, "slo": True}
-    return Cell(experiment="cost", label=policy, x=rate, study=_study(policy, trace, **shared), effort=jobs * rate)
+    return PaperCell(experiment="cost", label=policy, x=rate, study=_study(policy, trace, **shared), effort=jobs * rate)
 
 
-def _tenants(profile: str | None) -> Cell:
+def _tenants(profile: str | None) -> PaperCell:
     """Jobs so long that none ends before the last has come: whoever is there competes."""
     trace = {"jobs": 36, "seconds_between": TENANT_JOB_SECONDS, "tenants": len(WEIGHTS), "duration": 300_000}
     study = _study(TENANTS, trace, profile, cluster=SMALL)
-    return Cell(experiment="tenants", label=TENANTS, x=0.0, study=study, weights=WEIGHTS)
+    return PaperCell(experiment="tenants", label=TENANTS, x=0.0, study=study, weights=WEIGHTS)
 
 
-def _solved(policy: str, jobs: int, profile: str | None) -> Cell:
+def _solved(policy: str, jobs: int, profile: str | None) -> PaperCell:
     """As many GPUs as jobs, a third of each type."""
     gpus = -(-jobs // 3)
     cluster = f"{gpus}xV100 + {gpus}xP100 + {gpus}xK80"
     study = _study(policy, {"jobs": jobs, "seconds_between": 100}, profile, cluster=cluster)
-    return Cell(experiment="solve", label=policy, x=jobs, study=study, effort=jobs, solve=True)
+    return PaperCell(experiment="solve", label=policy, x=jobs, study=study, effort=jobs, solve=True)

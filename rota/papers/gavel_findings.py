@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rota.papers.cells import Outcome
+from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, Curve, claim, largest_gain, mean, sustained
 from rota.papers.gavel import (
     COST,
@@ -29,22 +29,22 @@ CROWDED = 2.0
 """A cluster counts as full when the mean JCT is this many times that under the lightest load."""
 
 
-def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
+def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
     for experiment in (_jct_single, _jct_multi, _makespan, _cost, _shares, _solving):
-        found, section = experiment(outcomes)
+        found, section = experiment(results)
         claims += found
         sections.append(replace(section, claims=found))
     return claims, sections
 
 
-def _curves(outcomes: Sequence[Outcome], experiment: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
+def _curves(results: Sequence[CellResult], experiment: str, figure: str, size: float = 1.0) -> dict[str, Curve]:
     """For each policy a figure by load, averaged over the seeds; points that a seed has no figure for are left out."""
     seen: dict[str, dict[float, list[float | None]]] = {}
-    for outcome in outcomes:
-        if outcome.cell.experiment == experiment:
-            seen.setdefault(outcome.cell.label, {}).setdefault(outcome.cell.x, []).append(outcome.figures.get(figure))
+    for result in results:
+        if result.cell.experiment == experiment:
+            seen.setdefault(result.cell.label, {}).setdefault(result.cell.x, []).append(result.figures.get(figure))
     found: dict[str, Curve] = {}
     for label, points in seen.items():
         known = {x: [value for value in values if value is not None] for x, values in points.items()}
@@ -52,11 +52,11 @@ def _curves(outcomes: Sequence[Outcome], experiment: str, figure: str, size: flo
     return found
 
 
-def _problems(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
+def _problems(results: Sequence[CellResult], experiment: str) -> list[str]:
     return [
-        f"{outcome.cell.label} at {outcome.cell.x:g}: {outcome.error}"
-        for outcome in outcomes
-        if outcome.cell.experiment == experiment and outcome.error
+        f"{result.cell.label} at {result.cell.x:g}: {result.error}"
+        for result in results
+        if result.cell.experiment == experiment and result.error
     ]
 
 
@@ -96,8 +96,8 @@ def _jct(curves: Mapping[str, Curve], title: str, subtitle: str) -> list[Plot]:
     return _picture(title, subtitle, curves, x_title="jobs submitted per hour", y_title="mean JCT, hours", log_y=True)
 
 
-def _jct_single(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    curves = _curves(outcomes, "single", "mean_jct_seconds", 3600)
+def _jct_single(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    curves = _curves(results, "single", "mean_jct_seconds", 3600)
     claims = [
         _gain(
             "Mean JCT, single-GPU jobs",
@@ -121,7 +121,7 @@ def _jct_single(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         ),
         heads=heads,
         rows=rows,
-        problems=_problems(outcomes, "single"),
+        problems=_problems(results, "single"),
     )
 
 
@@ -141,8 +141,8 @@ def _sustained(name: str, curves: Mapping[str, Curve]) -> Claim:
     return claim(name, paper=1.0, measured=high / low, note=note, above=True)
 
 
-def _jct_multi(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    curves = _curves(outcomes, "multi", "mean_jct_seconds", 3600)
+def _jct_multi(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    curves = _curves(results, "multi", "mean_jct_seconds", 3600)
     claims = [
         _gain("Mean JCT, multi-GPU jobs", 2.2, curves, LAS_BLIND, LAS, "at {:g} jobs per hour"),
         _gain("Mean JCT under finish-time fairness, multi-GPU jobs", 3.0, curves, FTF_BLIND, FTF, "at {:g} jobs per hour"),
@@ -157,12 +157,12 @@ def _jct_multi(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         ),
         heads=heads,
         rows=rows,
-        problems=_problems(outcomes, "multi"),
+        problems=_problems(results, "multi"),
     )
 
 
-def _makespan(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    curves = _curves(outcomes, "makespan", "makespan_seconds", 3600)
+def _makespan(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    curves = _curves(results, "makespan", "makespan_seconds", 3600)
     heads, rows = _rows(curves, "h", "jobs")
     return [
         _gain("Makespan", 2.5, curves, FIFO_BLIND, MAKESPAN, "{:g} jobs", also=((FIFO, MAKESPAN), (MAKESPAN_BLIND, MAKESPAN)))
@@ -173,13 +173,13 @@ def _makespan(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=_picture("Makespan", "Static traces", curves, x_title="jobs", y_title="makespan, hours"),
         heads=heads,
         rows=rows,
-        problems=_problems(outcomes, "makespan"),
+        problems=_problems(results, "makespan"),
     )
 
 
-def _cost(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    dollars = _curves(outcomes, "cost", "cost_dollars")
-    late = _curves(outcomes, "cost", "late_share", 0.01)
+def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    dollars = _curves(results, "cost", "cost_dollars")
+    late = _curves(results, "cost", "late_share", 0.01)
     told = "at {:g} jobs per hour. GPUs idle where a job would be dear; with idle GPUs filled (min-cost) little is saved"
     claims = [
         _gain("Cost", 1.4, dollars, THROUGHPUT, COST, told),
@@ -203,12 +203,12 @@ def _cost(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=[chart("Cost against missed deadlines", subtitle, series, **axes)] if series else [],
         heads=["policy", "jobs per hour", "cost", "late"],
         rows=rows,
-        problems=_problems(outcomes, "cost"),
+        problems=_problems(results, "cost"),
     )
 
 
-def _shares(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    found = next((outcome for outcome in outcomes if outcome.cell.experiment == "tenants" and outcome.figures), None)
+def _shares(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    found = next((result for result in results if result.cell.experiment == "tenants" and result.figures), None)
     pictures: list[Plot] = []
     if found is not None:
         hours = found.figures["hours"]
@@ -227,12 +227,12 @@ def _shares(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         lead="Three tenants of weight 1, 2 and 3 share a small cluster: while all have jobs, a sixth, a third and a half of the "
         "work should be theirs. When one has none left, its part goes to the others. The paper has a picture and no number.",
         plots=pictures,
-        problems=_problems(outcomes, "tenants"),
+        problems=_problems(results, "tenants"),
     )
 
 
-def _solving(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    curves = _curves(outcomes, "solve", "solve_seconds")
+def _solving(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    curves = _curves(results, "solve", "solve_seconds")
     rows = [
         [label, *(duration(curve[x]) if x in curve else "-" for x in sorted({x for each in curves.values() for x in each}))]
         for label, curve in curves.items()
@@ -247,5 +247,5 @@ def _solving(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         ),
         heads=heads,
         rows=rows,
-        problems=_problems(outcomes, "solve"),
+        problems=_problems(results, "solve"),
     )

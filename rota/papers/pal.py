@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell
+from rota.papers.cells import PaperCell
 from rota.papers.pal_scores import write_runs
+from rota.papers.request import ReproduceRequest
 
 TITLE = "PAL: placement by variability and locality, measured again"
 CLUSTER = "16x(4xV100)"
@@ -64,7 +64,7 @@ WORKLOADS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class PalScale:
     """How much is run."""
 
     workloads: int
@@ -78,7 +78,7 @@ class Scale:
     priced: Sequence[str]
 
 
-FULL = Scale(
+FULL = PalScale(
     workloads=8,
     policies=dict.fromkeys(("fifo", "las", "srtf"), PLACERS),
     penalties=(1.0, 1.5, 2.0, 2.5, 3.0),
@@ -87,7 +87,7 @@ FULL = Scale(
     shifts=(0, 60, 120, 180, 240, 300, 359),
     priced=PRICED,
 )
-QUICK = Scale(
+QUICK = PalScale(
     workloads=3,
     policies={"fifo": PLACERS, "las": (PAL, PACKED), "srtf": (PAL, PACKED)},
     penalties=(1.0, 3.0),
@@ -98,13 +98,13 @@ QUICK = Scale(
 )
 
 
-def cells(asked: Asked) -> list[Cell]:
-    scale = QUICK if asked.quick else FULL
-    if asked.data is None:
+def cells(request: ReproduceRequest) -> list[PaperCell]:
+    scale = QUICK if request.quick else FULL
+    if request.data is None:
         names = [f"sia:jobs=160,seed={seed}" for seed in range(WORKLOADS)]
-        return grid(scale, {name: name for name in names}, {MADE_UP: str(write_runs(asked.scratch))})
-    found = {path.stem: str(path) for path in sorted(asked.data.glob(NEEDS[1]))}
-    return grid(scale, found, {SIM: str(asked.data), **_machines(asked.data, asked.scratch)})
+        return grid(scale, {name: name for name in names}, {MADE_UP: str(write_runs(request.scratch))})
+    found = {path.stem: str(path) for path in sorted(request.data.glob(NEEDS[1]))}
+    return grid(scale, found, {SIM: str(request.data), **_machines(request.data, request.scratch)})
 
 
 def _machines(data: Path, scratch: Path) -> dict[str, str]:
@@ -119,11 +119,11 @@ def _machines(data: Path, scratch: Path) -> dict[str, str]:
     return found
 
 
-def grid(scale: Scale, workloads: Mapping[str, str], machines: Mapping[str, str]) -> list[Cell]:
+def grid(scale: PalScale, workloads: Mapping[str, str], machines: Mapping[str, str]) -> list[PaperCell]:
     """Every simulation of every experiment; the first machine is the one that most of them are about."""
     home, path = next(iter(machines.items()))
     few = dict(list(workloads.items())[: scale.workloads])
-    found: list[Cell] = []
+    found: list[PaperCell] = []
 
     def add(
         experiment: str,
@@ -140,7 +140,7 @@ def grid(scale: Scale, workloads: Mapping[str, str], machines: Mapping[str, str]
                 study = _study(trace, policy, placer, {"seed": SEED, "variability": path, **more})
                 effort = 2.0 if policy == "las" else 1.0
                 found.append(
-                    Cell(experiment=experiment, label=placer, x=x, group=group, study=study, shift_s=shift_s, effort=effort)
+                    PaperCell(experiment=experiment, label=placer, x=x, group=group, study=study, shift_s=shift_s, effort=effort)
                 )
 
     for number, (policy, placers) in enumerate(scale.policies.items()):

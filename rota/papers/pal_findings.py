@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 
 from rota.papers.bars import Bar, bars
-from rota.papers.cells import Outcome
+from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, claim, geomean, mean, unjudged
 from rota.papers.page import Section
 from rota.papers.pal import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
@@ -18,21 +18,21 @@ Ratios = Mapping[str, float]
 """By workload: a figure over the same with sticky packed placement."""
 
 
-def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
+def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
     for experiment in (_placements, _utilisation, _locality, _seeds, _machines, _moves, _shifts):
-        found, section = experiment(outcomes)
+        found, section = experiment(results)
         claims += found
         sections += [replace(section, claims=found)] if section is not None else []
     return claims, sections
 
 
-def ratios(outcomes: Sequence[Outcome], experiment: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
+def ratios(results: Sequence[CellResult], experiment: str, placer: str, figure: str = JCT, *, at: float = 0.0) -> Ratios:
     """At one place of an experiment; workloads of which one of the two has no figure are left out."""
     known: dict[tuple[str, str], float] = {}
-    for outcome in outcomes:
-        cell, value = outcome.cell, outcome.figures.get(figure)
+    for result in results:
+        cell, value = result.cell, result.figures.get(figure)
         if cell.experiment == experiment and cell.x == at and value:
             known[cell.label, cell.group] = value
     mine = [group for label, group in known if label == placer and (PACKED, group) in known]
@@ -49,39 +49,39 @@ def told(value: float | None) -> str:
     return "-" if value is None else f"{round(value, 1) + 0.0:.1f}%"
 
 
-def _problems(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
+def _problems(results: Sequence[CellResult], experiment: str) -> list[str]:
     return [
-        f"{outcome.cell.label} under {outcome.cell.study.policy}, {outcome.cell.group}, at {outcome.cell.x:g}: {outcome.error}"
-        for outcome in outcomes
-        if outcome.cell.experiment.startswith(experiment) and outcome.error
+        f"{result.cell.label} under {result.cell.study.policy}, {result.cell.group}, at {result.cell.x:g}: {result.error}"
+        for result in results
+        if result.cell.experiment.startswith(experiment) and result.error
     ]
 
 
-def _values(outcomes: Sequence[Outcome], experiment: str) -> list[float]:
+def _values(results: Sequence[CellResult], experiment: str) -> list[float]:
     """What was varied."""
-    return sorted({outcome.cell.x for outcome in outcomes if outcome.cell.experiment == experiment})
+    return sorted({result.cell.x for result in results if result.cell.experiment == experiment})
 
 
-def _labels(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
-    return list(dict.fromkeys(outcome.cell.label for outcome in outcomes if outcome.cell.experiment == experiment))
+def _labels(results: Sequence[CellResult], experiment: str) -> list[str]:
+    return list(dict.fromkeys(result.cell.label for result in results if result.cell.experiment == experiment))
 
 
-def _groups(outcomes: Sequence[Outcome], experiment: str) -> list[str]:
-    return list(dict.fromkeys(outcome.cell.group for outcome in outcomes if outcome.cell.experiment == experiment))
+def _groups(results: Sequence[CellResult], experiment: str) -> list[str]:
+    return list(dict.fromkeys(result.cell.group for result in results if result.cell.experiment == experiment))
 
 
 # The placements ------------------------------------------------------------------------------------------------------
 
 
-def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+def _placements(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "placements"
-    policies = list(dict.fromkeys((o.cell.x, str(o.cell.study.policy)) for o in outcomes if o.cell.experiment == experiment))
+    policies = list(dict.fromkeys((o.cell.x, str(o.cell.study.policy)) for o in results if o.cell.experiment == experiment))
     rows, drawn = [], []
-    groups = _groups(outcomes, experiment)
+    groups = _groups(results, experiment)
     for at, policy in policies:
         group = []
-        for placer in _labels(outcomes, experiment):
-            jct, makespan = ratios(outcomes, experiment, placer, at=at), ratios(outcomes, experiment, placer, MAKESPAN, at=at)
+        for placer in _labels(results, experiment):
+            jct, makespan = ratios(results, experiment, placer, at=at), ratios(results, experiment, placer, MAKESPAN, at=at)
             if not jct:
                 continue
             each = [told(gain({name: jct[name]})) if name in jct else "-" for name in groups]
@@ -99,7 +99,7 @@ def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
             mark=(100.0, "sticky packed"),
         )
     ]
-    return _headline(outcomes, fifo, {policy: at for at, policy in policies}), Section(
+    return _headline(results, fifo, {policy: at for at, policy in policies}), Section(
         key=experiment,
         title="Placements",
         lead="Seven placements of the same jobs under three orders of the queue. PAL and PM-First know how slow each GPU is "
@@ -109,22 +109,20 @@ def _placements(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=pictures if any(group for _, group in drawn) else [],
         heads=["order+placement", "mean JCT saved", *groups, "makespan saved"],
         rows=rows,
-        problems=_problems(outcomes, experiment),
+        problems=_problems(results, experiment),
     )
 
 
-def _headline(outcomes: Sequence[Outcome], fifo: float, policies: Mapping[str, float]) -> list[Claim]:
+def _headline(results: Sequence[CellResult], fifo: float, policies: Mapping[str, float]) -> list[Claim]:
     claims = []
-    workloads = ratios(outcomes, "placements", PAL, at=fifo)
+    workloads = ratios(results, "placements", PAL, at=fifo)
     over = f"{len(workloads)} workload{'' if len(workloads) == 1 else 's'} (the paper has 8)"
     others = ", ".join(
-        f"under {policy} {told(gain(ratios(outcomes, 'placements', PAL, at=at)))}"
-        for policy, at in policies.items()
-        if at != fifo
+        f"under {policy} {told(gain(ratios(results, 'placements', PAL, at=at)))}" for policy, at in policies.items() if at != fifo
     )
     published = {PAL: (43.0, 21.0, 59.0), PM_FIRST: (40.0, 5.0, 59.0)}
     for placer, (usual, least, most) in published.items():
-        found = ratios(outcomes, "placements", placer, at=fifo)
+        found = ratios(results, "placements", placer, at=fifo)
         gains = [100 * (1 - ratio) for ratio in found.values()]
         beside = f" The abstract says 42%. Here {others}." if placer == PAL and others else ""
         claims += [
@@ -142,7 +140,7 @@ def _headline(outcomes: Sequence[Outcome], fifo: float, policies: Mapping[str, f
                 f"Under FIFO, {_which(found, min(found.values(), default=None))} of {over}.",
             ),
         ]
-    spans = gain(ratios(outcomes, "placements", PAL, MAKESPAN, at=fifo))
+    spans = gain(ratios(results, "placements", PAL, MAKESPAN, at=fifo))
     claims.append(
         _saved("Makespan, PAL", 47.0, spans, f"Under FIFO, geometric mean over {over}; the abstract does not say under what.")
     )
@@ -163,13 +161,13 @@ def _which(found: Ratios, ratio: float | None) -> str:
 # Utilisation ---------------------------------------------------------------------------------------------------------
 
 
-def _utilisation(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+def _utilisation(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "placements"
-    fifo = next((o.cell.x for o in outcomes if o.cell.experiment == experiment and o.cell.study.policy == "fifo"), 0.0)
+    fifo = next((o.cell.x for o in results if o.cell.experiment == experiment and o.cell.study.policy == "fifo"), 0.0)
     rows, means = [], {}
-    for placer in _labels(outcomes, experiment):
+    for placer in _labels(results, experiment):
         mine = [
-            o.figures for o in outcomes if (o.cell.experiment, o.cell.label, o.cell.x) == (experiment, placer, fifo) and o.figures
+            o.figures for o in results if (o.cell.experiment, o.cell.label, o.cell.x) == (experiment, placer, fifo) and o.figures
         ]
         taken = [figures["utilization"] for figures in mine if figures.get("utilization")]
         useful = [figures["useful_share"] for figures in mine if figures.get("useful_share")]
@@ -202,9 +200,9 @@ def _utilisation(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
 # Locality ------------------------------------------------------------------------------------------------------------
 
 
-def _locality(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "locality"
-    gains = _gains_by(outcomes, experiment)
+    gains = _gains_by(results, experiment)
     ends = {placer: (curve.get(1.0), curve.get(3.0)) for placer, curve in gains.items()}
     first, last = ends.get(PAL, (None, None))
     other = ends.get(PM_FIRST, (None, None))[1]
@@ -227,17 +225,17 @@ def _locality(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         lead="How many times slower a gang is across nodes, from not at all to three times. More than half of these jobs are "
         "wider than a node and always pay; the others choose.",
         plots=_relative(gains, "Mean JCT against the penalty for spanning nodes", "spread penalty"),
-        heads=["spread penalty", *(f"{x:g}" for x in _values(outcomes, experiment))],
-        rows=[[placer, *(told(curve.get(x)) for x in _values(outcomes, experiment))] for placer, curve in gains.items()],
-        problems=_problems(outcomes, experiment),
+        heads=["spread penalty", *(f"{x:g}" for x in _values(results, experiment))],
+        rows=[[placer, *(told(curve.get(x)) for x in _values(results, experiment))] for placer, curve in gains.items()],
+        problems=_problems(results, experiment),
     )
 
 
-def _gains_by(outcomes: Sequence[Outcome], experiment: str) -> dict[str, dict[float, float]]:
+def _gains_by(results: Sequence[CellResult], experiment: str) -> dict[str, dict[float, float]]:
     """For PAL and PM-First, what was saved by what was varied."""
     found: dict[str, dict[float, float]] = {}
     for placer in (PAL, PM_FIRST):
-        curve = {x: gain(ratios(outcomes, experiment, placer, at=x)) for x in _values(outcomes, experiment)}
+        curve = {x: gain(ratios(results, experiment, placer, at=x)) for x in _values(results, experiment)}
         found[placer] = {x: value for x, value in curve.items() if value is not None}
     return found
 
@@ -258,13 +256,13 @@ def _relative(gains: Mapping[str, Mapping[float, float]], title: str, x_title: s
 # Draws of the same GPUs ----------------------------------------------------------------------------------------------
 
 
-def _seeds(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    drawn, medians = _gains_by(outcomes, "seeds"), _gains_by(outcomes, "medians")
+def _seeds(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    drawn, medians = _gains_by(results, "seeds"), _gains_by(results, "medians")
     named = {
         **{f"{NAMES[placer]}, a run for each GPU": curve for placer, curve in drawn.items()},
         **{f"{NAMES[placer]}, each GPU's median": curve for placer, curve in medians.items()},
     }
-    at = _values(outcomes, "seeds")
+    at = _values(results, "seeds")
     said = []
     one, other = list(drawn[PAL].values()), list(medians[PAL].values())
     if one and other:
@@ -284,21 +282,21 @@ def _seeds(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=_relative(named, "Mean JCT by the draw", "seed of the draw"),
         heads=["mean JCT saved, by seed", *(f"{x:g}" for x in at)],
         rows=[[label, *(told(curve.get(x)) for x in at)] for label, curve in named.items()],
-        problems=[*_problems(outcomes, "seeds"), *_problems(outcomes, "medians")],
+        problems=[*_problems(results, "seeds"), *_problems(results, "medians")],
     )
 
 
 # Other machines ------------------------------------------------------------------------------------------------------
 
 
-def _machines(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section | None]:
-    experiments = list(dict.fromkeys(o.cell.experiment for o in outcomes if o.cell.experiment.startswith("machine ")))
+def _machines(results: Sequence[CellResult]) -> tuple[list[Claim], Section | None]:
+    experiments = list(dict.fromkeys(o.cell.experiment for o in results if o.cell.experiment.startswith("machine ")))
     if not experiments:
         return [], None
     rows = []
     for experiment in experiments:
-        for x in _values(outcomes, experiment):
-            saved = [told(gain(ratios(outcomes, experiment, placer, at=x))) for placer in (PAL, PM_FIRST)]
+        for x in _values(results, experiment):
+            saved = [told(gain(ratios(results, experiment, placer, at=x))) for placer in (PAL, PM_FIRST)]
             rows.append([f"{experiment.removeprefix('machine ')}, seed {x:g}", *saved])
     return [], Section(
         key="machines",
@@ -308,26 +306,26 @@ def _machines(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section | None]
         "one run each. Under FIFO.",
         heads=["machine", "PAL saves", "PM-First saves"],
         rows=rows,
-        problems=_problems(outcomes, "machine "),
+        problems=_problems(results, "machine "),
     )
 
 
 # Moves that cost -----------------------------------------------------------------------------------------------------
 
 
-def _moves(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+def _moves(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "moves"
     rows, drawn = [], []
-    for placer in _labels(outcomes, experiment):
-        jct = ratios(outcomes, experiment, placer)
+    for placer in _labels(results, experiment):
+        jct = ratios(results, experiment, placer)
         if not jct:
             continue
-        mine = [o.figures for o in outcomes if o.cell.experiment == experiment and o.cell.label == placer and o.figures]
+        mine = [o.figures for o in results if o.cell.experiment == experiment and o.cell.label == placer and o.figures]
         migrations = mean([figures["migrations"] for figures in mine])
         middle = 100 * (geomean(list(jct.values())) or 0.0)
         low, high = 100 * min(jct.values()), 100 * max(jct.values())
         drawn.append(Bar(label=placer, value=middle, low=low, high=high, told=f"{middle:.0f}%, {migrations:,.0f} moves"))
-        rows.append([placer, told(gain(jct)), told(gain(ratios(outcomes, experiment, placer, MAKESPAN))), f"{migrations:,.0f}"])
+        rows.append([placer, told(gain(jct)), told(gain(ratios(results, experiment, placer, MAKESPAN))), f"{migrations:,.0f}"])
     costs = ", ".join(f"{name.removesuffix('_seconds')} {seconds:g} s" for name, seconds in COSTS.items())
     return [], Section(
         key=experiment,
@@ -340,16 +338,16 @@ def _moves(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         else [],
         heads=["placement", "mean JCT saved", "makespan saved", "moves per run"],
         rows=rows,
-        problems=_problems(outcomes, experiment),
+        problems=_problems(results, experiment),
     )
 
 
 # Rounds --------------------------------------------------------------------------------------------------------------
 
 
-def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
+def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "shifts"
-    gains = _gains_by(outcomes, experiment)
+    gains = _gains_by(results, experiment)
     said = [
         f"{NAMES[placer]} saves {told(min(curve.values()))} to {told(max(curve.values()))}, {told(median(curve.values()))} in "
         "the middle."
@@ -357,9 +355,9 @@ def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         if curve
     ]
     rows = []
-    for group in _groups(outcomes, experiment):
+    for group in _groups(results, experiment):
         for placer in (PAL, PM_FIRST):
-            found = [ratios(outcomes, experiment, placer, at=x) for x in _values(outcomes, experiment)]
+            found = [ratios(results, experiment, placer, at=x) for x in _values(results, experiment)]
             each = [100 * (1 - ratio[group]) for ratio in found if group in ratio]
             if each:
                 rows.append([f"{group}, {NAMES[placer]}", told(min(each)), told(median(each)), told(max(each))])
@@ -372,5 +370,5 @@ def _shifts(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         plots=_relative(gains, "Mean JCT by when rounds begin", "seconds that jobs come later"),
         heads=["workload", "least saved", "median", "most"],
         rows=rows,
-        problems=_problems(outcomes, experiment),
+        problems=_problems(results, experiment),
     )

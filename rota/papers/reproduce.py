@@ -9,10 +9,10 @@ from typing import Any
 
 from rota.errors import NameUnknown, OptionError
 from rota.papers import gavel, gavel_findings, pal, pal_findings, tiresias, tiresias_findings
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell, Outcome, Watch, run_cells
+from rota.papers.cells import CellResult, PaperCell, Watch, run_cells
 from rota.papers.claims import Claim
 from rota.papers.page import Section, figure, finding, paper_page
+from rota.papers.request import ReproduceRequest
 from rota.report.result import duration, plain_table
 
 
@@ -21,8 +21,8 @@ class Paper:
     """A paper that can be measured again."""
 
     title: str
-    cells: Callable[[Asked], list[Cell]]
-    conclude: Callable[[Sequence[Outcome]], tuple[list[Claim], list[Section]]]
+    cells: Callable[[ReproduceRequest], list[PaperCell]]
+    conclude: Callable[[Sequence[CellResult]], tuple[list[Claim], list[Section]]]
     facts: Mapping[str, str]
     rule: str
     """What is to know about its claims."""
@@ -101,15 +101,15 @@ def reproduce(
     folder = _folder(name, paper, data)
     started = time.perf_counter()
     with TemporaryDirectory(prefix="rota-") as scratch:
-        asked = Asked(scratch=Path(scratch), quick=quick, data=folder)
-        outcomes = run_cells(paper.cells(asked), workers=workers, watch=watch)
-    claims, sections = paper.conclude(outcomes)
+        request = ReproduceRequest(scratch=Path(scratch), quick=quick, data=folder)
+        results = run_cells(paper.cells(request), workers=workers, watch=watch)
+    claims, sections = paper.conclude(results)
     seconds = time.perf_counter() - started
     facts = {
         **paper.facts,
         **({paper.source: paper.with_data if folder else paper.without} if paper.source else {}),
         "Grid": "quick" if quick else "full",
-        "Simulations": f"{len(outcomes):,}",
+        "Simulations": f"{len(results):,}",
         "Time": duration(seconds),
     }
     notes = []

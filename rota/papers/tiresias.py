@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.compose.study import Study
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell
+from rota.papers.cells import PaperCell
+from rota.papers.request import ReproduceRequest
 from rota.traces.tiresias_jobs import SKEWED
 
 TITLE = "Tiresias: least attained service, measured again"
@@ -72,7 +72,7 @@ CONTENDERS: Mapping[str, Contender] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class TiresiasScale:
     """How much is run."""
 
     seeds: int
@@ -80,14 +80,14 @@ class Scale:
     contenders: Sequence[str] = tuple(CONTENDERS)
 
 
-FULL, QUICK = Scale(seeds=5), Scale(seeds=2)
+FULL, QUICK = TiresiasScale(seeds=5), TiresiasScale(seeds=2)
 
 
-def cells(asked: Asked) -> list[Cell]:
-    return grid(QUICK if asked.quick else FULL)
+def cells(request: ReproduceRequest) -> list[PaperCell]:
+    return grid(QUICK if request.quick else FULL)
 
 
-def grid(scale: Scale) -> list[Cell]:
+def grid(scale: TiresiasScale) -> list[PaperCell]:
     """Every simulation of every setting."""
     return [
         _cell(setting, label, seed, scale.jobs)
@@ -97,7 +97,7 @@ def grid(scale: Scale) -> list[Cell]:
     ]
 
 
-def _cell(setting: str, label: str, seed: int, jobs: int) -> Cell:
+def _cell(setting: str, label: str, seed: int, jobs: int) -> PaperCell:
     contender, physics = CONTENDERS[label], SETTINGS[setting]
     penalty = PENALTY if "spread_penalty" in physics else 1.0
     study = Study(
@@ -110,4 +110,4 @@ def _cell(setting: str, label: str, seed: int, jobs: int) -> Cell:
         **physics,
         **contender.options,
     )
-    return Cell(experiment=setting, label=label, x=seed, study=study, effort=2.0 if contender.policy == GITTINS else 1.0)
+    return PaperCell(experiment=setting, label=label, x=seed, study=study, effort=2.0 if contender.policy == GITTINS else 1.0)

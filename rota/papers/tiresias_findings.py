@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rota.papers.bars import Bar, bars
-from rota.papers.cells import Outcome
+from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, claim, mean, unjudged
 from rota.papers.page import Section
 from rota.papers.tiresias import FIFO, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
@@ -32,11 +32,11 @@ Figures = Mapping[str, Sequence[float]]
 """By contender: one value for each seed that every contender has."""
 
 
-def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
+def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
     for experiment in (_testbed, _authors, _queueing, _placement):
-        found, section = experiment(outcomes)
+        found, section = experiment(results)
         claims += found
         sections.append(replace(section, claims=found))
     gandiva = "Not measured: Gandiva shares GPUs in time slices, which the simulator here does not do yet."
@@ -44,15 +44,15 @@ def conclude(outcomes: Sequence[Outcome]) -> tuple[list[Claim], list[Section]]:
     return claims, sections
 
 
-def by_seed(outcomes: Sequence[Outcome], setting: str, figure: str = JCT) -> Figures:
+def by_seed(results: Sequence[CellResult], setting: str, figure: str = JCT) -> Figures:
     """Seeds that some contender has no figure for are left out for all."""
     known: dict[str, dict[float, float]] = {}
-    for outcome in outcomes:
-        if outcome.cell.experiment == setting:
-            mine = known.setdefault(outcome.cell.label, {})
-            value = outcome.figures.get(figure)
+    for result in results:
+        if result.cell.experiment == setting:
+            mine = known.setdefault(result.cell.label, {})
+            value = result.figures.get(figure)
             if value is not None:
-                mine[outcome.cell.x] = float(value)
+                mine[result.cell.x] = float(value)
     common = set.intersection(*(set(each) for each in known.values())) if known else set()
     return {label: [each[seed] for seed in sorted(common)] for label, each in known.items() if common}
 
@@ -72,33 +72,33 @@ def ratio(name: str, paper: float, found: Figures, more: str, less: str, note: s
     return claim(name, paper=paper, measured=mean(each), note=seeds + note, below=below)
 
 
-def _problems(outcomes: Sequence[Outcome], setting: str) -> list[str]:
+def _problems(results: Sequence[CellResult], setting: str) -> list[str]:
     return [
-        f"{outcome.cell.label}, seed {outcome.cell.x:g}: {outcome.error}"
-        for outcome in outcomes
-        if outcome.cell.experiment == setting and outcome.error
+        f"{result.cell.label}, seed {result.cell.x:g}: {result.error}"
+        for result in results
+        if result.cell.experiment == setting and result.error
     ]
 
 
-def _rows(outcomes: Sequence[Outcome], setting: str) -> tuple[list[str], list[list[str]]]:
-    columns = [by_seed(outcomes, setting, figure) for figure in TABLE.values()]
-    stops = by_seed(outcomes, setting, "suspensions")
+def _rows(results: Sequence[CellResult], setting: str) -> tuple[list[str], list[list[str]]]:
+    columns = [by_seed(results, setting, figure) for figure in TABLE.values()]
+    stops = by_seed(results, setting, "suspensions")
     rows = []
     for label in columns[0]:
         rows.append([label, *(f"{mean(each[label]):,.0f} s" for each in columns), f"{mean(stops[label]):,.0f}"])
     return ["contender", *TABLE, "suspensions"], rows
 
 
-def _picture(outcomes: Sequence[Outcome], setting: str, subtitle: str) -> list[Bar]:
+def _picture(results: Sequence[CellResult], setting: str, subtitle: str) -> list[Bar]:
     return [
         Bar(label=label, value=mean(values), low=min(values), high=max(values), told=f"{mean(values):,.0f} s")
-        for label, values in by_seed(outcomes, setting).items()
+        for label, values in by_seed(results, setting).items()
     ]
 
 
-def _section(outcomes: Sequence[Outcome], setting: str, *, key: str, title: str, lead: str) -> Section:
-    heads, rows = _rows(outcomes, setting)
-    drawn = _picture(outcomes, setting, title)
+def _section(results: Sequence[CellResult], setting: str, *, key: str, title: str, lead: str) -> Section:
+    heads, rows = _rows(results, setting)
+    drawn = _picture(results, setting, title)
     subtitle = "Mean over seeds; the thin line is the least and the most of them"
     return Section(
         key=key,
@@ -107,14 +107,14 @@ def _section(outcomes: Sequence[Outcome], setting: str, *, key: str, title: str,
         plots=[bars(f"Mean JCT: {title.lower()}", subtitle, [("", drawn)])] if drawn else [],
         heads=heads,
         rows=rows,
-        problems=_problems(outcomes, setting),
+        problems=_problems(results, setting),
     )
 
 
-def _testbed(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    found = by_seed(outcomes, "resumed")
+def _testbed(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    found = by_seed(results, "resumed")
     other = times(found, YARN, TIRESIAS_G)
-    free = times(by_seed(outcomes, "free"), YARN, TIRESIAS_L)
+    free = times(by_seed(results, "free"), YARN, TIRESIAS_L)
     beside = f" {mean(free):.3g}x here where nothing costs." if free else ""
     beside += f" With the Gittins index {mean(other):.3g}x." if other else ""
     claims = [
@@ -128,7 +128,7 @@ def _testbed(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         )
     ]
     return claims, _section(
-        outcomes,
+        results,
         "resumed",
         key="testbed",
         title="With what the testbed costs",
@@ -138,9 +138,9 @@ def _testbed(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
     )
 
 
-def _authors(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    found = by_seed(outcomes, "free")
-    of = by_seed(outcomes, "resumed")
+def _authors(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    found = by_seed(results, "free")
+    of = by_seed(results, "resumed")
     costs = times(of, TIRESIAS_L, SRTF)
     beside = f" With what the testbed costs {mean(costs):.3g}x." if costs else ""
     claims = [
@@ -155,7 +155,7 @@ def _authors(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
         )
     ]
     return claims, _section(
-        outcomes,
+        results,
         "free",
         key="authors",
         title="As the authors simulate",
@@ -165,8 +165,8 @@ def _authors(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
     )
 
 
-def _queueing(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    found = {figure: by_seed(outcomes, "resumed", figure) for figure in QUEUEING}
+def _queueing(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    found = {figure: by_seed(results, "resumed", figure) for figure in QUEUEING}
     claims = []
     for name, place in (("Mean", 0), ("95th percentile of", 2)):
         paper = RECALLED[YARN][place] / RECALLED[TIRESIAS_L][place]
@@ -189,8 +189,8 @@ def _queueing(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
     )
 
 
-def _placement(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
-    found = by_seed(outcomes, "placed")
+def _placement(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    found = by_seed(results, "placed")
     said = []
     for base in (TIRESIAS_L, TIRESIAS_G):
         for how in ("packed", "spread", "random"):
@@ -201,7 +201,7 @@ def _placement(outcomes: Sequence[Outcome]) -> tuple[list[Claim], Section]:
                 )
     return [], replace(
         _section(
-            outcomes,
+            results,
             "placed",
             key="placement",
             title="What placement does",

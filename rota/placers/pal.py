@@ -8,7 +8,7 @@ import numpy as np
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
 from rota.placers.picky import Picky, enough
-from rota.placers.scored import Shelf
+from rota.placers.scored import FreeGpus
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,24 @@ class Pal(Picky):
         narrow = 1 < request.gpus <= floor.cluster.widest[request.pool]
         return (request.application, 0 if narrow else 1 if request.gpus > 1 else 2)
 
-    def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
+    def pick(self, free_gpus: FreeGpus, floor: Floor, request: Request) -> Ints:
         count = request.gpus
-        wide = count > shelf.widest
+        wide = count > free_gpus.widest
         if count == 1 or (wide and not self.wide):
-            return enough(shelf.best(count))
+            return enough(free_gpus.best(count))
         if wide:
-            return enough(shelf.close(request))
+            return enough(free_gpus.close(request))
         spans = range(len(floor.cluster.domains) + 1)
-        cost = np.concatenate([shelf.levels * request.penalty(span) for span in spans])
+        cost = np.concatenate([free_gpus.levels * request.penalty(span) for span in spans])
         for entry in np.argsort(cost, kind="stable").tolist():  # of equal costs, one node comes before several
-            span, most = divmod(entry, len(shelf.levels))
-            found = self._over(shelf, count, span, most)
+            span, most = divmod(entry, len(free_gpus.levels))
+            found = self._over(free_gpus, count, span, most)
             if found is not None:
                 return found
-        return enough(shelf.best(count))
+        return enough(free_gpus.best(count))
 
-    def _over(self, shelf: Shelf, count: int, span: int, most: int) -> Ints | None:
+    def _over(self, free_gpus: FreeGpus, count: int, span: int, most: int) -> Ints | None:
         """Across so many levels of locality and no GPU slower than `most`, if there are so many."""
         if span == 0:
-            return shelf.within(count, most)
-        return shelf.inside(count, most, span) if span < shelf.levels_of_locality else shelf.best(count, most)
+            return free_gpus.within(count, most)
+        return free_gpus.inside(count, most, span) if span < free_gpus.levels_of_locality else free_gpus.best(count, most)

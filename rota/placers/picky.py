@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
-from rota.placers.scored import Shelf
+from rota.placers.scored import FreeGpus
 
 PAYS_WITHIN_SECONDS = 3600.0
 """A job moves only if the time it saves over this long is more than the move costs."""
@@ -31,7 +31,7 @@ class Picky:
         """Who picks before whom: the smaller; among equals, in the order of the policy."""
         return (request.application,)
 
-    def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
+    def pick(self, free_gpus: FreeGpus, floor: Floor, request: Request) -> Ints:
         """GPUs for one request."""
         raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
 
@@ -48,9 +48,9 @@ class Picky:
         side, placed = _Side(floor), {}
         for number in order:
             request, home = requests[number], homes.get(number)
-            found = self.pick(side.shelf(request), floor, request)
+            found = self.pick(side.free_gpus(request), floor, request)
             if home is not None and floor.available[home].all():
-                here, there = (_pace(side.shelf(request), floor, request, gpus) for gpus in (home, found))
+                here, there = (_pace(side.free_gpus(request), floor, request, gpus) for gpus in (home, found))
                 found = home if (here / there - 1) * PAYS_WITHIN_SECONDS <= request.move_seconds else found
             side.mark(request.pool, found, free=False)
             placed[number] = found
@@ -65,16 +65,16 @@ class Picky:
         every, calm, placed = _Side(floor), _Side(replace(floor, available=floor.available & (owner < 0))), {}
         for number in order:
             request, home = requests[number], homes.get(number)
-            best = self.pick(every.shelf(request), floor, request)
+            best = self.pick(every.free_gpus(request), floor, request)
             if home is not None:
                 del homes[number]
                 owner[home] = -1
-                if not _pays(every.shelf(request), floor, request, home, best):
+                if not _pays(every.free_gpus(request), floor, request, home, best):
                     every.mark(request.pool, home, free=False)
                     placed[number] = home
                     continue  # it stays, as most do
                 calm.mark(request.pool, home, free=True)
-            choices = [self.pick(calm.shelf(request), calm.floor, request), best]
+            choices = [self.pick(calm.free_gpus(request), calm.floor, request), best]
             found = _cheapest([home, *choices] if home is not None else choices, home, every, requests, number, owner)
             for other in _owners(owner, found):
                 left = homes.pop(other)
@@ -87,36 +87,36 @@ class Picky:
 
 
 class _Side:
-    """A floor with its shelves."""
+    """A floor with its free GPUs by pool and application class."""
 
     def __init__(self, floor: Floor) -> None:
         self.floor = floor
-        self._shelves: dict[tuple[int, int], Shelf] = {}
+        self._free_gpus: dict[tuple[int, int], FreeGpus] = {}
 
-    def shelf(self, request: Request) -> Shelf:
+    def free_gpus(self, request: Request) -> FreeGpus:
         key = (request.pool, request.application)
-        if key not in self._shelves:
-            self._shelves[key] = Shelf(self.floor, *key)
-        return self._shelves[key]
+        if key not in self._free_gpus:
+            self._free_gpus[key] = FreeGpus(self.floor, *key)
+        return self._free_gpus[key]
 
     def mark(self, pool: int, gpus: Ints, *, free: bool) -> None:
         self.floor.available[gpus] = free
-        for (where, _), shelf in self._shelves.items():
+        for (where, _), free_gpus in self._free_gpus.items():
             if where == pool:
-                shelf.mark(gpus, free)
+                free_gpus.mark(gpus, free)
 
 
-def _pays(shelf: Shelf, floor: Floor, request: Request, home: Ints, best: Ints) -> bool:
+def _pays(free_gpus: FreeGpus, floor: Floor, request: Request, home: Ints, best: Ints) -> bool:
     """Whether a move to the best there is would pay, if it drove nobody away."""
-    gain = 1 - _exact_pace(shelf, floor, request, best) / _exact_pace(shelf, floor, request, home)
+    gain = 1 - _exact_pace(free_gpus, floor, request, best) / _exact_pace(free_gpus, floor, request, home)
     return gain * PAYS_WITHIN_SECONDS > request.move_seconds
 
 
 def _cheapest(choices: list[Ints], home: Ints | None, side: _Side, requests: list[Request], number: int, owner: Ints) -> Ints:
     """What loses least within an hour: by being slower than the fastest of them, by moving, and by driving others away. Of equal
     ones the first."""
-    request, shelf = requests[number], side.shelf(requests[number])
-    paces = [_exact_pace(shelf, side.floor, request, gpus) for gpus in choices]
+    request, free_gpus = requests[number], side.free_gpus(requests[number])
+    paces = [_exact_pace(free_gpus, side.floor, request, gpus) for gpus in choices]
     losses = []
     for gpus, pace in zip(choices, paces, strict=True):
         moves = [requests[other].move_seconds for other in _owners(owner, gpus)]
@@ -147,13 +147,13 @@ def _homes(floor: Floor, requests: list[Request], order: list[int]) -> dict[int,
     return homes
 
 
-def _exact_pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:
-    return shelf.slowest_exactly(gpus) * request.penalty(floor.cluster.spanned(gpus))
+def _exact_pace(free_gpus: FreeGpus, floor: Floor, request: Request, gpus: Ints) -> float:
+    return free_gpus.slowest_exactly(gpus) * request.penalty(floor.cluster.spanned(gpus))
 
 
-def _pace(shelf: Shelf, floor: Floor, request: Request, gpus: Ints) -> float:
+def _pace(free_gpus: FreeGpus, floor: Floor, request: Request, gpus: Ints) -> float:
     """How many times longer a step takes there."""
-    return shelf.slowest(gpus) * request.penalty(floor.cluster.spanned(gpus))
+    return free_gpus.slowest(gpus) * request.penalty(floor.cluster.spanned(gpus))
 
 
 def enough(found: Ints | None) -> Ints:

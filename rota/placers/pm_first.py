@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
 from rota.placers.picky import Picky, enough
-from rota.placers.scored import Shelf
+from rota.placers.scored import FreeGpus
 
 
 @dataclass(frozen=True)
 class PmFirst(Picky):
     """Variability first, locality not at all."""
 
-    def pick(self, shelf: Shelf, floor: Floor, request: Request) -> Ints:
-        return enough(shelf.best(request.gpus))
+    def pick(self, free_gpus: FreeGpus, floor: Floor, request: Request) -> Ints:
+        return enough(free_gpus.best(request.gpus))

@@ -18,7 +18,7 @@ MUCH_BETTER = 1.25
 """Those that are faster by this factor are worth having though others hold the gang up: these may only be suspects."""
 
 
-class Shelf:
+class FreeGpus:
     """The free GPUs of one pool as one application class sees them."""
 
     def __init__(self, floor: Floor, pool: int, row: int) -> None:

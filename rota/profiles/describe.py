@@ -14,12 +14,12 @@ from rota.profiles.read import read_measured
 from rota.profiles.workloads import WORKLOADS
 
 TYPES = ("K80", "P100", "V100", "T4", "A100", "H100", "H200", "B200")
-"""Those a list has room for; `Model` has all."""
+"""Those a list has room for; `ProfileDescription` has all."""
 COUNTS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A model of the catalogue with its usual batch on one GPU."""
 
     name: str
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ProfileOnGpus:
     """A profile on some GPUs of one node."""
 
     accelerator: str
@@ -44,7 +44,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ProfileDescription:
     """What the catalogue makes of a profile key."""
 
     profile: str
@@ -55,7 +55,7 @@ class Model:
     """`GPU` or `gang`."""
     skew: float | None
     """The largest tensor's part of all parameters; None: unknown."""
-    ways: tuple[Way, ...]
+    ways: tuple[ProfileOnGpus, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class Held:
     """Every rate alone: profile, accelerator, gpus, nodes (one or several), steps_per_second."""
 
 
-def entries() -> list[Entry]:
+def entries() -> list[CatalogueEntry]:
     """The models of the catalogue by name."""
     catalogue = Catalogue()
     return [
-        Entry(
+        CatalogueEntry(
             name,
             workload.title,
             workload.params,
@@ -95,7 +95,7 @@ def entries() -> list[Entry]:
     ]
 
 
-def describe(profile: str) -> Model:
+def describe(profile: str) -> ProfileDescription:
     """A profile key over accelerator types and GPU counts."""
     reading = read_key(profile)
     if reading is None:
@@ -106,10 +106,10 @@ def describe(profile: str) -> Model:
         for gpus in COUNTS:
             batch, passes = share(reading, card, gpus)
             rate = (catalogue.rate(profile, kind, gpus) or (0.0, 0.0))[0]
-            ways.append(Way(kind, gpus, rate, memory_gib(reading.workload, math.ceil(batch / passes), gpus), rate > 0))
+            ways.append(ProfileOnGpus(kind, gpus, rate, memory_gib(reading.workload, math.ceil(batch / passes), gpus), rate > 0))
     of = "gang" if reading.of_gang else "GPU"
     workload = reading.workload
-    return Model(profile, workload.title, workload.params, reading.batch, of, workload.skew, tuple(ways))
+    return ProfileDescription(profile, workload.title, workload.params, reading.batch, of, workload.skew, tuple(ways))
 
 
 def describe_file(path: Path | str) -> Held:

@@ -15,7 +15,7 @@ EVERY = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ModelErrorLine:
     """Many measurements: how far the model is from them."""
 
     source: str
@@ -33,16 +33,16 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ModelErrorReport:
     """The error against everything that was named."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ModelErrorLine, ...]
     """By source, model and accelerator type; then each source; then everything."""
     unknown: int
     """Measurements of profiles that the catalogue does not know."""
 
 
-def compare(paths: Iterable[Path | str], renamed: Mapping[str, str] | None = None) -> Report:
+def compare(paths: Iterable[Path | str], renamed: Mapping[str, str] | None = None) -> ModelErrorReport:
     """Compare with files and folders. `renamed`: the type that a file names -> the one that was really measured."""
     named = [Path(path) for path in paths]
     true_types = renamed or {}
@@ -60,18 +60,18 @@ def compare(paths: Iterable[Path | str], renamed: Mapping[str, str] | None = Non
     if not groups:
         where = ", ".join(str(path) for path in named)
         raise ProfileError("holds no profile that the catalogue knows.", where=where, hint="rota profile list")
-    return Report(tuple(_line(*group, groups[group]) for group in sorted(groups, key=_order)), unknown)
+    return ModelErrorReport(tuple(_line(*group, groups[group]) for group in sorted(groups, key=_order)), unknown)
 
 
 def _order(group: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
     return group[0] == EVERY, group[1] == EVERY, group
 
 
-def _line(source: str, model: str, accelerator: str, cells: Sequence[tuple[float, float]]) -> Line:
+def _line(source: str, model: str, accelerator: str, cells: Sequence[tuple[float, float]]) -> ModelErrorLine:
     logs = np.array([math.log2(measured / modelled) for measured, modelled in cells if modelled > 0])
     refused = len(cells) - len(logs)
     if not len(logs):
-        return Line(source, model, accelerator, 0, None, None, None, refused)
+        return ModelErrorLine(source, model, accelerator, 0, None, None, None, refused)
     off = np.abs(logs)
     ratio, typical, p90 = (float(2**value) for value in (np.median(logs), np.median(off), np.quantile(off, 0.9)))
-    return Line(source, model, accelerator, len(logs), ratio, typical, p90, refused)
+    return ModelErrorLine(source, model, accelerator, len(logs), ratio, typical, p90, refused)

@@ -26,7 +26,7 @@ Progress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EstimateErrorLine:
     """Many hidden cells: how far the estimates are from the table, beside a naive guess."""
 
     what: str
@@ -49,13 +49,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EstimateErrorReport:
     """The error over all profiles."""
 
     hide: float
     seed: int
     profiles: int
-    lines: tuple[Line, ...]
+    lines: tuple[EstimateErrorLine, ...]
     """By what was estimated and accelerator type, each followed by all types together."""
 
 
@@ -71,12 +71,14 @@ class _Sample:
     naive: float
 
 
-def estimate_table(path: Path | str, hide: float, seed: int = 0, progress: Progress | None = None) -> Report:
+def estimate_table(path: Path | str, hide: float, seed: int = 0, progress: Progress | None = None) -> EstimateErrorReport:
     """Leave every profile of a table out in turn, and estimate this fraction of its cells from the rest of them."""
     return left_out(read_measured(path), hide, seed, where=str(path), progress=progress)
 
 
-def left_out(rates: Rates, hide: float, seed: int = 0, *, where: str = "", progress: Progress | None = None) -> Report:
+def left_out(
+    rates: Rates, hide: float, seed: int = 0, *, where: str = "", progress: Progress | None = None
+) -> EstimateErrorReport:
     if not 0 < hide < 1:
         raise OptionError("must be between 0 and 1.", field="--hide", value=hide, hint="--hide 0.7 measures three cells of ten")
     if seed < 0:
@@ -93,7 +95,7 @@ def left_out(rates: Rates, hide: float, seed: int = 0, *, where: str = "", progr
         samples += _one_left_out(rates, name, tuple(other for other in names if other != name), hide, draw)
     if progress is not None:
         progress(len(names), len(names), 0.0)
-    return Report(hide, seed, len(names), tuple(_lines(samples)))
+    return EstimateErrorReport(hide, seed, len(names), tuple(_lines(samples)))
 
 
 def _one_left_out(rates: Rates, name: str, others: tuple[str, ...], hide: float, draw: np.random.Generator) -> list[_Sample]:
@@ -171,7 +173,7 @@ def _naive(shown: Mapping[Key, float]) -> Callable[[str, int], float]:
     return lambda kind, gpus: level * SPEEDS.get(kind, 1.0) * gpus
 
 
-def _lines(samples: list[_Sample]) -> list[Line]:
+def _lines(samples: list[_Sample]) -> list[EstimateErrorLine]:
     lines = []
     for what in (ALONE, APART, BESIDE):
         some = [sample for sample in samples if sample.what == what]
@@ -182,14 +184,16 @@ def _lines(samples: list[_Sample]) -> list[Line]:
     return lines
 
 
-def _line(what: str, accelerator: str, samples: list[_Sample]) -> Line:
+def _line(what: str, accelerator: str, samples: list[_Sample]) -> EstimateErrorLine:
     misjudged = sum((sample.true > 0) != (sample.estimate > 0) for sample in samples)
     both = [sample for sample in samples if sample.true > 0 and sample.estimate > 0]
     if not both:
-        return Line(what, accelerator, 0, None, None, None, None, None, None, None, misjudged)
+        return EstimateErrorLine(what, accelerator, 0, None, None, None, None, None, None, None, misjudged)
     ours = _factors([sample.estimate / sample.true for sample in both])
     naive = _factors([sample.naive / sample.true for sample in both])
-    return Line(what, accelerator, len(both), *ours, *naive, float(np.median([sample.spread for sample in both])), misjudged)
+    return EstimateErrorLine(
+        what, accelerator, len(both), *ours, *naive, float(np.median([sample.spread for sample in both])), misjudged
+    )
 
 
 def _factors(ratios: list[float]) -> tuple[float, float, float]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import ProfileError
-from rota.files.rows import Row, Table, read_table
+from rota.files.rows import FileTable, Row, read_table
 from rota.files.text import read_text
 from rota.profiles.catalogue import ALIASES, Catalogue
 from rota.profiles.read import is_json, read_measured
@@ -116,7 +116,7 @@ def _placed(row: Row) -> list[int]:
     return [int(digit) for digit in row.text("placement")]
 
 
-def _with_columns(path: Path, *columns: str) -> Table:
+def _with_columns(path: Path, *columns: str) -> FileTable:
     table = read_table(path, ProfileError)
     for column in columns:
         if column not in table.columns:

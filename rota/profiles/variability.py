@@ -29,9 +29,9 @@ import numpy as np
 
 from rota.beliefs.variability import SLOWEST, Variability
 from rota.errors import InputError, OptionError, ProfileError
-from rota.files.rows import Row, Table, closest, read_table, shown
+from rota.files.rows import FileTable, Row, closest, read_table, shown
 from rota.files.text import read_text
-from rota.files.tree import Entry, read_tree
+from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import Cluster
 from rota.model.units import Floats
 from rota.profiles.read import is_json
@@ -94,7 +94,7 @@ class ClassLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class VariabilitySummary:
     """What a file or folder says about the GPUs of a cluster."""
 
     path: str
@@ -126,7 +126,9 @@ def read_variability(
     return Variability(classes, scores, spread, known)
 
 
-def describe_variability(path: Path | str, cluster: Cluster | None = None, seed: int = SEED, sampled: bool = True) -> Summary:
+def describe_variability(
+    path: Path | str, cluster: Cluster | None = None, seed: int = SEED, sampled: bool = True
+) -> VariabilitySummary:
     """The same, summed up by class."""
     found = read_variability(path, cluster, seed, sampled)
     drawn = _has_runs(path)
@@ -147,7 +149,7 @@ def describe_variability(path: Path | str, cluster: Cluster | None = None, seed:
                 tuple((gpu, score) for gpu, each, score in slow if each == name),
             )
         )
-    return Summary(str(path), found.gpus, sampled if drawn else None, seed if drawn else None, tuple(lines))
+    return VariabilitySummary(str(path), found.gpus, sampled if drawn else None, seed if drawn else None, tuple(lines))
 
 
 def variability_files(path: Path | str) -> list[Path]:
@@ -210,7 +212,7 @@ def _class_name(text: str) -> str:
     return text.strip().removeprefix("class").strip()
 
 
-def _resolved(folder: Path, entry: Entry) -> Path:
+def _resolved(folder: Path, entry: TreeEntry) -> Path:
     """A file as it is named, or under the last parts of that name: published folders get moved."""
     parts = PurePosixPath(entry.text()).parts
     for start in range(len(parts)):
@@ -219,7 +221,7 @@ def _resolved(folder: Path, entry: Entry) -> Path:
     raise entry.wrong("there is no such file beside it.", hint=f"give a path relative to {folder}")
 
 
-def _runs(table: Table) -> Runs:
+def _runs(table: FileTable) -> Runs:
     if "perf" not in table.columns:
         problem = "a table of runs needs this column."
         raise ProfileError(problem, where=table.where, line=table.header_line, field="perf", hint="uuid,perf")
@@ -239,7 +241,7 @@ def _runs(table: Table) -> Runs:
     return Runs(table.where, relative, {gpu: tuple(times) for gpu, times in sorted(by_gpu.items())})
 
 
-def _gpu_names(table: Table, rows: Sequence[Row]) -> list[str]:
+def _gpu_names(table: FileTable, rows: Sequence[Row]) -> list[str]:
     """Which real GPU each run was on: by where it is, if every line says so, since files of one cluster name GPUs differently."""
     if {"cabinet", "node", "device"} <= set(table.columns):
         places = [[row.text(column) for column in ("cabinet", "node", "device")] for row in rows]
@@ -322,7 +324,7 @@ def _score(row: Row, column: str) -> float:
     return value
 
 
-def _own(table: Table, gpus: int | None) -> tuple[tuple[str, ...], Floats, Floats]:
+def _own(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, Floats]:
     _check_header(table, lambda column: column in OWN, ("gpu", "class", "score"), OWN)
     found: dict[tuple[str, int], tuple[float, float]] = {}
     lines: dict[tuple[str, int], int] = {}
@@ -344,7 +346,7 @@ def _own(table: Table, gpus: int | None) -> tuple[tuple[str, ...], Floats, Float
     return classes, scores, spread
 
 
-def _wide(table: Table, gpus: int | None) -> tuple[tuple[str, ...], Floats, Floats]:
+def _wide(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, Floats]:
     """PAL's scores: a line for every GPU, a column for every class."""
     testbed = "GPU_ID" in table.columns
     prefix, number = ("PerfVar_class", "GPU_ID") if testbed else ("pm_class", "gpu_id")
@@ -373,7 +375,7 @@ def _gpu(row: Row, column: str, gpus: int | None) -> int:
     return gpu
 
 
-def _check_header(table: Table, known: Callable[[str], bool], required: Sequence[str], usual: Sequence[str]) -> None:
+def _check_header(table: FileTable, known: Callable[[str], bool], required: Sequence[str], usual: Sequence[str]) -> None:
     def wrong(problem: str, **more: Any) -> InputError:
         return ProfileError(problem, where=table.where, line=table.header_line, **more)
 

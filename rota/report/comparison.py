@@ -37,7 +37,7 @@ class Paired:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class PolicyLine:
     """One policy over all seeds."""
 
     label: str
@@ -93,7 +93,7 @@ class Comparison(Sequence[Result]):
     def __init__(self, runs: Mapping[str, Sequence[Result]]) -> None:
         baseline = next(iter(runs), "")
         self.lines = tuple(
-            Line(label, tuple(results), None if label == baseline else _paired(baseline, runs[baseline], results))
+            PolicyLine(label, tuple(results), None if label == baseline else _paired(baseline, runs[baseline], results))
             for label, results in runs.items()
         )
 
@@ -102,12 +102,12 @@ class Comparison(Sequence[Result]):
         return len(self.lines[0].results) if self.lines else 0
 
     @property
-    def best(self) -> Line | None:
+    def best(self) -> PolicyLine | None:
         """The lowest mean JCT."""
         known = [line for line in self.lines if line.summary["mean_jct_seconds"] is not None]
         return min(known, key=lambda line: float(line.summary["mean_jct_seconds"] or 0.0), default=None)
 
-    def line(self, label: str) -> Line:
+    def line(self, label: str) -> PolicyLine:
         return next(line for line in self.lines if line.label == label)
 
     @cached_property

@@ -39,8 +39,8 @@ def data(comparison: Comparison, drawn: Sequence[Sequence[Result]]) -> dict[str,
         own = _jobs(runs[0], float(bins[0]))
         if own not in jobs:
             jobs.append(own)
-        told = about(comparison, runs, len(drawn) > 1)
-        seeds.append({"about": told, "jobs": jobs.index(own), **_seed(comparison, runs, bins, clusters, scores)})
+        about_runs = about(comparison, runs, len(drawn) > 1)
+        seeds.append({"about": about_runs, "jobs": jobs.index(own), **_seed(comparison, runs, bins, clusters, scores)})
     whole = {"palette": PALETTE, "dashes": DASHES, "bins": BINS}
     return {
         **whole,

@@ -27,7 +27,7 @@ class PerGpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class NodeSpread:
     """The jobs that had several GPUs, by the nodes these were on. A job that had them more than once counts as what it was at its
     widest; its GPU-time is split exactly."""
 
@@ -57,7 +57,7 @@ def per_gpu(result: Result) -> PerGpu:
     return PerGpu(busy, np.bincount(served, minlength=gpus))
 
 
-def spread(result: Result) -> Spread:
+def spread(result: Result) -> NodeSpread:
     """How many jobs of several GPUs, and how much of their GPU-time, took how many nodes."""
     holds = result.record.holds
     several = np.flatnonzero(np.diff(holds.first) > 1)
@@ -68,7 +68,7 @@ def spread(result: Result) -> Spread:
     np.maximum.at(widest, job, nodes)
     np.maximum.at(worst, job, beyond)
     total = float(gpu_seconds.sum())
-    return Spread(
+    return NodeSpread(
         jobs=int((widest > 0).sum()),
         one_node=int((widest == 1).sum()),
         beyond=int((worst > 0).sum()),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rota.report.comparison import Comparison, Line
+from rota.report.comparison import Comparison, PolicyLine
 from rota.report.html import text as escaped
 from rota.report.html import word
 from rota.report.result import duration
@@ -56,7 +56,7 @@ def _head(text: str, column: Column | None) -> str:
     return f'<th scope="col"><span><bdi>{label}</bdi></span>{link}</th>'
 
 
-def _value(line: Line, column: Column | None) -> float | None:
+def _value(line: PolicyLine, column: Column | None) -> float | None:
     if column is PAIRED:
         return line.paired.ratio if line.paired is not None else 1.0
     return line.summary[column.figure] if column is not None and column.figure else None
@@ -81,6 +81,6 @@ def _bounds(comparison: Comparison, heads: Sequence[str]) -> str:
     cells = []
     for head in heads[1:]:
         known = [line.summary[fields[head]] for line in comparison.lines] if head in fields else []
-        told = list(dict.fromkeys(duration(value) for value in known))
-        cells.append(f"<td>{escaped(' or '.join(told))}</td>")
+        bounds = list(dict.fromkeys(duration(value) for value in known))
+        cells.append(f"<td>{escaped(' or '.join(bounds))}</td>")
     return f'<th scope="row">{word("no schedule can beat", "bound")}</th>' + "".join(cells)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.errors import ClusterError
 from rota.model.cluster import Cluster
-from rota.report.comparison import Comparison, Line
+from rota.report.comparison import Comparison, PolicyLine
 from rota.report.html import text, word
 from rota.report.result import Result, duration
 from rota.report.timeline import outages
@@ -29,22 +29,22 @@ def finding(comparison: Comparison) -> str:
     if best is None or mean is None:
         return "No job finished."
     bound = best.summary["mean_jct_bound_seconds"]
-    floor = f"; no schedule could be below {_words(bound)}" if bound else ""
+    bound_words = f"; no schedule could be below {_words(bound)}" if bound else ""
     if len(comparison.lines) == 1:
-        return f"{best.label} has a mean JCT of {_words(mean)}{floor}."
+        return f"{best.label} has a mean JCT of {_words(mean)}{bound_words}."
     others = [line for line in comparison.lines if line is not best and line.summary["mean_jct_seconds"]]
     if not others or not mean:
-        return f"{best.label} has the lowest mean JCT: {_words(mean)}{floor}."
+        return f"{best.label} has the lowest mean JCT: {_words(mean)}{bound_words}."
     baseline = comparison.lines[0]
     other = baseline if baseline in others else min(others, key=lambda line: line.summary["mean_jct_seconds"] or 0.0)
     times = (other.summary["mean_jct_seconds"] or 0.0) / mean
     if comparison.seeds > 1 and best.paired is not None and other is comparison.lines[0]:
         times = 1 / best.paired.ratio  # seed by seed, as its interval is
     better = f"{times:.3g}x better than {other.label}" if times >= 1.005 else f"about the same as {other.label}"
-    return f"{best.label} has the lowest mean JCT: {_words(mean)}, {better}{_certainty(comparison, best, other)}{floor}."
+    return f"{best.label} has the lowest mean JCT: {_words(mean)}, {better}{_certainty(comparison, best, other)}{bound_words}."
 
 
-def _certainty(comparison: Comparison, best: Line, other: Line) -> str:
+def _certainty(comparison: Comparison, best: PolicyLine, other: PolicyLine) -> str:
     """What several seeds say about the best being better than the first policy."""
     if comparison.seeds < 2:
         return ""
@@ -65,18 +65,18 @@ def _words(seconds: float) -> str:
 def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
     """What was run, with load and bounds."""
     summary, params = comparison.lines[0].summary, runs[0].params
-    told: list[tuple[str, str, str]] = [("Trace", str(params["trace"]), "")]
+    rows: list[tuple[str, str, str]] = [("Trace", str(params["trace"]), "")]
     jobs = f"{summary['jobs']:,.0f}"
     if summary["jobs"] != len(runs[0].arrivals):
         jobs += f" of {len(runs[0].arrivals):,}"
     if any(line.summary["finished"] != line.summary["jobs"] for line in comparison.lines):
         jobs += ", not all finished"
-    told.append(("Jobs", jobs, ""))
+    rows.append(("Jobs", jobs, ""))
     if params["skipped"]:
         why = "; ".join(f"{count:,} {reason}" for reason, count in params.get("skipped_why", {}).items())
-        told.append(("Skipped", f"{params['skipped']:,}: {why}" if why else f"{params['skipped']:,}", ""))
-    for name, tell in (("Cluster", _floor), ("Links", _links), ("Prices", _prices)):
-        told.append((name, _either(tell(run) for run in runs), ""))
+        rows.append(("Skipped", f"{params['skipped']:,}: {why}" if why else f"{params['skipped']:,}", ""))
+    for name, tell in (("Cluster", _cluster), ("Links", _links), ("Prices", _prices)):
+        rows.append((name, _either(tell(run) for run in runs), ""))
     for name, field in (
         ("Profile", "profile"),
         ("Variability", "variability"),
@@ -85,28 +85,28 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
         ("Preset", "preset"),
         ("Decides at", "decide"),
     ):
-        told.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
-    told.append(("Spread penalty", _either(str(run.params.get("physics", {}).get("spread_penalty", "")) for run in runs), ""))
+        rows.append((name, _either(str(run.params.get(field) or "") for run in runs), ""))
+    rows.append(("Spread penalty", _either(str(run.params.get("physics", {}).get("spread_penalty", "")) for run in runs), ""))
     for name, field, says in (
         ("Places", "wait_for_place", "a job waits until its GPUs can be had close together"),
         ("Slow GPUs", "variability_learned", "not told to the scheduler, which learns them from step times"),
         ("Out of service", "cordon_slower_than", "GPUs slower than {}"),
     ):
-        told.append((name, says.format(params.get(field)) if params.get(field) else "", ""))
+        rows.append((name, says.format(params.get(field)) if params.get(field) else "", ""))
     if params.get("round_seconds"):
-        told.append(("Round", duration(params["round_seconds"]), ""))
+        rows.append(("Round", duration(params["round_seconds"]), ""))
     for name in dict.fromkeys(name for run in runs for name in run.study.said() if name not in TOLD):
-        told.append((name.replace("_", " ").capitalize(), _either(_field(getattr(run.study, name)) for run in runs), ""))
+        rows.append((name.replace("_", " ").capitalize(), _either(_field(getattr(run.study, name)) for run in runs), ""))
     seeds = [str(result.params["seed"]) for result in comparison.lines[0].results]
-    told.append(("Seed" if len(seeds) == 1 else "Seeds", ", ".join(seeds[:8]) + (", …" if len(seeds) > 8 else ""), ""))
-    told.append(("Node outages", _outages(comparison), ""))
+    rows.append(("Seed" if len(seeds) == 1 else "Seeds", ", ".join(seeds[:8]) + (", …" if len(seeds) > 8 else ""), ""))
+    rows.append(("Node outages", _outages(comparison), ""))
     load = summary["offered_load"]
-    told.append(("Offered load", "unknown" if load is None else f"{load:.2f}", "load"))
+    rows.append(("Offered load", "unknown" if load is None else f"{load:.2f}", "load"))
     limits = f"mean JCT {duration(summary['mean_jct_bound_seconds'])}, makespan {duration(summary['makespan_bound_seconds'])}"
-    told.append(("No schedule beats", limits, "bound"))
+    rows.append(("No schedule beats", limits, "bound"))
     return "".join(
         f"<div><dt>{word(name, definition)}</dt><dd><bdi>{text(value)}</bdi></dd></div>"
-        for name, value, definition in told
+        for name, value, definition in rows
         if value
     )
 
@@ -129,7 +129,7 @@ def _either(values: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(value for value in values if value))
 
 
-def _floor(run: Result) -> str:
+def _cluster(run: Result) -> str:
     """The cluster as it was named; where that does not say what it is, as for a file, its nodes too."""
     named, nodes = str(run.params["cluster"]), run.cluster.nodes
     kinds = [(len(list(group)), gpus, kind) for (gpus, kind), group in groupby(nodes, lambda node: (node.gpus, node.accelerator))]
@@ -137,10 +137,10 @@ def _floor(run: Result) -> str:
     if len(kinds) > MOST_GROUPS:
         shape += f" + {sum(count for count, _, _ in kinds[MOST_GROUPS:]):,} more nodes, {run.cluster.gpus:,} GPUs in all"
     try:
-        told = [(node.gpus, node.accelerator) for node in Cluster.parse(named).nodes]
+        parsed = [(node.gpus, node.accelerator) for node in Cluster.parse(named).nodes]
     except ClusterError:
-        told = []
-    if told == [(node.gpus, node.accelerator) for node in nodes]:
+        parsed = []
+    if parsed == [(node.gpus, node.accelerator) for node in nodes]:
         return named if any(node.rack for node in nodes) else min(named, shape, key=len)
     return f"{named}: {shape}"
 
@@ -148,14 +148,14 @@ def _floor(run: Result) -> str:
 def _links(run: Result) -> str:
     """Bandwidths that the cluster's file gives."""
     between = run.cluster.between_gb_s
-    told = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.inside_gb_s.items()]
-    return ", ".join(told + ([f"{between:,g} GB/s between nodes"] if between is not None else []))
+    speeds = [f"{speed:,g} GB/s inside {kind} nodes" for kind, speed in run.cluster.inside_gb_s.items()]
+    return ", ".join(speeds + ([f"{between:,g} GB/s between nodes"] if between is not None else []))
 
 
 def _prices(run: Result) -> str:
     """Prices that the cluster's file gives."""
-    told = [f"{kind} ${price:,g}" for kind, price in run.cluster.dollars_per_hour.items()]
-    return f"{', '.join(told)} per GPU and hour" if told else ""
+    prices = [f"{kind} ${price:,g}" for kind, price in run.cluster.dollars_per_hour.items()]
+    return f"{', '.join(prices)} per GPU and hour" if prices else ""
 
 
 def notes(runs: Sequence[Result]) -> str:
@@ -170,22 +170,22 @@ def _outages(comparison: Comparison, unit: str = "") -> str:
     counts = [len(outages(run)) for run in comparison]
     if not max(counts):
         return ""
-    told = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+    count = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
     noun = f" {unit}{'s' if max(counts) > 1 else ''}" if unit else ""
-    return told + noun + (" per run" if len(counts) > 1 else "")
+    return count + noun + (" per run" if len(counts) > 1 else "")
 
 
 def failures(comparison: Comparison) -> str:
     """What failures of nodes cost, where there were any."""
-    told = _outages(comparison, "time")
-    if not told:
+    times = _outages(comparison, "time")
+    if not times:
         return ""
     lost = [(line.label, (line.summary["lost_gpu_seconds"] or 0.0) / 3600) for line in comparison.lines]
-    told_lost = [(label, f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}") for label, hours in lost]
-    hours = ", ".join(" ".join(each) for each in told_lost) if len(lost) > 1 else told_lost[0][1]
+    lost_words = [(label, f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}") for label, hours in lost]
+    hours = ", ".join(" ".join(each) for each in lost_words) if len(lost) > 1 else lost_words[0][1]
     mean = ", mean over the seeds" if comparison.seeds > 1 else ""
     return (
-        f'<p class="note" id="failures"><bdi>{text(f"Nodes went down: {told}. GPU-hours of work lost to that{mean}: {hours}.")}'
+        f'<p class="note" id="failures"><bdi>{text(f"Nodes went down: {times}. GPU-hours of work lost to that{mean}: {hours}.")}'
         "</bdi></p>"
     )
 

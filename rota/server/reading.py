@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from rota.errors import InputError, SpecError
 from rota.files.rows import shown
-from rota.files.tree import DEEPEST, Entry
+from rota.files.tree import DEEPEST, TreeEntry
 from rota.wire.spec import Spec, spec_from
 
 LONGEST_USER = 100
@@ -56,7 +56,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number that JSON knows")
 
 
-def _entry(value: Any, name: str, depth: int) -> Entry:
+def _entry(value: Any, name: str, depth: int) -> TreeEntry:
     """A spec as the tree that a YAML file gives, so that its errors are the same; there are no lines to tell."""
     if depth > DEEPEST:
         raise SpecError("is nested too deeply.", field=shown(name), hint="is it a spec?")
@@ -67,7 +67,7 @@ def _entry(value: Any, name: str, depth: int) -> Entry:
         inner = [_entry(each, f"{name}[{i}]", depth + 1) for i, each in enumerate(value, 1)]
     elif isinstance(value, str):
         inner = _clean(value, name)
-    return Entry("", 0, name, inner, SpecError)
+    return TreeEntry("", 0, name, inner, SpecError)
 
 
 def _clean(text: str, name: str) -> str:

@@ -63,25 +63,25 @@ class ServeOptions:
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop. The jobs outlive it."""
-    policy, pair = split_pair(options.policy)
-    rule = make_policy(policy)  # a mistake is said now, not by the first question
-    if pair is not None and options.placer is not None:
-        raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {policy}")
-    placer = options.placer or pair or "packed"
+    policy_named, placer_paired = split_pair(options.policy)
+    policy = make_policy(policy_named)  # a mistake is said now, not by the first question
+    if placer_paired is not None and options.placer is not None:
+        raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {policy_named}")
+    placer_named = options.placer or placer_paired or "packed"
     cluster, pretended = this_machine(options.pretend)
     settings = Settings(
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         round_seconds=options.round_seconds or 0.0,
-        packing=bool(getattr(rule, "packing", False)),
+        packing=bool(getattr(policy, "packing", False)),
         wait_for_place=options.wait_for_place,
         learn_variability=True,
         cordon_slower_than=options.cordon_slower_than if options.cordon_slower_than is not None else FOREVER,
     )
     configuration = {
-        "policy": policy,
-        "placer": placer,
+        "policy": policy_named,
+        "placer": placer_named,
         "cluster": str(cluster),
         "pretend": pretended,
         "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
@@ -95,7 +95,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             scheduler,
             WORDS,
             driver,
-            worker=[sys.executable, "-m", "rota.server.worker", policy],
+            worker=[sys.executable, "-m", "rota.server.worker", policy_named],
             configuration=configuration,
             on_failure=lambda problem: _fall(problem, failed, server),
         )
@@ -107,7 +107,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         try:
             say(f"ready {url}")
             kind = "pretend GPUs" if pretended else "GPUs"
-            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy}, placer {placer}   home {options.home}")
+            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy_named}, placer {placer_named}   home {options.home}")
             say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
             server.run(sockets=[listener])
         finally:

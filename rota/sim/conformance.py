@@ -119,7 +119,7 @@ def _simulate(policy: Policy, seed: int, jobs: int = 30, after: Callable[[Schedu
     )
     rounds = seed % 4 == 1
     settings = Settings(round_seconds=60.0 if rounds else 0.0, at_events=not rounds, seed=seed, packing=_packs(policy))
-    scheduler = _Watched(cluster, settings, after)
+    scheduler = _WatchedScheduler(cluster, settings, after)
     engine = Engine(scheduler, policy, physics, arrivals, seed=seed)
     return engine, engine.run()
 
@@ -129,7 +129,7 @@ def _packs(policy: Policy) -> bool:
     return bool(getattr(policy, "packing", False))
 
 
-class _Watched(Scheduler):
+class _WatchedScheduler(Scheduler):
     """A scheduler somebody may look at after every step."""
 
     def __init__(self, cluster: Cluster, settings: Settings, after: Callable[[Scheduler], None] | None = None) -> None:
@@ -179,7 +179,7 @@ def _answers_are_sound(make: Callable[[], Policy], seed: int) -> None:
 def _empty_view(make: Callable[[], Policy], seed: int) -> None:
     cluster, _ = workload(seed)
     policy = make()
-    policy.allocate(_Watched(cluster, Settings(packing=_packs(policy))).view())
+    policy.allocate(_WatchedScheduler(cluster, Settings(packing=_packs(policy))).view())
 
 
 def _same_view_same_answer(make: Callable[[], Policy], seed: int) -> None:
@@ -237,8 +237,8 @@ def _replay_repeats(make: Callable[[], Policy], seed: int) -> None:
     policy = make()
     settings = Settings(seed=seed, packing=_packs(policy))
     journal: list[tuple[float, list[External], Any]] = []
-    Engine(_Watched(cluster, settings), policy, Physics(rates=PAIRED), arrivals, journal=journal).run()
-    twin = _Watched(cluster, settings)
+    Engine(_WatchedScheduler(cluster, settings), policy, Physics(rates=PAIRED), arrivals, journal=journal).run()
+    twin = _WatchedScheduler(cluster, settings)
     for now_s, events, decided in journal:
         twin.fold(now_s, events)
         if not _alike_decision(twin.decide(), decided):

@@ -21,7 +21,7 @@ MOST_CELLS = 100_000
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepCell:
     """One simulation of a grid."""
 
     study: Study
@@ -90,13 +90,13 @@ class Grid:
                 found += [study for study, _ in replace(lone, vary={**lone.vary, name: (value,)})._studies()]
         return found
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[SweepCell]:
         """Every cell once, in the order of the axes."""
-        found: dict[str, Cell] = {}
+        found: dict[str, SweepCell] = {}
         fingerprints = Fingerprints()
         for study, axes in self._studies():
             key = _key(fingerprints.of(study))
-            found.setdefault(key, Cell(study, axes, key))
+            found.setdefault(key, SweepCell(study, axes, key))
         return list(found.values())
 
     def _studies(self) -> Iterator[tuple[Study, dict[str, Any]]]:

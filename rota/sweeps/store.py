@@ -20,7 +20,7 @@ from typing import Any
 from rota.errors import OptionError
 from rota.files.text import as_csv
 from rota.report.comparison import WALL_CLOCK
-from rota.sweeps.grid import Cell
+from rota.sweeps.grid import SweepCell
 
 
 class Store:
@@ -57,10 +57,10 @@ class Store:
                 ) from None
             yield
 
-    def has(self, cell: Cell) -> bool:
+    def has(self, cell: SweepCell) -> bool:
         return self.load(cell) is not None
 
-    def load(self, cell: Cell) -> dict[str, Any] | None:
+    def load(self, cell: SweepCell) -> dict[str, Any] | None:
         """A finished cell; None where there is none, or where somebody cut it short."""
         try:
             found = json.loads((self._cells / f"{cell.key}.json").read_bytes())
@@ -71,10 +71,10 @@ class Store:
     def save(self, key: str, result: Mapping[str, Any]) -> None:
         write_whole(self._cells / f"{key}.json", json.dumps(result))
 
-    def describe(self, cells: Sequence[Cell]) -> None:
+    def describe(self, cells: Sequence[SweepCell]) -> None:
         write_whole(self.folder / "grid.json", json.dumps([{"key": c.key, **c.study.plain()} for c in cells], indent=1))
 
-    def finish(self, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    def finish(self, cells: Sequence[SweepCell]) -> list[dict[str, Any]]:
         """Put the results of all cells together."""
         rows = []
         for cell in cells:

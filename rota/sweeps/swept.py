@@ -10,7 +10,7 @@ import numpy as np
 from rota.errors import RotaError
 from rota.report.comparison import interval
 from rota.report.result import duration, html_table, pandas, percent, plain_table
-from rota.sweeps.grid import Cell
+from rota.sweeps.grid import SweepCell
 
 _SHOWN = {
     "MEAN JCT": "mean_jct_seconds",
@@ -28,7 +28,7 @@ _SHOWN = {
 class Failed:
     """A cell that has no result."""
 
-    cell: Cell
+    cell: SweepCell
     error: str
     hint: str
 

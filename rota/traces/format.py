@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rota.errors import TraceError
-from rota.files.rows import Lines, Row, Table, closest
+from rota.files.rows import FileTable, Lines, Row, closest
 from rota.model.job import Arrival
 from rota.traces.trace import Skipped
 
 
-def _nothing_more(table: Table) -> None:
+def _nothing_more(table: FileTable) -> None:
     """Most formats have no rule about their header beyond the names in it."""
 
 
@@ -29,7 +29,7 @@ class Format:
     """A column in which no value may stand twice."""
     wall_clock: bool = False
     """Its times are dates, so they are counted from the first arrival; other formats keep their numbers."""
-    check: Callable[[Table], None] = _nothing_more
+    check: Callable[[FileTable], None] = _nothing_more
     """Further rules about the header."""
     remarks: Callable[[Row], Iterable[str]] | None = None
     """What of a job could not be carried over, said in the past tense; the trace counts the jobs for each."""
@@ -50,7 +50,7 @@ class Format:
             return False
         return True
 
-    def table(self, file: Lines) -> Table:
+    def table(self, file: Lines) -> FileTable:
         """The file with its columns, after a check that they are those of this format."""
         if not self.layouts:
             table = file.with_header()
@@ -68,7 +68,7 @@ class Format:
             )
         return file.without_header(columns)
 
-    def _check_header(self, table: Table) -> None:
+    def _check_header(self, table: FileTable) -> None:
         missing = [column for column in self.required if column not in table.columns]
         if missing:
             raise TraceError(

@@ -13,7 +13,7 @@ memory and `qos` are not read. The variant `multigpu50` has no times and is refu
 from collections.abc import Iterator
 
 from rota.errors import TraceError
-from rota.files.rows import Row, Table
+from rota.files.rows import FileTable, Row
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import MILLI
 from rota.traces.format import Format
@@ -47,7 +47,7 @@ def remarks(row: Row) -> Iterator[str]:
         yield "asked for parts of several GPUs and got whole ones"
 
 
-def _check(table: Table) -> None:
+def _check(table: FileTable) -> None:
     for column in _TIMES:
         if column not in table.columns:
             raise TraceError(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rota.errors import NameUnknown, TraceError
-from rota.files.rows import Lines, Row, Table, closest, read_lines, shown
+from rota.files.rows import FileTable, Lines, Row, closest, read_lines, shown
 from rota.model.job import Arrival
 from rota.traces.format import Format
 from rota.traces.gavel import GAVEL
@@ -115,7 +115,7 @@ def _detected(file: Lines) -> Format:
     )
 
 
-def _checked(table: Table, where: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _checked(table: FileTable, where: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The filters, without blanks around their parts; each names a column of the file."""
     asked = [(column.strip(), value.strip()) for column, value in where]
     for column, _ in asked:
@@ -131,7 +131,7 @@ def _checked(table: Table, where: Sequence[tuple[str, str]]) -> list[tuple[str, 
     return asked
 
 
-def _nothing_left(table: Table, asked: Sequence[tuple[str, str]], skipped: Sequence[Skipped]) -> TraceError:
+def _nothing_left(table: FileTable, asked: Sequence[tuple[str, str]], skipped: Sequence[Skipped]) -> TraceError:
     if skipped:
         reasons = "; ".join(f"{why}: {rows:,}" for why, rows in Counter(each.why for each in skipped).most_common())
         return TraceError(f"every row is left out ({reasons}).", where=table.where, hint="give jobs that ran on GPUs")

@@ -22,7 +22,7 @@
 """
 
 from rota.errors import TraceError
-from rota.files.rows import Row, Table
+from rota.files.rows import FileTable, Row
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import FOREVER, MILLI, milligpus_of
 from rota.traces.format import Format
@@ -94,7 +94,7 @@ def _name(row: Row) -> str:
     return row.text("job_id") or f"job-{row.line}"
 
 
-def _check(table: Table) -> None:
+def _check(table: FileTable) -> None:
     def wrong(field: str, problem: str, hint: str) -> TraceError:
         return TraceError(problem, where=table.where, line=table.header_line, field="column", value=field, hint=hint)
 

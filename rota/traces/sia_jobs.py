@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class SiaModel:
     """What is drawn for jobs of one model."""
 
     profile: str
@@ -45,13 +45,13 @@ class Model:
 
 WIDE: Mapping[int, float] = {6: 0.35, 8: 0.24, 12: 0.22, 16: 0.19}
 
-MODELS: Sequence[Model] = (
-    Model("pal/vgg19", 0.435, {1: 1.0}),
-    Model("pal/pointnet", 0.37, WIDE),
-    Model("pal/dcgan", 0.065, {6: 0.34, 8: 0.33, 12: 0.33}, 320.0, 0.7),
-    Model("pal/bert", 0.03, WIDE, 1_100.0, 0.65),
-    Model("pal/gpt2", 0.02, WIDE, 24_000.0, 0.6),
-    Model("pal/resnet50", 0.09, {4: 0.68, 24: 0.1, 32: 0.12, 48: 0.1}, 17_000.0, 1.2),
+MODELS: Sequence[SiaModel] = (
+    SiaModel("pal/vgg19", 0.435, {1: 1.0}),
+    SiaModel("pal/pointnet", 0.37, WIDE),
+    SiaModel("pal/dcgan", 0.065, {6: 0.34, 8: 0.33, 12: 0.33}, 320.0, 0.7),
+    SiaModel("pal/bert", 0.03, WIDE, 1_100.0, 0.65),
+    SiaModel("pal/gpt2", 0.02, WIDE, 24_000.0, 0.6),
+    SiaModel("pal/resnet50", 0.09, {4: 0.68, 24: 0.1, 32: 0.12, 48: 0.1}, 17_000.0, 1.2),
 )
 AT_ONCE, EVENLY = (17.0, 25.0), (60.0, 900.0)
 """Seconds that short jobs run."""
@@ -83,7 +83,7 @@ def named_sia(text: str) -> Trace:
     return sia_jobs(**read_settings(text, SETTINGS, EXAMPLE))
 
 
-def _seconds(model: Model, draw: np.random.Generator) -> float:
+def _seconds(model: SiaModel, draw: np.random.Generator) -> float:
     if model.spread:
         return float(min(model.typical_seconds * np.exp(model.spread * draw.standard_normal()), LONGEST_SECONDS))
     return float(draw.uniform(*AT_ONCE) if draw.random() < 0.2 else draw.uniform(*EVENLY))

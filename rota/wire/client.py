@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from rota.errors import OptionError, RotaError
 from rota.wire.address import home_folder, read_address
-from rota.wire.line import ANSWER_SECONDS, Busy, Line
 from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
+from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
 
 POLL_SECONDS = 20.0
 """How long one question for changes waits at the scheduler."""
@@ -38,7 +38,7 @@ class Client:
     """Talks to one scheduler. Every question is a connection of its own, so a client may be shared between threads."""
 
     def __init__(self, url: str, token: str, *, home: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
-        self._line = Line(url, token, home=home, answer_seconds=answer_seconds)
+        self._transport = HttpTransport(url, token, home=home, answer_seconds=answer_seconds)
         self.url, self.home = url, home
 
     def __repr__(self) -> str:
@@ -53,22 +53,22 @@ class Client:
         """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
-        return _row(JobRow, self._line.ask("POST", "/jobs", body=sent))
+        return _row(JobRow, self._transport.ask("POST", "/jobs", body=sent))
 
     def jobs(self, everything: bool = False) -> list[JobRow]:
         """The unfinished jobs, or all that are known."""
-        rows = self._line.ask("GET", "/jobs", query={"all": str(everything).lower()})
+        rows = self._transport.ask("GET", "/jobs", query={"all": str(everything).lower()})
         return [_row(JobRow, row) for row in rows]
 
     def job(self, key: int | str) -> JobRow:
         """A job by id, name, or a beginning of its name that no other has."""
-        return _row(JobRow, self._line.ask("GET", _way(key)))
+        return _row(JobRow, self._transport.ask("GET", _way(key)))
 
     def get(self, key: int | str) -> "Job":
         return Job(self, self.job(key))
 
     def why(self, key: int | str) -> WhyRow:
-        plain = self._line.ask("GET", _way(key, "why"))
+        plain = self._transport.ask("GET", _way(key, "why"))
         return _row(
             WhyRow,
             {
@@ -81,7 +81,7 @@ class Client:
 
     def log(self, key: int | str, offset: int = 0, limit: int = PIECE_BYTES) -> LogChunk:
         """One piece of a job's output."""
-        return _row(LogChunk, self._line.ask("GET", _way(key, "logs"), query={"offset": offset, "limit": limit}))
+        return _row(LogChunk, self._transport.ask("GET", _way(key, "logs"), query={"offset": offset, "limit": limit}))
 
     def log_pieces(self, key: int | str, follow: bool = False) -> Iterator[LogChunk]:
         """A job's output piece by piece: what is there, or, following, until the job has ended."""
@@ -98,16 +98,16 @@ class Client:
                 time.sleep(gap)
 
     def cancel(self, key: int | str) -> JobRow:
-        return _row(JobRow, self._line.ask("POST", _way(key, "cancel")))
+        return _row(JobRow, self._transport.ask("POST", _way(key, "cancel")))
 
     def status(self) -> StatusRow:
-        return _row(StatusRow, self._line.ask("GET", "/status"))
+        return _row(StatusRow, self._transport.ask("GET", "/status"))
 
     def changes(self, seen: int = 0, timeout: float = POLL_SECONDS) -> int:
         """Wait until something has changed since `seen`, or the time is over; the number of changes so far."""
         try:
             wait = max(0.0, timeout)
-            plain = self._line.ask("GET", "/changes", query={"seen": seen, "timeout": f"{wait:.3f}"}, more_seconds=wait)
+            plain = self._transport.ask("GET", "/changes", query={"seen": seen, "timeout": f"{wait:.3f}"}, more_seconds=wait)
         except Busy:
             time.sleep(min(timeout, 1.0))
             return seen

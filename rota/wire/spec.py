@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from rota.errors import SpecError
 from rota.files.rows import closest, shown
-from rota.files.tree import Entry, duration_seconds, read_tree
+from rota.files.tree import TreeEntry, duration_seconds, read_tree
 from rota.model.cluster import ACCELERATOR, canonical
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -211,7 +211,7 @@ def read_spec(path: Path | str) -> Spec:
     return spec_from(read_tree(path, SpecError))
 
 
-def spec_from(root: Entry) -> Spec:
+def spec_from(root: TreeEntry) -> Spec:
     root.mapping()
     try:
         return Spec.model_validate(root.plain())
@@ -224,7 +224,7 @@ def schema() -> dict[str, Any]:
     return Spec.model_json_schema()
 
 
-def _located(root: Entry, problem: ValidationError) -> SpecError:
+def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
     """The first fault, where it stands in the file."""
     # A misspelt name first: it often explains the rest. Of several readings of one value, the one that got furthest.
     fault = min(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.catalogue import POLICY_SHELF
+from rota.compose.catalogue import POLICY_REGISTRY
 from rota.solver.program import Program, Solution
 from tests.docs.pages import EXAMPLES, PAGES, ROOT, alike, commands, files, output_of, workbench
 
@@ -45,12 +45,12 @@ def test_everything_the_reference_names_exists() -> None:
 
 def test_every_policy_has_a_page_that_names_its_options() -> None:
     index = (ROOT / "docs/policies.md").read_text()
-    for name in POLICY_SHELF.builtin:
+    for name in POLICY_REGISTRY.builtin:
         page = ROOT / f"docs/policies/{name}.md"
         if name == "gavel":
             continue  # another name of max-min-fairness
         assert f"](policies/{name}.md)" in index, name
-        kind = POLICY_SHELF.find(name)
+        kind = POLICY_REGISTRY.find(name)
         for field in dataclasses.fields(kind):
             assert f"`{field.name}`" in page.read_text(), f"{name}: {field.name}"
 

@@ -6,7 +6,7 @@ import pytest
 
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
-from rota.profiles.estimated import ALONE, APART, BESIDE, EVERY, Line, left_out
+from rota.profiles.estimated import ALONE, APART, BESIDE, EVERY, EstimateErrorLine, left_out
 from rota.profiles.read import read_measured
 from tests.shared import SHARED
 
@@ -21,7 +21,7 @@ def table() -> Rates:
 
 
 @functools.cache
-def totals(hide: float) -> dict[str, Line]:
+def totals(hide: float) -> dict[str, EstimateErrorLine]:
     return {line.what: line for line in left_out(table(), hide, seed=0).lines if line.accelerator == EVERY}
 
 

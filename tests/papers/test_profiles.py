@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.profiles.catalogue import SPREAD, Catalogue
-from rota.profiles.error import EVERY, Report, compare
+from rota.profiles.error import EVERY, ModelErrorReport, compare
 from rota.profiles.gavel import read_rates
 from tests.shared import SHARED
 
@@ -84,12 +84,12 @@ def test_its_relatives_can_be_read(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> ModelErrorReport:
     return compare([GAVEL / "simulation_throughputs.json", DATA / "elasticflow", DATA / "pollux_profiles"])
 
 
 @needs_data
-def test_the_catalogue_is_as_near_as_the_docs_say(report: Report) -> None:
+def test_the_catalogue_is_as_near_as_the_docs_say(report: ModelErrorReport) -> None:
     assert report.unknown == 0, "every published model is in it"
     totals = {line.source: line for line in report.lines if line.model == EVERY}
     assert set(totals) == {"simulation", "simulation apart", "elasticflow", "pollux", EVERY}
@@ -107,7 +107,7 @@ def test_the_catalogue_is_as_near_as_the_docs_say(report: Report) -> None:
 
 
 @needs_data
-def test_no_model_is_far_off_and_the_spread_says_how_far(report: Report) -> None:
+def test_no_model_is_far_off_and_the_spread_says_how_far(report: ModelErrorReport) -> None:
     factors = [line.typical_factor for line in report.lines if line.model != EVERY and line.typical_factor is not None]
     assert len(factors) == 52
     assert max(factors) <= 2.1

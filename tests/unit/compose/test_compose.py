@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import COMING, POLICY_SHELF, make_placer, make_policy, split_pair
+from rota.compose.catalogue import COMING, POLICY_REGISTRY, make_placer, make_policy, split_pair
 from rota.compose.presets import PRESETS, preset
 from rota.compose.spell import Spelled
 from rota.errors import NameUnknown, OptionError
@@ -55,7 +55,7 @@ def test_a_plug_in_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) 
         return [point, broken] if group == "rota.policies" else []
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-    assert "from-a-plugin" in POLICY_SHELF.names()
+    assert "from-a-plugin" in POLICY_REGISTRY.names()
     assert type(make_policy("from-a-plugin")).__name__ == "Srsf"
     with pytest.raises(OptionError, match="cannot be loaded"):
         make_policy("broken")

@@ -29,8 +29,8 @@ def test_ideal_runs_every_type_like_a_v100_and_spreading_is_free() -> None:
 
 def test_by_default_types_differ_and_gangs_feel_the_network() -> None:
     assert preset(None) is MEASURED
-    truth = Physics(**MEASURED.physics)
-    assert rate(truth, "vgg19", "K80", 0) < rate(truth, "vgg19", "V100", 0)
-    assert rate(truth, "vgg19/bs1", "V100", 1) < rate(truth, "vgg19/bs1", "V100", 0)
-    assert rate(truth, "", "V100", 1) == rate(truth, "", "V100", 0) == 1.0
-    assert rate(truth, "", "K80", 0) == pytest.approx(0.27)
+    physics = Physics(**MEASURED.physics)
+    assert rate(physics, "vgg19", "K80", 0) < rate(physics, "vgg19", "V100", 0)
+    assert rate(physics, "vgg19/bs1", "V100", 1) < rate(physics, "vgg19/bs1", "V100", 0)
+    assert rate(physics, "", "V100", 1) == rate(physics, "", "V100", 0) == 1.0
+    assert rate(physics, "", "K80", 0) == pytest.approx(0.27)

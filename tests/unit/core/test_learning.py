@@ -9,7 +9,7 @@ from rota.api import simulate
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
 from rota.beliefs.variability import Variability
-from rota.compose.profiled import told
+from rota.compose.profiled import shown_part
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
@@ -88,16 +88,16 @@ def test_a_measured_table_learns_too() -> None:
 @pytest.mark.parametrize("part", [0.0, -0.1, 1.5, float("nan")])
 def test_a_part_is_a_part(part: float) -> None:
     with pytest.raises(OptionError, match="more than 0 and at most 1"):
-        told(TRUE, part, 0)
+        shown_part(TRUE, part, 0)
 
 
 def test_nothing_to_hide_is_said() -> None:
     with pytest.raises(OptionError, match="needs measured rates"):
-        told(Rates(), 0.5, 0)
+        shown_part(Rates(), 0.5, 0)
 
 
 def test_the_same_seed_tells_the_same() -> None:
-    first, second = told(TRUE, 0.5, 3), told(TRUE, 0.5, 3)
+    first, second = shown_part(TRUE, 0.5, 3), shown_part(TRUE, 0.5, 3)
     assert first.model == second.model
 
 

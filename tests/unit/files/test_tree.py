@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import ClusterError, InputError
-from rota.files.tree import Entry, duration_seconds, read_tree
+from rota.files.tree import TreeEntry, duration_seconds, read_tree
 
 
-def tree(folder: Path, text: str) -> Entry:
+def tree(folder: Path, text: str) -> TreeEntry:
     path = folder / "file.yaml"
     path.write_text(text)
     return read_tree(path, ClusterError)

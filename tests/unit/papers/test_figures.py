@@ -9,7 +9,7 @@ from rota.api import simulate
 from rota.beliefs.rates import SAME_SPEED
 from rota.compose.study import Study
 from rota.model.job import Arrival, JobSpec
-from rota.papers.cells import Cell, measure, work_of
+from rota.papers.cells import PaperCell, measure, work_of
 from rota.papers.figures import own_figures
 from rota.papers.pal_scores import write_runs
 from rota.traces.trace import Trace
@@ -25,7 +25,7 @@ def test_queueing_and_useful_work() -> None:
     assert own_figures(slow, SAME_SPEED)["useful_share"] == pytest.approx(300 / (2 * 400))
 
 
-def figures(cell: Cell) -> dict[str, float]:
+def figures(cell: PaperCell) -> dict[str, float]:
     answer = measure(work_of(cell), lambda *_: None)
     found: dict[str, float] = answer["figures"]
     return found
@@ -40,7 +40,7 @@ def test_jobs_that_come_a_round_later_meet_the_same_rounds(tmp_path: Path) -> No
         variability=str(write_runs(tmp_path)),
         seed=42,
     )
-    cell = Cell(experiment="s", label="pal", x=0, study=study)
+    cell = PaperCell(experiment="s", label="pal", x=0, study=study)
     now, later, between = (figures(replace(cell, shift_s=seconds))["mean_jct_seconds"] for seconds in (0.0, 360.0, 170.0))
     assert now == pytest.approx(later) and now != pytest.approx(between)
     by_median = figures(replace(cell, study=replace(study, variability_medians=True)))["mean_jct_seconds"]

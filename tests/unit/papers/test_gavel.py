@@ -13,15 +13,15 @@ from rota.beliefs.rates import Rates
 from rota.compose.study import Study
 from rota.errors import InputError
 from rota.papers import gavel
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell, Outcome, run_cells
+from rota.papers.cells import CellResult, PaperCell, run_cells
 from rota.papers.figures import tenant_shares
 from rota.papers.gavel_findings import conclude
 from rota.papers.reproduce import PAPERS, reproduce
+from rota.papers.request import ReproduceRequest
 from rota.profiles.catalogue import Catalogue
 from rota.traces.gavel_jobs import gavel_jobs
 
-TINY = gavel.Scale(
+TINY = gavel.GavelScale(
     hours=6,
     seeds=1,
     single=(2,),
@@ -34,7 +34,7 @@ TINY = gavel.Scale(
 )
 
 
-def made(cell: Cell) -> Outcome:
+def made(cell: PaperCell) -> CellResult:
     """Figures that make every baseline three times as bad as the others, except where one job comes per hour."""
     first = cell.study.policy in (gavel.LAS_BLIND, gavel.FTF_BLIND, gavel.FIFO_BLIND, gavel.THROUGHPUT)
     figures: dict[str, Any] = {
@@ -46,13 +46,13 @@ def made(cell: Cell) -> Outcome:
         "hours": [0.5, 1.5],
         "tenants": {"tenant-1": [0.4, None], "tenant-2": [0.6, 1.0]},
     }
-    return Outcome(cell, figures)
+    return CellResult(cell, figures)
 
 
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = gavel.cells(Asked(scratch=tmp_path, quick=quick))
+        cells = gavel.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == {"single", "multi", "makespan", "cost", "tenants", "solve"}
         assert len({(c.experiment, c.label, c.x, c.study.seed) for c in cells}) == len(cells)
         for cell in cells:
@@ -63,7 +63,8 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
         counts.append(len(cells))
     assert counts[0] < counts[1]
     assert all(
-        cell.study.profile == str(tmp_path / gavel.PROFILE) for cell in gavel.cells(Asked(scratch=tmp_path, data=tmp_path))
+        cell.study.profile == str(tmp_path / gavel.PROFILE)
+        for cell in gavel.cells(ReproduceRequest(scratch=tmp_path, data=tmp_path))
     )
 
 
@@ -82,7 +83,7 @@ def test_what_is_concluded() -> None:
 
 
 def test_what_failed_is_said_and_not_judged() -> None:
-    broken: Sequence[Outcome] = [Outcome(cell, {}, "it broke") for cell in gavel.grid(TINY, None)]
+    broken: Sequence[CellResult] = [CellResult(cell, {}, "it broke") for cell in gavel.grid(TINY, None)]
     claims, sections = conclude(broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(section.problems and not section.plots for section in sections)
@@ -91,7 +92,7 @@ def test_what_failed_is_said_and_not_judged() -> None:
 @pytest.mark.slow
 def test_cells_run_in_processes_and_a_broken_one_breaks_no_other() -> None:
     study = Study("gavel:jobs=4,duration=60,slo=true", cluster="4xV100", preset="gavel")
-    cell = Cell(experiment="s", label="fifo", x=1, study=study)
+    cell = PaperCell(experiment="s", label="fifo", x=1, study=study)
     broken = replace(cell, study=replace(study, policy="no-such"))
     seen: list[tuple[int, int]] = []
     found = run_cells(
@@ -117,7 +118,7 @@ def test_shares_of_tenants_count_work_not_time() -> None:
 
 @pytest.mark.slow
 def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(PAPERS["gavel"], cells=lambda asked: gavel.grid(TINY, None))
+    small = replace(PAPERS["gavel"], cells=lambda request: gavel.grid(TINY, None))
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"gavel": small})
     found = reproduce("gavel", workers=2)
     assert all(each.measured is not None for each in found.claims if "sustained" not in each.name), found.claims

@@ -10,14 +10,14 @@ import pytest
 
 from rota.model.cluster import Cluster
 from rota.papers import pal
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell, Outcome
+from rota.papers.cells import CellResult, PaperCell
 from rota.papers.pal_findings import conclude, gain, ratios
 from rota.papers.pal_scores import write_runs
 from rota.papers.reproduce import PAPERS, reproduce
+from rota.papers.request import ReproduceRequest
 from rota.profiles.variability import read_variability
 
-TINY = pal.Scale(
+TINY = pal.PalScale(
     workloads=1,
     policies={"fifo": (pal.PAL, pal.PM_FIRST, pal.PACKED), "las": (pal.PAL, pal.PACKED)},
     penalties=(1.0, 3.0),
@@ -29,7 +29,7 @@ TINY = pal.Scale(
 WORKLOADS = {"one": "sia:jobs=8,seed=0,largest=8", "two": "sia:jobs=8,seed=1,largest=8"}
 
 
-def made(cell: Cell) -> Outcome:
+def made(cell: PaperCell) -> CellResult:
     """Figures by which PAL saves half of everything, and PM-First a quarter."""
     part = {pal.PAL: 0.5, pal.PM_FIRST: 0.75}.get(cell.label, 1.0)
     figures: dict[str, Any] = {
@@ -39,13 +39,13 @@ def made(cell: Cell) -> Outcome:
         "useful_share": 0.4 / part,
         "migrations": 3,
     }
-    return Outcome(cell, figures)
+    return CellResult(cell, figures)
 
 
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = pal.cells(Asked(scratch=tmp_path, quick=quick))
+        cells = pal.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == {"placements", "locality", "seeds", "medians", "moves", "shifts"}
         assert len({(c.experiment, c.label, c.group, c.x) for c in cells}) == len(cells)
         assert {cell.group for cell in cells} == {f"sia:jobs=160,seed={seed}" for seed in range(3)}
@@ -60,7 +60,7 @@ def test_the_papers_own_data_is_used_as_far_as_it_is_there(tmp_path: Path) -> No
         (data / file).parent.mkdir(parents=True, exist_ok=True)
         (data / file).write_text("uuid,perf\na,1\n")
     scratch.mkdir()
-    cells = pal.cells(Asked(scratch=scratch, data=data, quick=True))
+    cells = pal.cells(ReproduceRequest(scratch=scratch, data=data, quick=True))
     assert {(cell.group, cell.study.format) for cell in cells} == {("workload-1", "pal"), ("workload-2", "pal")}
     machines = {cell.study.variability for cell in cells if cell.experiment == "machine Frontera"}
     assert machines == {str(scratch / "Frontera.json")} and not any("Lonestar6" in cell.experiment for cell in cells)
@@ -80,8 +80,8 @@ def test_made_up_runs_have_odd_ones_and_no_slow_gpu(tmp_path: Path) -> None:
 
 
 def test_what_is_concluded() -> None:
-    outcomes = [made(cell) for cell in pal.grid(TINY, WORKLOADS, {pal.SIM: "here", "Frontera": "there"})]
-    claims, sections = conclude(outcomes)
+    results = [made(cell) for cell in pal.grid(TINY, WORKLOADS, {pal.SIM: "here", "Frontera": "there"})]
+    claims, sections = conclude(results)
     by_name = {each.name: each for each in claims}
     assert by_name["Mean JCT, PAL"].measured == pytest.approx(50) and by_name["Mean JCT, PAL"].holds
     assert by_name["Mean JCT, PM-First"].measured == pytest.approx(25) and by_name["Mean JCT, PM-First"].holds is False
@@ -104,16 +104,16 @@ def test_what_is_concluded() -> None:
 
 def test_gains_are_over_what_both_have() -> None:
     cell = pal.grid(TINY, WORKLOADS, {pal.SIM: "here"})[0]
-    one = Outcome(replace(cell, label=pal.PAL, group="one"), {"mean_jct_seconds": 50.0})
-    two = Outcome(replace(cell, label=pal.PAL, group="two"), {"mean_jct_seconds": 10.0})
-    base = Outcome(replace(cell, label=pal.PACKED, group="one"), {"mean_jct_seconds": 100.0})
+    one = CellResult(replace(cell, label=pal.PAL, group="one"), {"mean_jct_seconds": 50.0})
+    two = CellResult(replace(cell, label=pal.PAL, group="two"), {"mean_jct_seconds": 10.0})
+    base = CellResult(replace(cell, label=pal.PACKED, group="one"), {"mean_jct_seconds": 100.0})
     assert ratios([one, two, base], cell.experiment, pal.PAL) == {"one": 0.5}
     assert gain({"one": 0.5, "two": 0.125}) == pytest.approx(75)
     assert gain({}) is None
 
 
 def test_what_failed_is_said_and_not_judged() -> None:
-    broken = [Outcome(cell, {}, "it broke") for cell in pal.grid(TINY, WORKLOADS, {pal.SIM: "here"})]
+    broken = [CellResult(cell, {}, "it broke") for cell in pal.grid(TINY, WORKLOADS, {pal.SIM: "here"})]
     claims, sections = conclude(broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(not section.plots for section in sections)
@@ -122,8 +122,8 @@ def test_what_failed_is_said_and_not_judged() -> None:
 
 @pytest.mark.slow
 def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def cells(asked: Asked) -> list[Cell]:
-        return pal.grid(TINY, WORKLOADS, {pal.MADE_UP: str(write_runs(asked.scratch))})
+    def cells(request: ReproduceRequest) -> list[PaperCell]:
+        return pal.grid(TINY, WORKLOADS, {pal.MADE_UP: str(write_runs(request.scratch))})
 
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"pal": replace(PAPERS["pal"], cells=cells)})
     found = reproduce("pal", workers=2)

@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from rota.papers import tiresias
-from rota.papers.asked import Asked
-from rota.papers.cells import Cell, Outcome
+from rota.papers.cells import CellResult, PaperCell
 from rota.papers.reproduce import PAPERS, reproduce
+from rota.papers.request import ReproduceRequest
 from rota.papers.tiresias import CONTENDERS, SKEWED, SRTF, TIRESIAS_L, YARN
 from rota.papers.tiresias_findings import by_seed, conclude
 
-TINY = tiresias.Scale(seeds=1, jobs=12)
+TINY = tiresias.TiresiasScale(seeds=1, jobs=12)
 
 
-def made(cell: Cell) -> Outcome:
+def made(cell: PaperCell) -> CellResult:
     """Figures by which YARN-CS takes six times as long as the others, and twice that with the second seed."""
     slow = (6.0 if cell.label == YARN else 1.0) * (2.0 if cell.label == YARN and cell.x == 1 else 1.0)
     names = ("mean_jct", "median_jct", "p95_jct", "makespan", "mean_queueing", "median_queueing", "p95_queueing")
     figures: dict[str, Any] = {f"{name}_seconds": 100.0 * slow for name in names}
-    return Outcome(cell, {**figures, "suspensions": 4})
+    return CellResult(cell, {**figures, "suspensions": 4})
 
 
 def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
-        cells = tiresias.cells(Asked(scratch=tmp_path, quick=quick))
+        cells = tiresias.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
         assert {cell.experiment for cell in cells} == {"free", "placed", "resumed"}
         assert len({(cell.experiment, cell.label, cell.x) for cell in cells}) == len(cells)
         assert {cell.label for cell in cells} == set(CONTENDERS)
@@ -60,15 +60,15 @@ def test_what_is_concluded() -> None:
 
 
 def test_a_seed_that_somebody_failed_at_counts_for_nobody() -> None:
-    outcomes = [made(cell) for cell in tiresias.grid(replace(TINY, seeds=2))]
-    broken = [replace(o, figures={}, error="it broke") if (o.cell.label, o.cell.x) == (SRTF, 1) else o for o in outcomes]
+    results = [made(cell) for cell in tiresias.grid(replace(TINY, seeds=2))]
+    broken = [replace(o, figures={}, error="it broke") if (o.cell.label, o.cell.x) == (SRTF, 1) else o for o in results]
     found = by_seed(broken, "free")
     assert found[YARN] == [600.0] and found[TIRESIAS_L] == [100.0]
     assert conclude(broken)[1][1].problems == [f"{SRTF}, seed 1: it broke"]
 
 
 def test_what_failed_is_said_and_not_judged() -> None:
-    broken = [Outcome(cell, {}, "it broke") for cell in tiresias.grid(TINY)]
+    broken = [CellResult(cell, {}, "it broke") for cell in tiresias.grid(TINY)]
     claims, sections = conclude(broken)
     assert all(each.holds is None and each.measured is None and each.note for each in claims)
     assert all(not section.plots and not section.rows for section in sections)
@@ -77,7 +77,7 @@ def test_what_failed_is_said_and_not_judged() -> None:
 
 @pytest.mark.slow
 def test_the_smallest_reproduction_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(PAPERS["tiresias"], cells=lambda asked: tiresias.grid(TINY))
+    small = replace(PAPERS["tiresias"], cells=lambda request: tiresias.grid(TINY))
     monkeypatch.setattr("rota.papers.reproduce.PAPERS", {"tiresias": small})
     found = reproduce("tiresias", workers=2)
     jct = next(each for each in found.claims if each.name == "Mean JCT, Tiresias against YARN-CS")

@@ -6,7 +6,7 @@ import pytest
 
 from rota.errors import ProfileError
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.error import EVERY, Line, compare
+from rota.profiles.error import EVERY, ModelErrorLine, compare
 from rota.profiles.published import INFINIBAND, ONE_STREAM, Measurement, read_measurements
 
 
@@ -32,8 +32,12 @@ def test_factors_are_those_of_the_table(tmp_path: Path) -> None:
     report = compare([path])
     assert report.unknown == 1
     by_model = {line.model: line for line in report.lines if line.source == "mine"}
-    assert by_model["resnet50"] == Line("mine", "resnet50", "V100", 3, *map(pytest.approx, (2.0, 2.0)), pytest.approx(3.4822), 0)
-    assert by_model["bert"] == Line("mine", "bert", "V100", 0, None, None, None, 1), "ran, though the model says it does not fit"
+    assert by_model["resnet50"] == ModelErrorLine(
+        "mine", "resnet50", "V100", 3, *map(pytest.approx, (2.0, 2.0)), pytest.approx(3.4822), 0
+    )
+    assert by_model["bert"] == ModelErrorLine("mine", "bert", "V100", 0, None, None, None, 1), (
+        "ran, though the model says it does not fit"
+    )
     assert [(line.source, line.model) for line in report.lines[-2:]] == [("mine", EVERY), (EVERY, EVERY)]
     assert (report.lines[-1].cells, report.lines[-1].refused) == (3, 1)
 

@@ -25,9 +25,9 @@ def run(
     cluster: str, *jobs: tuple[float, int, float], policy: Any = None, physics: Physics | None = None, **options: Any
 ) -> Record:
     arrivals = [Arrival(at_s, JobSpec(gpus=gpus, steps=steps)) for at_s, gpus, steps in jobs]
-    truth = physics or Physics()
-    core = Scheduler(Cluster.parse(cluster), Packed(), Settings(), rates=truth.rates)
-    return Engine(core, policy or Fifo(), truth, arrivals, **options).run()
+    physics = physics or Physics()
+    core = Scheduler(Cluster.parse(cluster), Packed(), Settings(), rates=physics.rates)
+    return Engine(core, policy or Fifo(), physics, arrivals, **options).run()
 
 
 def test_times_are_exact() -> None:

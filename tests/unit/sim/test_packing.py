@@ -34,10 +34,10 @@ def run(
     **physics: Any,
 ) -> Record:
     beliefs = rates or pairs(0.8, 0.5, NAMES)
-    truth = Physics(**{"rates": beliefs, **physics})
+    true_physics = Physics(**{"rates": beliefs, **physics})
     arrivals = [Arrival(at_s, JobSpec(gpus=gpus, steps=steps, profile=name)) for at_s, name, steps in jobs]
     core = Scheduler(Cluster.parse(cluster), Packed(), settings or Settings(packing=True), rates=beliefs)
-    return Engine(core, Told(*units), truth, arrivals, seed=3, report_seconds=report_seconds).run()
+    return Engine(core, Told(*units), true_physics, arrivals, seed=3, report_seconds=report_seconds).run()
 
 
 def test_two_share_and_the_longer_speeds_up_when_the_other_is_done() -> None:

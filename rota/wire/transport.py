@@ -1,4 +1,4 @@
-"""The line to a scheduler: one question, one connection, one answer as plain data; whatever goes wrong is a RotaError.
+"""HTTP to a scheduler: one question, one connection, one answer as plain data; whatever goes wrong is a RotaError.
 
 Only the standard library is used, so that a command that asks one question starts at once.
 """
@@ -22,7 +22,7 @@ class Busy(RotaError):
     """The scheduler has as many waiting clients as it takes."""
 
 
-class Line:
+class HttpTransport:
     """Holds no connection, so threads may share it and nothing needs to be closed."""
 
     def __init__(self, url: str, token: str, *, home: str, answer_seconds: float) -> None:

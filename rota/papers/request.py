@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReproduceRequest:
     """From it a paper makes its cells."""
 
     scratch: Path
