@@ -55,10 +55,10 @@ def test_the_ideal_machine_runs_everything_like_a_v100() -> None:
 def test_notes_of_a_trace_come_along(tmp_path: Path) -> None:
     path = tmp_path / "pods.csv"
     header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
-    path.write_text(f"{header}\np1,1,1,1,500,,LS,Running,0,100,0\np2,1,1,0,0,,LS,Running,0,100,0\n")
-    found = rota.simulate(path, cluster="1xT4")
+    path.write_text(f"{header}\np1,1,1,2,500,,LS,Running,0,100,0\np2,1,1,0,0,,LS,Running,0,100,0\n")
+    found = rota.simulate(path, cluster="2xT4")
     assert found.params["skipped"] == 1
-    assert found.params["notes"] == ["1 job asked for a fraction of a GPU and got a whole one"]
+    assert found.params["notes"] == ["1 job asked for parts of several GPUs and got whole ones"]
 
 
 def test_what_nobody_knows_is_said() -> None:

@@ -108,8 +108,8 @@ def test_endless_jobs_and_no_jobs_say_so() -> None:
 @pytest.mark.slow
 def test_thrashing_is_told() -> None:
     options: dict[str, Any] = {"cluster": "8xV100", "preset": "measured"}
-    thrashing = simulate("synthetic:jobs=30,seed=1", policy="tiresias:thresholds=10/20/30/40,promote=0.5", **options)
+    thrashing = simulate("synthetic:jobs=12,seed=1", policy="tiresias:thresholds=10/20/30/40,promote=2", **options)
     notes = [note for note in thrashing.params["notes"] if note.startswith("thrashing")]
-    assert len(notes) == 1 and f"{thrashing.summary.suspensions:,} suspensions of 30 jobs" in notes[0]
-    calm = simulate("synthetic:jobs=30,seed=1", policy="tiresias", **options)
+    assert len(notes) == 1 and f"{thrashing.summary.suspensions:,} suspensions of 12 jobs" in notes[0]
+    calm = simulate("synthetic:jobs=12,seed=1", policy="tiresias", **options)
     assert not [note for note in calm.params["notes"] if note.startswith("thrashing")]
