@@ -107,9 +107,11 @@ def test_endless_jobs_and_no_jobs_say_so() -> None:
 
 @pytest.mark.slow
 def test_thrashing_is_told() -> None:
-    options: dict[str, Any] = {"cluster": "8xV100", "preset": "measured"}
-    thrashing = simulate("synthetic:jobs=12,seed=1", policy="tiresias:thresholds=10/20/30/40,promote=2", **options)
+    jobs = trace(*[JobSpec(steps=400.0)] * 6)
+    thrashing = simulate(jobs, policy="las:quantum_seconds=5", cluster="1xV100", preset="ideal")
     notes = [note for note in thrashing.params["notes"] if note.startswith("thrashing")]
-    assert len(notes) == 1 and f"{thrashing.summary.suspensions:,} suspensions of 12 jobs" in notes[0]
-    calm = simulate("synthetic:jobs=12,seed=1", policy="tiresias", **options)
+    assert len(notes) == 1 and f"{thrashing.summary.suspensions:,} suspensions of 6 jobs" in notes[0]
+    calm = simulate(jobs, policy="las:quantum_seconds=200", cluster="1xV100", preset="ideal")
     assert not [note for note in calm.params["notes"] if note.startswith("thrashing")]
+    parked = trace(*[JobSpec(steps=400.0, can_park=True)] * 6)
+    assert not simulate(parked, policy="las:quantum_seconds=5", cluster="1xV100", preset="ideal").params["notes"]
