@@ -13,21 +13,39 @@ def make_options(
 ) -> Options:
     """All options of all kinds; a pool that is too small, refused by the job or believed not to run it gives none. Those of
     `before`, made for the first kinds, stay as they are."""
-    ways: list[OptionRow] = list(before.rows()) if before is not None else []
+    rows: list[OptionRow] = list(before.rows()) if before is not None else []
     known = len(before.by_kind) if before is not None else 0
-    alone: list[dict[int, float]] = [{} for _ in range(known)]
-    for way in ways:
-        if way.partner_kind < 0:
-            alone[way.kind][way.pool] = way.rate
+    alone: list[dict[int, float]] = [{} for _ in kinds]
+    for row in rows:
+        if row.partner_kind < 0:
+            alone[row.kind][row.pool] = row.rate
     for number in range(known, len(kinds)):
-        by_pool = _alone(number, kinds[number], cluster, rates)
-        ways += by_pool
-        alone.append({way.pool: way.rate for way in by_pool})
-        if packing:
-            for other in range(number + 1):
-                if kinds[other].gpus == kinds[number].gpus >= 1:
-                    ways += _shared(number, other, kinds, alone, cluster, rates)
-    return Options.of(ways, len(kinds))
+        rows += _rows_of(number, kinds, alone, cluster, rates, packing)
+    return Options.of(rows, len(kinds))
+
+
+def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool) -> Options:
+    """The same options, and behind them those that the cluster offers since it has more GPUs."""
+    rows = list(options.rows())
+    have = {(row.kind, row.partner_kind, row.pool) for row in rows}
+    alone: list[dict[int, float]] = [{} for _ in kinds]
+    for number in range(len(kinds)):
+        found = _rows_of(number, kinds, alone, cluster, rates, packing)
+        rows += [row for row in found if (row.kind, row.partner_kind, row.pool) not in have]
+    return Options.of(rows, len(kinds))
+
+
+def _rows_of(
+    number: int, kinds: Sequence[Kind], alone: list[dict[int, float]], cluster: Cluster, rates: Rates, packing: bool
+) -> list[OptionRow]:
+    """All rows of a kind: alone, and beside itself and the kinds before it."""
+    found = _alone(number, kinds[number], cluster, rates)
+    alone[number] = {row.pool: row.rate for row in found}
+    if packing:
+        for other in range(number + 1):
+            if kinds[other].gpus == kinds[number].gpus >= 1:
+                found += _shared(number, other, kinds, alone, cluster, rates)
+    return sorted(found, key=lambda row: row.order)
 
 
 def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, changed: set[int]) -> Options:

@@ -84,6 +84,17 @@ class Variability:
                 hint = f"one of {', '.join(self.classes)}"
                 raise OptionError(f"no such class, given for {profile}.", field="class_of", value=name, hint=hint)
 
+    def first(self, gpus: int) -> "Variability":
+        """The same of so many GPUs only, before anything was learned."""
+        return replace(self, scores=self.scores[:, :gpus], spread=self.spread[:, :gpus])
+
+    def grown(self, gpus: int) -> "Variability":
+        """The same, with so many more GPUs that nothing is known of."""
+        more = np.ones((len(self.classes), gpus))
+        spread = np.concatenate((self.spread, more * 0), axis=1)
+        first = None if self.first_spread is None else np.concatenate((self.first_spread, more * 0), axis=1)
+        return replace(self, scores=np.concatenate((self.scores, more), axis=1), spread=spread, first_spread=first)
+
     @classmethod
     def alike(cls, gpus: int, classes: tuple[str, ...] = ("A",), class_of: Mapping[str, str] | None = None) -> "Variability":
         """All GPUs as good as the median; a place to start learning from."""

@@ -23,7 +23,7 @@ from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
 from rota.files.rows import closest
 from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S
-from rota.model.cluster import Cluster
+from rota.model.cluster import Cluster, ClusterChange
 from rota.model.floor import Placer, Request
 from rota.model.job import JobSpec
 from rota.model.options import Kind
@@ -64,6 +64,8 @@ class Prepared:
     """What the scheduler is told of rates: all of it, or a part."""
     variability_shown: Variability | None
     """What it knows of slow GPUs at first."""
+    changes: tuple[ClusterChange, ...]
+    """Nodes that join, are drained or leave."""
     window: tuple[int, int] | None
     params: dict[str, Any]
     """The study as facts for people: names that were resolved, and notes."""
@@ -71,13 +73,15 @@ class Prepared:
     def engine(self, progress: Progress | None = None, core: type[Scheduler] = Scheduler) -> Engine:
         """A simulation that is ready to run."""
         physics = self.physics
+        joining = sum(change.what == "join" for change in self.changes)
+        there = replace(self.cluster, nodes=self.cluster.nodes[: len(self.cluster.nodes) - joining])
         scheduler = core(
-            self.cluster,
+            there if joining else self.cluster,
             self.placer,
             self.settings,
             rates=self.rates_shown,
             costs=MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds),
-            variability=self.variability_shown,
+            variability=self.variability_shown and self.variability_shown.first(there.gpus),
             skews=self.skews,
         )
         return Engine(
@@ -88,6 +92,8 @@ class Prepared:
             seed=self.settings.seed,
             report_seconds=_report_seconds(physics, self.settings, self.trace, self.cluster),
             progress=progress,
+            cluster=self.cluster,
+            changes=self.changes,
         )
 
 
@@ -136,6 +142,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         skews=Skews(read_tensors(study.tensors) if study.tensors is not None else {}, Catalogue()),
         rates_shown=rates_shown,
         variability_shown=_variability_shown(physics, study.variability_learned),
+        changes=site.changes,
         window=_window(study.jobs, len(trace.arrivals)),
         params=_facts(study, cluster, trace, settings, placer_named, notes),
     )

@@ -13,24 +13,32 @@ links: {between: [12.5, 6], inside: {A100: 300}}   # GB/s: between nodes, betwee
 penalties: {all: [1.1, 1.3], vgg19: [1.7, 1.2]}    # how many times longer a step takes across nodes, racks, ...; by model
 prices: {A100: 2.9}       # dollars per GPU and hour
 failures: {mtbf: 60d, repair: 1h}             # of nodes that do not say it themselves
+events:                                       # what happens to nodes, from the start of the trace
+  - {at: 2h, join: {accelerator: H100, gpus: 8, count: 2, name: new}}
+  - {at: 5h, drain: big2}                     # no new jobs, and those that are there go elsewhere; undrain: big2
+  - {at: 6h, leave: big2, warning: 2m}        # gone for good; with a warning it is drained so long before
 """
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from rota.beliefs.locality import EVERYBODY, Locality
 from rota.errors import ClusterError
 from rota.files.tree import TreeEntry, read_tree
-from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, Node, canonical
+from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, ClusterChange, Node, canonical
 from rota.model.units import FOREVER
 
 REPAIR_SECONDS = 3600.0
 
+EVENTS: tuple[Literal["join", "drain", "undrain", "leave"], ...] = ("join", "drain", "undrain", "leave")
+"""What can happen to a node."""
+
+_JOINING = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory")
 _NODE = ("count", "accelerator", "gpus", "name", "rack", "racks", "host_memory", "mtbf", "repair")
 
 
@@ -39,7 +47,10 @@ class Site:
     """A cluster, and the keywords of `Physics` that its description settles."""
 
     cluster: Cluster
+    """All nodes that are ever there; those that join later are the last."""
     physics: Mapping[str, Any] = field(default_factory=dict)
+    changes: tuple[ClusterChange, ...] = ()
+    """What happens to nodes, in order."""
 
 
 def open_site(given: str | Path | Cluster) -> Site:
@@ -57,7 +68,7 @@ def open_site(given: str | Path | Cluster) -> Site:
 def read_site(path: Path | str) -> Site:
     """Read a YAML file. Nothing in it is guessed: an unknown name is an error that says its line."""
     root = read_tree(path, ClusterError, instead=EXAMPLE)
-    top = root.fields(("nodes", "links", "penalties", "prices", "failures"), required=("nodes",))
+    top = root.fields(("nodes", "links", "penalties", "prices", "failures", "events"), required=("nodes",))
     failing = top["failures"].fields(("mtbf", "repair")) if "failures" in top else {}
     nodes: list[Node] = []
     mtbf: list[float] = []
@@ -71,6 +82,12 @@ def read_site(path: Path | str) -> Site:
         repair += [_seconds(fields, failing, "repair", REPAIR_SECONDS)] * len(made)
         if sum(node.gpus for node in nodes) > MOST_GPUS:
             raise group.wrong(f"more than {MOST_GPUS:,} GPUs.", hint="fewer nodes")
+    changes: tuple[ClusterChange, ...] = ()
+    if "events" in top:
+        joining, changes = _events(top["events"], nodes)
+        nodes += joining
+        mtbf += [_seconds({}, failing, "mtbf", FOREVER)] * len(joining)
+        repair += [_seconds({}, failing, "repair", REPAIR_SECONDS)] * len(joining)
     types = {node.accelerator for node in nodes}
     links = top["links"].fields(("between", "inside")) if "links" in top else {}
     between = [speed.number(above=True) for speed in links["between"].items()] if "between" in links else []
@@ -89,7 +106,42 @@ def read_site(path: Path | str) -> Site:
         physics["node_repair_seconds"] = np.array(repair)
     if "penalties" in top:
         physics["spread_penalty"] = _penalties(top["penalties"])
-    return Site(cluster, physics)
+    return Site(cluster, physics, changes)
+
+
+def _events(entry: TreeEntry, nodes: list[Node]) -> tuple[list[Node], tuple[ClusterChange, ...]]:
+    """The nodes that join, and all that happens, in order of time."""
+    listed = [(item, item.fields(("at", "warning", *EVENTS), required=("at",))) for item in entry.items()]
+    listed.sort(key=lambda each: each[1]["at"].seconds())
+    number = {node.name: place for place, node in enumerate(nodes)}
+    joining: list[Node] = []
+    found: list[ClusterChange] = []
+    for item, fields in listed:
+        named = [name for name in EVENTS if name in fields]
+        if len(named) != 1:
+            raise item.wrong(f"needs one of {', '.join(EVENTS)}.", hint="{at: 2h, drain: n1}")
+        at_s, what = fields["at"].seconds(), named[0]
+        if "warning" in fields and what != "leave":
+            raise fields["warning"].wrong("goes with `leave`.", hint="{at: 6h, leave: n1, warning: 2m}")
+        if what == "join":
+            group = fields["join"]
+            made = list(_nodes(group, group.fields(_JOINING, required=("accelerator", "gpus")), len(nodes) + len(joining)))
+            for node in made:
+                if node.name in number:
+                    raise group.wrong(f"a node is already called {node.name!r}.", hint="give each group its own name")
+                number[node.name] = len(nodes) + len(joining)
+                found.append(ClusterChange(at_s, "join", number[node.name]))
+                joining.append(node)
+            continue
+        name = fields[what].text()
+        if name not in number:
+            raise fields[what].wrong("no node of this name is there by then.", hint=f"one of {', '.join(sorted(number))}")
+        if what == "leave" and "warning" in fields:
+            found.append(ClusterChange(max(at_s - fields["warning"].seconds(), 0.0), "drain", number[name]))
+        found.append(ClusterChange(at_s, what, number[name]))
+        if what == "leave":
+            del number[name]
+    return joining, tuple(sorted(found, key=lambda change: change.at_s))
 
 
 def _penalties(entry: TreeEntry) -> Locality:

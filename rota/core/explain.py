@@ -78,7 +78,16 @@ def _capacity_codes(state: Ledger) -> Ints:
             room[where] = max(room[where], state.planned.room(gpu))
     fits = (need <= room[pool]).any(axis=1)
     possible = (need <= (up * MILLI)[pool]).any(axis=1)
-    return np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
+    codes = np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
+    if state.gone:
+        codes[(need > (_for_good(state) * MILLI)[pool]).all(axis=1)] = int(Reason.UNSATISFIABLE)
+    return codes
+
+
+def _for_good(state: Ledger) -> Ints:
+    """GPUs of each pool on nodes that have not left."""
+    there = ~np.isin(state.cluster.gpu_node, list(state.gone))
+    return np.bincount(state.cluster.gpu_pool[there], minlength=len(state.cluster.pools))
 
 
 def _left(state: Ledger) -> Ints:
@@ -129,6 +138,10 @@ def _describe(state: Ledger, job: int, row: int, code: Reason) -> Explanation:
         return Explanation(code, "It is held.")
     if code in (Reason.NO_SUCH_ACCELERATOR, Reason.UNSATISFIABLE):
         _, why = why_never(kind, state.cluster)
+        if state.gone and state.options.best[state.jobs.kind[row]] >= 0:
+            options = state.options.by_kind[state.jobs.kind[row]]
+            most = int(_for_good(state)[state.options.pool[options[options >= 0]]].max())
+            why = f"since nodes left, the largest pool it accepts has {most}"
         return Explanation(code, f"It asks for {gpus} GPUs of {types}; {why}.", {"gpus": gpus, "accepts": kind.accelerators})
     if code is Reason.NODE_DOWN:
         down = [state.cluster.nodes[n].name for n in (~state.node_up).nonzero()[0].tolist()]

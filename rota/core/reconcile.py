@@ -128,9 +128,9 @@ def _for_parked(
     given: dict[int, int],
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
-    if want is None:
+    if want is None and state.draining.isdisjoint(incarnation.parts):
         return None
-    if not same_gpus(want, incarnation.gpus):
+    if want is None or not same_gpus(want, incarnation.gpus):
         return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
     if not _has_room(state, job, want, partner, taken, given):
         return None

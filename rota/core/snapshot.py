@@ -22,7 +22,7 @@ from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 7
+VERSION = 8
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -32,6 +32,9 @@ EVENT_TYPES: tuple[type, ...] = (
     events.Progressed,
     events.NodeReported,
     events.NodeLost,
+    events.NodeJoined,
+    events.NodeDrained,
+    events.NodeLeft,
     events.Part,
     events.PartState,
     events.Outcome,

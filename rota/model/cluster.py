@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,15 @@ class Node:
     """Where it stands, from the outside in: `r5`, or `hall1/row2/r5`; empty: nobody said."""
     host_gib: float = 0.0
     """Host memory that parked jobs may use."""
+
+
+class ClusterChange(NamedTuple):
+    """What happens to a node of a simulated cluster, and when."""
+
+    at_s: float
+    what: Literal["join", "drain", "undrain", "leave"]
+    node: int
+    """Nodes that join have the highest numbers, in the order they join."""
 
 
 @dataclass(frozen=True)

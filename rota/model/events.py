@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rota.model.allocation import Allocation
+from rota.model.cluster import Node
 from rota.model.commands import JobCommand, Kill, Renew, SuspendKind
 from rota.model.job import JobSpec
 from rota.model.plan import Plan
@@ -125,6 +126,31 @@ class NodeLost:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A machine that was not there before. It becomes the next node, and its GPUs get the next numbers."""
+
+    node: Node
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """No job is put there any more, and those that are there go elsewhere; `draining=False`: it is in use again."""
+
+    node: int
+    at_s: float
+    draining: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLeft:
+    """A node is gone for good: all it had is dead. A machine that comes back joins as another node."""
+
+    node: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class CancelAsked:
     job: int
     at_s: float
@@ -198,6 +224,9 @@ External = (
     | Progressed
     | NodeReported
     | NodeLost
+    | NodeJoined
+    | NodeDrained
+    | NodeLeft
     | CancelAsked
     | HoldAsked
     | Allocated

@@ -4,6 +4,8 @@ Most GPUs have one holder or none: that is a column. GPUs that are held in parts
 counted in thousandths, and never add up to more than a whole GPU.
 """
 
+import numpy as np
+
 from rota.model.units import MILLI, Bools, Ints
 
 FREE = -1
@@ -121,6 +123,10 @@ class Occupancy:
             found.discard(IN_PARTS)
         found.discard(FREE)
         return found
+
+    def grow(self, gpus: int) -> None:
+        """So many more GPUs, which are free."""
+        self.holder = np.concatenate((self.holder, np.full(gpus, FREE, dtype=np.int64)))
 
     def copy(self) -> "Occupancy":
         return Occupancy(self.holder.copy(), self.parts.copy())

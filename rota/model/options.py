@@ -45,6 +45,11 @@ class OptionRow(NamedTuple):
     partner_kind: int = -1
     """Kind of the job it shares its GPUs with; -1: it has them to itself."""
 
+    @property
+    def order(self) -> tuple[int, bool, int, int, int]:
+        """Among rows that are added together: those alone first, then pairs, by kinds and pool. Rates don't matter."""
+        return max(self.kind, self.partner_kind), self.partner_kind >= 0, self.kind, self.partner_kind, self.pool
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
@@ -109,11 +114,8 @@ class Options:
 
     @classmethod
     def of(cls, ways: Sequence[OptionRow | tuple[int, int, int, float, float]], kinds: int) -> "Options":
-        """Build from ways in any order. Row numbers do not depend on rates, so a changed belief changes no number."""
-        made = [OptionRow(*way) for way in ways]
-        ordered = sorted(
-            made, key=lambda way: (max(way.kind, way.partner_kind), way.partner_kind >= 0, way.kind, way.partner_kind, way.pool)
-        )
+        """Build from rows, which keep their order: a new row is added at the end, so that numbers in use stay true."""
+        ordered = [OptionRow(*way) for way in ways]
         whole = np.array([(w.kind, w.pool, w.milligpus, w.partner_kind) for w in ordered], dtype=np.int64).reshape(-1, 4)
         real = np.array([(w.rate, w.spread) for w in ordered], dtype=np.float64).reshape(-1, 2)
         kind, pool, milligpus, partner_kind = whole.T

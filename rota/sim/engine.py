@@ -14,12 +14,16 @@ import numpy as np
 
 from rota.core.scheduler import Scheduler
 from rota.errors import PolicyBroken, RotaError, Stalled
+from rota.model.cluster import Cluster, ClusterChange
 from rota.model.commands import Command, Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
     Decided,
     Exited,
     External,
+    NodeDrained,
+    NodeJoined,
+    NodeLeft,
     NodeLost,
     NodeReported,
     Outcome,
@@ -105,7 +109,7 @@ SLOWEST_SECONDS = 1e-2
 MOST_FAILURES = 2000
 """So many failures of each node may pass without any job finishing."""
 
-_EXIT, _ANSWER, _FAIL, _REPAIR = range(4)
+_EXIT, _ANSWER, _FAIL, _REPAIR, _CHANGE = range(5)
 
 
 def place_of(problem: BaseException) -> str:
@@ -128,10 +132,15 @@ class Engine:
         report_seconds: float = FOREVER,
         progress: Progress | None = None,
         journal: Journal | None = None,
+        cluster: Cluster | None = None,
+        changes: Sequence[ClusterChange] = (),
     ) -> None:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
-        self.cluster = scheduler.state.cluster
+        self.cluster = cluster if cluster is not None else scheduler.state.cluster
+        """All nodes that are ever there. The scheduler learns of those that join later when they do."""
+        self._changes = changes
+        self._gone: set[int] = set()
         self.record = Record.empty(arrivals, self.cluster, packing=scheduler.settings.packing)
         self.now_s = arrivals[0].submitted_s if arrivals else 0.0
         self._seed = seed
@@ -165,8 +174,11 @@ class Engine:
 
     def run(self) -> Record:
         """To the end of the last job."""
+        start_s = self.now_s
+        for change in self._changes:
+            self._push(start_s + change.at_s, _CHANGE, change)
         if self.physics.fails:
-            for node in range(len(self.cluster.nodes)):
+            for node in range(len(self.scheduler.state.cluster.nodes)):
                 self._schedule_failure(node)
         total, steps = len(self.arrivals), 0
         while self.record.ended < total:
@@ -189,6 +201,7 @@ class Engine:
                 self._progress(self.record.ended, total, self.now_s)
         if self._progress is not None:
             self._progress(total, total, self.now_s)
+        self.record.outages = [(node, from_s, min(to_s, self.now_s)) for node, from_s, to_s in self.record.outages]
         self.record.decisions = self.scheduler.state.decision
         self.record.instants = steps
         return self.record
@@ -243,6 +256,10 @@ class Engine:
             run = self._runs.get(job)
             if run is not None and run.incarnation == incarnation:
                 act(events)
+        elif what == _CHANGE:
+            self._change(item, events)
+        elif item in self._gone:
+            return
         elif what == _FAIL:
             self._fail(item, events)
         else:
@@ -504,16 +521,36 @@ class Engine:
         """A node dies, and every gang that had a part on it. The driver vouches for that."""
         self._failures[node] += 1
         self._down.add(node)
-        for job, run in sorted(self._runs.items()):
-            if node in run.nodes:
-                saved = self._lose(job, run)
-                others = [n for n in run.nodes if n != node]
-                events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
+        self._lose_gangs(node, events)
         events.append(NodeLost(node, int(self._failures[node]) - 1, self.now_s))
         back_s = self.now_s + self.physics.repair_seconds(node)
         self.record.outages.append((node, self.now_s, back_s))
         self._push(back_s, _REPAIR, node)
         self._check_hope()
+
+    def _change(self, change: ClusterChange, events: list[External]) -> None:
+        """A node joins, is drained or leaves."""
+        node = change.node
+        if change.what == "join":
+            events.append(NodeJoined(self.cluster.nodes[node], self.now_s))
+            self.record.outages.append((node, self.arrivals[0].submitted_s, self.now_s))
+            if self.physics.fails:
+                self._schedule_failure(node)
+        elif change.what == "leave":
+            self._gone.add(node)
+            self._lose_gangs(node, events)
+            events.append(NodeLeft(node, self.now_s))
+            self.record.outages.append((node, self.now_s, FOREVER))
+        else:
+            events.append(NodeDrained(node, self.now_s, change.what == "drain"))
+
+    def _lose_gangs(self, node: int, events: list[External]) -> None:
+        """Every gang that had a part on a node is lost."""
+        for job, run in sorted(self._runs.items()):
+            if node in run.nodes:
+                saved = self._lose(job, run)
+                others = [n for n in run.nodes if n != node]
+                events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
 
     def _check_hope(self) -> None:
         """Nodes that fail faster than any job can save its state keep a simulation going for ever."""

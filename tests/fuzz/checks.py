@@ -125,7 +125,7 @@ def check_work(ready: Prepared, record: Record) -> None:
     assert np.isclose(record.held_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
     assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
     free = not (physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds)
-    if not free or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
+    if not free or ready.changes or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
         return
     done = np.zeros(len(ready.trace.arrivals))
     for number, (start, end) in enumerate(itertools.pairwise(holds.first.tolist())):
@@ -150,7 +150,7 @@ def is_neutral(setup: Setup, ready: Prepared) -> bool:
     equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None
     layout = physics.layout_matters((arrival.spec for arrival in ready.trace.arrivals), ready.cluster)
     learns = ready.settings.learn  # what is measured depends on who was moved when
-    return equal and not (costs or layout or learns or physics.fails or ready.settings.wait_for_place)
+    return equal and not ready.changes and not (costs or layout or learns or physics.fails or ready.settings.wait_for_place)
 
 
 OTHERS = ("packed", "packed:sticky=false", "spread", "random", "random:sticky=false", "pal", "skew:sticky=false")

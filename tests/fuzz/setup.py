@@ -79,6 +79,7 @@ class Setup:
 
     number: int
     keywords: dict[str, Any]
+    there: Cluster
 
     @property
     def trace(self) -> Trace:
@@ -87,8 +88,8 @@ class Setup:
 
     @property
     def cluster(self) -> Cluster:
-        found: Cluster = self.keywords["cluster"]
-        return found
+        """Without nodes that join later."""
+        return self.there
 
     def __str__(self) -> str:
         """What a person needs to see where it broke."""
@@ -114,8 +115,10 @@ def make_setup(number: int, folder: Path) -> Setup:
     keywords |= _moments(dice, keywords["preset"])
     if not plain:
         keywords |= _physics(dice, cluster) | _extras(dice, keywords["policy"], cluster, folder / f"scores-{number}.csv")
+        if "gpu_speed" not in keywords and "variability" not in keywords and dice.random() < 0.25:
+            keywords["cluster"] = _changing(dice, cluster, folder / f"cluster-{number}.yaml")
     keywords["trace"] = _trace(dice, cluster, keywords["rates"])
-    return Setup(number, keywords)
+    return Setup(number, keywords, cluster)
 
 
 def _extras(dice: random.Random, policy: Any, cluster: Cluster, scores: Path) -> dict[str, Any]:
@@ -133,6 +136,29 @@ def _extras(dice: random.Random, policy: Any, cluster: Cluster, scores: Path) ->
 
 def _cluster(dice: random.Random) -> Cluster:
     return _host_memory(dice, Cluster.parse(dice.choice(CLUSTERS)))
+
+
+def _changing(dice: random.Random, cluster: Cluster, path: Path) -> Path:
+    """Nodes join, some of them leave again, with a warning or without, and others are drained for a while."""
+    lines = ["nodes:"]
+    for node in cluster.nodes:
+        rack = f", rack: {node.rack}" if node.rack else ""
+        memory = f", host_memory: {node.host_gib:g} GiB" if node.host_gib else ""
+        lines.append(f"  - {{name: {node.name}, accelerator: {node.accelerator}, gpus: {node.gpus}{rack}{memory}}}")
+    lines.append("events:")
+    for number in range(dice.randrange(1, 4)):
+        at_s = dice.randrange(1, 400)
+        lines.append(
+            f"  - {{at: {at_s}s, join: {{name: new{number}, accelerator: {dice.choice(TYPES)}, gpus: {dice.randrange(1, 5)}}}}}"
+        )
+        if dice.random() < 0.6:
+            warning = dice.choice(("", ", warning: 30s"))
+            lines.append(f"  - {{at: {at_s + dice.randrange(40, 600)}s, leave: new{number}{warning}}}")
+    if dice.random() < 0.5:
+        at_s, name = dice.randrange(1, 300), dice.choice(cluster.nodes).name
+        lines += [f"  - {{at: {at_s}s, drain: {name}}}", f"  - {{at: {at_s + dice.randrange(10, 300)}s, undrain: {name}}}"]
+    path.write_text("\n".join(lines) + "\n")
+    return path
 
 
 def _host_memory(dice: random.Random, plain: Cluster) -> Cluster:

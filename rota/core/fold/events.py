@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
-from rota.core.fold.nodes import lose_sight, node_lost, node_reported
+from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
 from rota.core.plan.candidates import CandidateTable
@@ -24,6 +24,9 @@ from rota.model.events import (
     Event,
     Exited,
     HoldAsked,
+    NodeDrained,
+    NodeJoined,
+    NodeLeft,
     NodeLost,
     NodeReported,
     PolicyFailed,
@@ -295,6 +298,9 @@ _HANDLERS: dict[type, Callable[[Ledger, Settings, Any], None]] = {
     HoldAsked: _hold_asked,
     NodeReported: node_reported,
     NodeLost: node_lost,
+    NodeJoined: node_joined,
+    NodeDrained: node_drained,
+    NodeLeft: node_left,
     Allocated: _allocated,
     PolicyFailed: _policy_failed,
     TimedOut: _policy_failed,

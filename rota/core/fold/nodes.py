@@ -7,12 +7,14 @@ from rota.core.settings import Settings
 from rota.core.state.ledger import Ledger
 from rota.core.state.records import Verdict, same_gpus
 from rota.model.commands import Suspend, SuspendKind
-from rota.model.events import NodeLost, NodeReported, Part, PartState, Started, Suspended
+from rota.model.events import NodeDrained, NodeJoined, NodeLeft, NodeLost, NodeReported, Part, PartState, Started, Suspended
 from rota.model.job import Phase
 
 
 def node_reported(state: Ledger, settings: Settings, event: NodeReported) -> None:
     node = event.node
+    if node >= len(state.cluster.nodes) or node in state.gone:
+        return  # it has to join first
     if event.boot < state.node_boot[node]:
         return
     if event.boot > state.node_boot[node]:
@@ -42,11 +44,37 @@ def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part
 
 
 def node_lost(state: Ledger, settings: Settings, event: NodeLost) -> None:
-    if event.boot < state.node_boot[event.node]:
+    if event.node >= len(state.cluster.nodes) or event.node in state.gone or event.boot < state.node_boot[event.node]:
         return
     state.node_boot[event.node] = event.boot + 1
     bury(state, event.node, event.at_s)
     _take_down(state, event.node)
+
+
+def node_joined(state: Ledger, settings: Settings, event: NodeJoined) -> None:
+    here = [node.name for number, node in enumerate(state.cluster.nodes) if number not in state.gone]
+    if event.node.name in here:
+        return  # a repeat
+    state.add_node(event.node, settings.packing)
+    for job, row in state.row.items():
+        refresh_schedulable(state, job, row)
+
+
+def node_drained(state: Ledger, settings: Settings, event: NodeDrained) -> None:
+    if event.node >= len(state.cluster.nodes) or event.node in state.gone:
+        return
+    state.set_draining(event.node, event.draining)
+    state.unsettled.update(job for job, mine in state.incarnations.items() if mine.parked and event.node in mine.parts)
+
+
+def node_left(state: Ledger, settings: Settings, event: NodeLeft) -> None:
+    if event.node >= len(state.cluster.nodes) or event.node in state.gone:
+        return
+    bury(state, event.node, event.at_s)
+    _take_down(state, event.node)
+    state.host_gib[event.node] = 0.0
+    state.set_draining(event.node, False)
+    state.gone.add(event.node)
 
 
 def bury(state: Ledger, node: int, at_s: float) -> None:

@@ -31,7 +31,7 @@ def changes(
     if grants.partner is not None or grants.split or state.planned.parts:
         partner = pairing.partners(state, table, grants)
         differs |= partner != state.jobs.partner[table.rows]
-    if state.cordoned:
+    if state.cordoned or state.draining:
         differs |= _must_leave(state, table.rows)
     stays = np.zeros(len(table), dtype=bool)
     for split in grants.split:
@@ -71,9 +71,10 @@ def changes(
 
 
 def _must_leave(state: Ledger, rows: Ints) -> Bools:
-    """Jobs with GPUs that are out of service. One that shares such GPUs leaves with the other."""
-    out = state.out_of_service()
-    return np.isin(state.jobs.id[rows], list(state.planned.holders(np.array(out, dtype=np.int64))))
+    """Jobs with GPUs that are out of service, or on nodes that are drained. One that shares such GPUs leaves with the other."""
+    drained = np.isin(state.cluster.gpu_node, list(state.draining)).nonzero()[0]
+    out = np.concatenate((np.array(state.out_of_service(), dtype=np.int64), drained))
+    return np.isin(state.jobs.id[rows], list(state.planned.holders(out)))
 
 
 def _may_move(state: Ledger, rows: Ints) -> Bools:

@@ -3,21 +3,21 @@
 Dict values are never changed in place, so a copy of the ledger is a copy of its columns and of its dicts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.deadlines import deadline_seconds
-from rota.beliefs.options import make_options
+from rota.beliefs.options import grown, make_options
 from rota.beliefs.rates import SPEEDS, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core.state.job_table import NOBODY, JobTable
 from rota.core.state.phases import LEGAL_CODES, refuse
 from rota.core.state.records import NO_GPUS, Answer, Incarnation, InFlight, PaceKey, PlacementTraits, same_gpus
-from rota.model.cluster import Cluster
+from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec, Phase
 from rota.model.occupancy import FREE, HALF, Occupancy
 from rota.model.options import Kind, Options
@@ -55,6 +55,10 @@ class Ledger:
     """When it was last looked whether it should."""
     paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
     """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
+    draining: set[int] = field(default_factory=set)
+    """Nodes that jobs are to leave."""
+    gone: set[int] = field(default_factory=set)
+    """Nodes that left for good. Their numbers are not used again."""
     cordoned: tuple[int, ...] = ()
     """GPUs that are out of service because they are too slow, the slowest first."""
     skews: Skews = field(default_factory=Skews)
@@ -201,6 +205,8 @@ class Ledger:
         if self._usable is None:
             mask = self.node_up[self.cluster.gpu_node]
             mask[self.out_of_service()] = False
+            if self.draining:
+                mask &= ~np.isin(self.cluster.gpu_node, list(self.draining))
             for job in self.barred:
                 mask[self.gpus_of(job)] = False
                 mask[self.desired.get(job, NO_GPUS)] = False
@@ -221,7 +227,8 @@ class Ledger:
         for job in self.barred:
             mask[self.desired.get(job, NO_GPUS)] = False
         mask[self.out_of_service()] = False
-        return mask & self.node_up[self.cluster.gpu_node]
+        staying = self.node_up & ~np.isin(np.arange(len(self.node_up)), list(self.draining))
+        return mask & staying[self.cluster.gpu_node]
 
     def out_of_service(self) -> list[int]:
         """GPUs that are cordoned and not needed: where so many nodes are down that a known gang would no longer fit without them,
@@ -277,8 +284,10 @@ class Ledger:
         if job in self.in_flight or job in self.doomed:
             return False
         incarnation, want = self.incarnations.get(job), self.desired.get(job)
-        if incarnation is None or incarnation.parked:
+        if incarnation is None:
             return want is None
+        if incarnation.parked:  # where a node is drained, it has to be written to storage
+            return want is None and self.draining.isdisjoint(incarnation.parts)
         return want is not None and same_gpus(want, incarnation.gpus)
 
     # Writing: only `fold` calls these ------------------------------------------------------------------------------
@@ -342,6 +351,43 @@ class Ledger:
     def set_node(self, node: int, up: bool) -> None:
         if bool(self.node_up[node]) != up:
             self.node_up[node] = up
+            self._usable = None
+            self.touch()
+
+    def add_node(self, node: Node, packing: bool) -> None:
+        """A new node behind the others: columns grow, and kinds get the options that it offers."""
+        self.cluster = replace(self.cluster, nodes=(*self.cluster.nodes, node), text="")
+        for occupancy in (self.observed, self.planned):
+            occupancy.grow(node.gpus)
+        self.node_up = np.append(self.node_up, True)
+        self.node_boot = np.append(self.node_boot, 0)
+        self.node_heard_s = np.append(self.node_heard_s, self.now_s)
+        self.host_gib = np.append(self.host_gib, node.host_gib)
+        self.variability = self.variability and self.variability.grown(node.gpus)
+        self.learning = self.learning and self.learning.grown(node.gpus)
+        self._usable = self._pool_rank = None
+        self._traits = {}
+        self.options = grown(self.options, list(self.kind_of), self.cluster, self.rates, packing=packing)
+        self.jobs.widen(self.options.accounts)
+        self._new_best_rates()
+        self.touch()
+
+    def _new_best_rates(self) -> None:
+        """Jobs may be faster by an option that is new, or have one for the first time."""
+        jobs, options = self.jobs, self.options
+        best = options.best[jobs.kind[: jobs.size]]
+        have = (best >= 0).nonzero()[0]
+        for row in have[jobs.best_rate[have] != options.rate[best[have]]].tolist():
+            jobs.best_rate[row] = options.rate[best[row]]
+            spec = self.specs.get(jobs.id.item(row))
+            if spec is not None:
+                accelerator = self.cluster.pools[options.pool[best[row]]]
+                nominal = self.rates.rate(spec.profile, accelerator, spec.width)[0]
+                jobs.nominal_rate[row] = nominal or jobs.best_rate[row]
+
+    def set_draining(self, node: int, draining: bool) -> None:
+        if draining != (node in self.draining):
+            (self.draining.add if draining else self.draining.discard)(node)
             self._usable = None
             self.touch()
 
@@ -432,6 +478,6 @@ class Ledger:
             setattr(twin, name, getattr(self, name).copy())
         for name in ("row", "specs", "incarnations", "desired", "in_flight", "kind_of", "tenant_of", "paces", "_traits"):
             setattr(twin, name, getattr(self, name).copy())
-        for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred"):
+        for name in ("unsettled", "doomed", "orphans", "cancelling", "held", "barred", "draining", "gone"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
