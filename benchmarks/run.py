@@ -26,7 +26,8 @@ import placement
 
 import rota
 from rota.beliefs.rates import Rates
-from rota.core.plan.candidates import CandidateTable, grant
+from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.grant import grant
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Solve

@@ -6,8 +6,9 @@ from rota.core.settings import Settings
 from rota.core.state.ledger import Ledger
 from rota.core.state.records import Incarnation, InFlight, same_gpus
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.occupancy import FREE
 from rota.model.plan import Change, Plan
-from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
+from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
 def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -19,7 +20,7 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         todo = todo | changes.keys()
     if not todo and not state.in_flight:
         return []
-    taken = ~state.observed.free
+    taken = state.observed.holder != FREE
     if not state.node_up.all():
         taken |= ~state.node_up[state.cluster.gpu_node]
     given: dict[int, int] = {}
@@ -71,8 +72,10 @@ def _has_room(state: Ledger, job: int, want: Ints, partner: int, taken: Bools, g
     gpu = want.item(0)
     if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         return True
+    if state.specs[job].gpus >= 1:
+        return False
     part = state.specs[job].part
-    if part == MILLI or not state.node_up[state.cluster.gpu_node[gpu]] or state.observed.room(gpu) - given.get(gpu, 0) < part:
+    if not state.node_up[state.cluster.gpu_node[gpu]] or state.observed.room(gpu) - given.get(gpu, 0) < part:
         return False
     given[gpu] = given.get(gpu, 0) + part
     return True

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rota.errors import OptionError
-from rota.model.options import Options
+from rota.model.options import MUCH_SLOWER, Options
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 T = TypeVar("T")
@@ -314,10 +314,6 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
     return "" if (options.kind[option] == kind).all() else "an option belongs to jobs of another kind"
 
 
-MUCH_SLOWER = 100.0
-"""An option this many times slower than the best of a job is as good as none: it runs by another, whatever the policy says."""
-
-
 def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bool) -> tuple[Ints, Ints]:
     """Each job's options by the steps they bring over the horizon, the price of moving paid first. Blind: in any order of types,
     and a job that runs stays, unless it hardly does."""
@@ -329,8 +325,6 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
         may_move = False
     held = table.granted_option[order][:, None]
     elsewhere = (held >= 0) & (options != held)
-    fastest = np.where(exists, table.options.rate[options], 0.0).max(axis=1, keepdims=True)
-    stuck = (held >= 0) & (table.options.rate[held] * MUCH_SLOWER < fastest)
     if may_move:
         # A job believed to be done may still run: it must stay worth more where it is than after a move it cannot pay for.
         span = np.clip(table.seconds_left[order], 1e-6, table.horizon_seconds)[:, None]
@@ -338,8 +332,12 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
         score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
     else:
         score = np.where(elsewhere, -1.0, rate)
-    score = np.where(stuck & elsewhere, rate, score)
-    score[~exists | (table.options.rate[options] * MUCH_SLOWER < fastest)] = -1.0
+    if table.options.uneven:
+        fastest = table.options.rate[options[:, :1]]  # the first of a kind is its best
+        stuck = (held >= 0) & (table.options.rate[held] * MUCH_SLOWER < fastest)
+        score = np.where(stuck & elsewhere, rate, score)
+        score[table.options.rate[options] * MUCH_SLOWER < fastest] = -1.0
+    score[~exists] = -1.0
     best = np.argsort(-score, axis=1, kind="stable")
     flat = np.take_along_axis(options, best, axis=1).ravel()
     usable = np.take_along_axis(score, best, axis=1).ravel() >= 0
@@ -348,6 +346,9 @@ def _best_options_first(order: Ints, table: Candidacy, may_move: bool, blind: bo
 
 NEXT_TO_NOTHING = 1e-6
 """What an interior point leaves where there should be nothing."""
+
+MICRO = 1e6
+"""Microseconds in a second."""
 
 TIME_SHARED = 1e-3
 """A share this small is not worth a move of its own."""
@@ -403,11 +404,11 @@ class Shares:
 
     def candidates(self, table: Candidacy) -> Candidates:
         position, account, option, share, pool = table.memoised(self, self._ways)
-        half = table.slice_seconds / 2
+        half = table.slice_seconds / 2 * MICRO
         # In microseconds: what was booked in pieces must not come before what was booked at once.
-        had = np.round(table.had_seconds[position, account], 6)
+        had = np.rint(table.had_seconds[position, account] * MICRO)
         priority = share / np.maximum(had + half, half / 50)
-        deficit = np.round(table.deficit_seconds[position, account], 6)
+        deficit = np.rint(table.deficit_seconds[position, account] * MICRO)
         # Whoever was drawn runs its slice to the end, however soon new shares come.
         mine = table.granted_option[position] == option
         done = ~mine | (table.slice_left_seconds[position] <= 1e-6)

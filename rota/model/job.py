@@ -71,13 +71,13 @@ class JobSpec:
     """Host memory it takes while parked, over all its nodes."""
 
     def __post_init__(self) -> None:
-        whole = self.gpus >= 1 and self.gpus % 1 == 0
+        whole = self.gpus >= 1 and (type(self.gpus) is int or self.gpus % 1 == 0)
         if not whole and not (0 < self.gpus < 1 and abs(milligpus_of(self.gpus) - self.gpus * MILLI) < 1e-6):
             hint = "gpus=1, or gpus=0.5"
             raise OptionError(
                 "must be a whole number from 1, or thousandths of one GPU.", field="gpus", value=self.gpus, hint=hint
             )
-        if whole:
+        if whole and type(self.gpus) is not int:
             object.__setattr__(self, "gpus", int(self.gpus))
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")

@@ -66,6 +66,11 @@ class Occupancy:
     def release(self, job: int, gpus: Ints) -> None:
         """A job gives up what it holds of these GPUs."""
         if not self.parts:
+            if len(gpus) == 1:  # most jobs
+                gpu = gpus.item()
+                if self.holder.item(gpu) == job:
+                    self.holder[gpu] = FREE
+                return
             self.holder[gpus[self.holder[gpus] == job]] = FREE
             return
         for gpu in gpus.tolist():
@@ -117,6 +122,9 @@ class Occupancy:
 
     def holders(self, gpus: Ints) -> set[int]:
         """All jobs that hold a part of one of these GPUs."""
+        if len(gpus) == 1 and not self.parts:  # most jobs
+            holder = self.holder.item(gpus.item())
+            return set() if holder == FREE else {holder}
         found = set(self.holder[gpus].tolist())
         if IN_PARTS in found:
             found.update(who for gpu in gpus.tolist() for who, _ in self.parts.get(gpu, ()))

@@ -11,6 +11,9 @@ from rota.model.units import MILLI, Floats, Ints, milligpus_of, width_of
 
 NEVER_FITS = 1 << 60
 
+MUCH_SLOWER = 100.0
+"""An option this many times slower than the best of a job is as good as none: it runs by another, whatever the policy says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -84,6 +87,12 @@ class Options:
     """Milli-GPUs of those options, in the same shape; where there is none, more than any pool has."""
     kind_pool: Ints
     """Pools of those options, in the same shape."""
+    shared: bool
+    """Whether any of them shares GPUs."""
+    in_parts: bool
+    """Whether any of them takes less than a whole GPU."""
+    uneven: bool
+    """Whether any of them is MUCH_SLOWER than the best of its kind."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -92,16 +101,6 @@ class Options:
     def gpus(self) -> Ints:
         """GPUs that each runs on, whole or not."""
         return np.maximum(self.milligpus // MILLI, 1)
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether any of them takes less than a whole GPU."""
-        return len(self.milligpus) > 0 and bool(self.milligpus.min() < MILLI)
-
-    @property
-    def shared(self) -> bool:
-        """Whether any of them shares GPUs."""
-        return len(self.kind) > 0 and bool(self.partner_kind.max() >= 0)
 
     @property
     def accounts(self) -> int:
@@ -146,9 +145,14 @@ class Options:
             best=by_kind[:, 0].copy(),
             kind_need=np.where(exists, milligpus[by_kind] if len(ordered) else 0, NEVER_FITS),
             kind_pool=np.where(exists, pool[by_kind] if len(ordered) else 0, 0),
+            shared=bool((partner_kind >= 0).any()),
+            in_parts=bool((milligpus < MILLI).any()),
+            uneven=bool((real[:, 0] * MUCH_SLOWER < real[by_kind[kind, 0], 0]).any()),
         )
         for name in cls.__slots__:
-            getattr(options, name).setflags(write=False)  # policies see these very arrays
+            column = getattr(options, name)
+            if isinstance(column, np.ndarray):
+                column.setflags(write=False)  # policies see these very arrays
         return options
 
 

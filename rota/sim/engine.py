@@ -152,13 +152,15 @@ class Engine:
         self._tiebreak = itertools.count()
         self._wake_s = FOREVER
         self._runs: dict[int, _Run] = {}
+        self._sharing = scheduler.settings.packing
+        """Partners slow each other down, so that it matters who holds which GPUs with whom."""
         self._held = Occupancy(np.full(self.cluster.gpus, FREE, dtype=np.int64))
         self._next_arrival = 0
         self._storage: dict[int, float] = {}
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
         self._failures_before, self._ended_before = 0, 0
-        self._turns = 0
+        self._turns, self._look_after = 0, MOST_TURNS
         self._mark = _Mark(0, 0, 0.0, self.now_s)
         self._rounds = 0
         self._rates: dict[tuple[str, int, int, int], float] = {}
@@ -192,7 +194,9 @@ class Engine:
                 events = []
                 for command in commands:
                     self._carry_out[type(command)](command, events)
-                self._check_progress()
+                self._turns += 1
+                if self._turns >= self._look_after:
+                    self._check_progress()
                 if self.physics.whole_steps_seconds and self.scheduler.state.plans != self._rounds:
                     self._rounds = self.scheduler.state.plans
                     self._begin_round()
@@ -302,9 +306,7 @@ class Engine:
     def _check_progress(self) -> None:
         """Decisions that help no job go on for ever: a policy that lets nobody run, or wants to be asked again at once."""
         state, before = self.scheduler.state, self._mark
-        self._turns += 1
-        if self._turns - before.turns < max(MOST_TURNS, 10 * len(state.row)):
-            return
+        self._look_after = self._turns + max(MOST_TURNS, 10 * len(state.row))
         done = sum(self._storage.get(job, 0.0) for job in state.row if job not in self._runs)
         done += sum(run.steps(self.now_s) for run in self._runs.values())
         happened = self._next_arrival + self.record.ended + int(self._failures.sum())
@@ -329,7 +331,18 @@ class Engine:
         levels = self.cluster.levels_of(command.nodes)
         rate = self._alone_rate(spec, command.gpus, levels)
         saved = self._storage.get(job, 0.0)
-        run = _Run(command.incarnation, command.gpus, command.nodes, rate, rate, saved, FOREVER, spec.steps, FOREVER, spec.part)
+        run = _Run(
+            command.incarnation,
+            command.gpus,
+            command.nodes,
+            rate,
+            rate,
+            saved,
+            FOREVER,
+            spec.steps,
+            FOREVER,
+            MILLI if spec.gpus >= 1 else spec.part,
+        )
         self._runs[job] = run
         self._hold(job, run)
         self.record.launch(job, command)
@@ -474,21 +487,18 @@ class Engine:
 
     def _hold(self, job: int, run: _Run) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
-        if run.part < MILLI:
-            self._held.take(job, run.gpus, run.part)
-        else:
+        if self._sharing and run.part == MILLI:
             self._held.join(job, run.gpus)
 
     def _release(self, job: int, run: _Run) -> None:
         """Its GPUs are free, or its partner's alone."""
-        if run.part < MILLI:
-            self._held.release(job, run.gpus)
-        for other in self._held.leave(job, run.gpus) if run.part == MILLI else ():
-            both = self._runs[other]
-            since_s = max(run.held_s, both.held_s)
-            run.shared_seconds += self.now_s - since_s
-            both.shared_seconds += self.now_s - since_s
-            self.record.holds.share(job, other, run.gpus, since_s, self.now_s)
+        if self._sharing and run.part == MILLI:
+            for other in self._held.leave(job, run.gpus):
+                both = self._runs[other]
+                since_s = max(run.held_s, both.held_s)
+                run.shared_seconds += self.now_s - since_s
+                both.shared_seconds += self.now_s - since_s
+                self.record.holds.share(job, other, run.gpus, since_s, self.now_s)
         self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
         run.held_s = FOREVER
 

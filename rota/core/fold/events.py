@@ -171,8 +171,8 @@ def _policy_failed(state: Ledger, settings: Settings, event: PolicyFailed | Time
 def _close_accounts(state: Ledger, settings: Settings) -> None:
     """New shares: what the old ones promised and did not give is owed from now on, and time received counts from zero."""
     jobs, answer = state.jobs, state.answer
-    if answer is None or not jobs.size:
-        state.shares_s = state.now_s
+    if answer is None or not jobs.size or not answer.allocation.reusable:
+        state.shares_s = state.now_s  # only shares promise time
         return
     elapsed, state.shares_s = state.now_s - state.shares_s, state.now_s
     ids = jobs.id[: jobs.size]
@@ -197,17 +197,21 @@ def _close_accounts(state: Ledger, settings: Settings) -> None:
 
 def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
-        rows = {change.job: state.row[change.job] for change in event.plan.changes if change.job in state.row}
-        options = {job: state.jobs.option.item(row) for job, row in rows.items()}
-        if state.planned.parts or any(change.partner >= 0 for change in event.plan.changes):
-            for job, row in rows.items():  # all let go before any takes a part
-                state.want(job, row, -1, None)
+        slices = state.answer is not None and state.answer.allocation.reusable
+        before: dict[int, int] = {}
+        if state.options.shared:
+            for change in event.plan.changes:  # all let go before any takes a part
+                row = state.row.get(change.job)
+                if row is not None:
+                    before[change.job] = state.jobs.option.item(row)
+                    state.want(change.job, row, -1, None)
         for change in event.plan.changes:
-            row = rows.get(change.job, -1)
-            if row >= 0:
+            row = state.row.get(change.job)
+            if row is not None:
+                option = before[change.job] if before else state.jobs.option.item(row)
                 state.want(change.job, row, change.option, change.gpus, change.partner)
                 state.unsettled.add(change.job)
-                if options[change.job] != change.option:
+                if slices and option != change.option:
                     _new_slice(state, change, row)
         state.until_s = event.plan.until_s
         state.somebody_waits = event.plan.somebody_waits

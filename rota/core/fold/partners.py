@@ -10,12 +10,11 @@ from rota.core.state.job_table import NOBODY, JobTable
 from rota.core.state.ledger import Ledger
 from rota.core.state.records import Incarnation, same_gpus
 from rota.model.options import Options
-from rota.model.units import MILLI
 
 
 def partner_of(state: Ledger, job: int, incarnation: Incarnation) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
-    if state.specs[job].part < MILLI:
+    if not state.options.shared or state.specs[job].gpus < 1:
         return NOBODY  # those with other parts of its GPU do not slow it down
     for other in state.observed.holders(incarnation.gpus):
         if (
@@ -29,6 +28,8 @@ def partner_of(state: Ledger, job: int, incarnation: Incarnation) -> int:
 
 def began(state: Ledger, job: int, at_s: float) -> None:
     """A job runs from now on: it and whoever runs there go on in company."""
+    if not state.options.shared:
+        return
     incarnation = state.incarnations[job]
     other = partner_of(state, job, incarnation)
     if other != NOBODY or state.options.partner_kind.item(incarnation.option) >= 0:
@@ -39,6 +40,8 @@ def began(state: Ledger, job: int, at_s: float) -> None:
 
 def stopped(state: Ledger, job: int, at_s: float) -> None:
     """A job no longer runs: whoever runs there has the GPUs to itself."""
+    if not state.options.shared:
+        return
     other = partner_of(state, job, state.incarnations[job])
     if other != NOBODY:
         _pace(state, other, state.incarnations[other], NOBODY, at_s)

@@ -1,6 +1,7 @@
 """Candidates: the (job, option) pairs that an answer names, and what it may ask about its jobs to name them."""
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,8 @@ from rota.model.view import keyed_rng
 
 T = TypeVar("T")
 
+NONE: AbstractSet[int] = frozenset()
+
 
 class CandidateTable:
     """What an allocation may ask about its jobs (see `Candidacy`), gathered when asked."""
@@ -28,7 +31,7 @@ class CandidateTable:
         self.types_stay = not settings.deficits_break_ties
         self.horizon_seconds = settings.horizon_seconds
         self.slice_seconds = settings.round_seconds or settings.slice_seconds
-        self.kept_gpus: set[int] = set()
+        self.kept_gpus: AbstractSet[int] = NONE
         """GPUs of jobs that the answer knows nothing of, which keep them."""
 
     def home(self, position: int, option: int) -> int:

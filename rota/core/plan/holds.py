@@ -7,16 +7,18 @@ from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.ledger import Ledger
 from rota.model.allocation import Allocation
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
 
 
-def holds_until_s(state: Ledger, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants) -> float:
+def holds_until_s(
+    state: Ledger, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, granted: Bools
+) -> float:
     """Until the answer is over, a rank changes or a slice ends. In rounds of whole steps: until all jobs have done theirs."""
     if settings.whole_steps:
         return _all_done_s(settings, state, table, grants)
     if not len(table):
         return FOREVER
-    holds = allocation.holds_seconds(grants.option >= 0, table)
+    holds = allocation.holds_seconds(granted, table)
     # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
     may_ask_s = state.asked_s + settings.solve_every_seconds
     if allocation.reusable:

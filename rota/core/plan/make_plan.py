@@ -30,5 +30,6 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     if settings.wait_for_place:
         places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
     changed = changes(state, settings, placer, allocation, table, places, alive)
-    somebody_waits = not (places.grants.option >= 0).all()
-    return Plan(changed, holds_until_s(state, settings, allocation, table, places.grants), somebody_waits, places.fragmented)
+    granted = places.grants.option >= 0
+    until_s = holds_until_s(state, settings, allocation, table, places.grants, granted)
+    return Plan(changed, until_s, not granted.all(), places.fragmented)

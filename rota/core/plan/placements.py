@@ -33,10 +33,10 @@ def changes(
         differs |= partner != state.jobs.partner[table.rows]
     if state.cordoned or state.draining:
         differs |= _must_leave(state, table.rows)
-    stays = np.zeros(len(table), dtype=bool)
+    stays: set[int] = set()
     for split in grants.split:
         here = [table.home(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
-        stays[split.members] = here
+        stays |= {at for at, yes in zip(split.members, here, strict=True) if yes}
         differs[split.members] |= ~np.array(here)
     if alive is not None:
         differs &= alive
@@ -45,7 +45,9 @@ def changes(
     if settings.wait_for_place:
         starts = np.array(list(places.gpus), dtype=np.int64)
     elif not placer.sticky:
-        may_move = _may_move(state, table.rows[grants.position]) & ~stays[grants.position]
+        may_move = _may_move(state, table.rows[grants.position])
+        if stays:
+            may_move &= ~np.isin(grants.position, list(stays))
         starts = grants.position[differs[grants.position] | may_move]
     elif len(stops) == len(changed):
         starts = stops[:0]

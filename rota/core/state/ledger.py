@@ -402,19 +402,20 @@ class Ledger:
 
     def hold(self, job: int, gpus: Ints) -> None:
         """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
-        part = self.specs[job].part
-        if part < MILLI:
-            self.observed.take(job, gpus, part)
-        else:
+        if self.specs[job].gpus < 1:
+            self.observed.take(job, gpus, self.specs[job].part)
+        elif self.options.shared:
             self.observed.join(job, gpus)
+        else:
+            self.observed.take(job, gpus)
         self._usable = None if self.barred else self._usable
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
-        if self.specs[job].part < MILLI:
-            self.observed.release(job, gpus)
-        else:
+        if self.options.shared and self.specs[job].gpus >= 1:
             self.observed.leave(job, gpus)
+        else:
+            self.observed.release(job, gpus)
         self._usable = None if self.barred else self._usable
         if job in self.barred:
             self._usable = None
@@ -433,7 +434,8 @@ class Ledger:
             jobs.partner[row] = partner
         if gpus is not None:
             self.desired[job] = gpus
-            self.planned.take(job, gpus, HALF if partner != NOBODY else self.specs[job].part)
+            whole = MILLI if self.specs[job].gpus >= 1 else self.specs[job].part
+            self.planned.take(job, gpus, whole if partner == NOBODY else HALF)
         jobs.option[row] = option if gpus is not None else -1
 
     def _part(self, job: int, partner: int) -> None:
