@@ -126,7 +126,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
 
 
 def _short(row: "JobRow") -> str:
-    return f"{row.gpus}x{'/'.join(row.accepts)}" if row.accepts else str(row.gpus)
+    return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
 
 
 def footer(shown: int, everything: bool, status: "StatusRow") -> str:

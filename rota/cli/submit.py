@@ -37,7 +37,10 @@ def submit(
     what: Annotated[list[str] | None, typer.Argument(metavar="SPEC.yaml | SCRIPT.sh | -- CMD...", help="What to run.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", parser=flag.number("--gpus", whole=True), metavar="N", help="How many GPUs; else 1.")
+        float | None,
+        typer.Option(
+            "--gpus", parser=flag.number("--gpus", like="0.5"), metavar="N", help="How many GPUs, or a part of one: 0.5; else 1."
+        ),
     ] = None,
     steps: Annotated[
         int | None,

@@ -80,8 +80,8 @@ def _me() -> str:
     return user_name()
 
 
-def count(gpus: int) -> str:
-    return f"{gpus} GPU" + "s" * (gpus != 1)
+def count(gpus: float) -> str:
+    return f"{gpus:g} GPU" + "s" * (gpus != 1)
 
 
 def wants(row: JobRow) -> str:
@@ -92,7 +92,7 @@ def wants(row: JobRow) -> str:
 
 def holds(row: JobRow) -> str:
     """`4xA100 n1:0-3`; empty: it holds no GPUs."""
-    return " ".join(filter(None, (f"{row.gpus}x{row.accelerator}", row.where))) if row.accelerator else ""
+    return " ".join(filter(None, (f"{row.gpus:g}x{row.accelerator}", row.where))) if row.accelerator else ""
 
 
 def done(row: JobRow) -> float | None:

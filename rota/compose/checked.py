@@ -43,7 +43,7 @@ def _yaml(path: str) -> Checked:
         racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
         return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
     spec = spec_from(root)
-    gpus = spec.gpus if isinstance(spec.gpus, int) else f"{spec.gpus.min} to {spec.gpus.max}"
+    gpus = f"{spec.gpus:g}" if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max}"
     return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
 
 

@@ -13,7 +13,7 @@ class JobRow:
     user: str
     phase: str
     """queued, starting, running, suspending, parked, checkpointed, stopping, unreachable, finished, failed, cancelled."""
-    gpus: int
+    gpus: float
     accelerator: str | None
     """The type it runs on; None: it holds no GPUs."""
     where: str | None

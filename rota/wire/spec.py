@@ -15,6 +15,7 @@ from rota.errors import SpecError
 from rota.files.rows import closest, shown
 from rota.files.tree import TreeEntry, duration_seconds, read_tree
 from rota.model.cluster import ACCELERATOR, canonical
+from rota.model.units import MILLI, milligpus_of
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -114,7 +115,7 @@ class Spec(_Strict):
         description="The command: a text goes to `bash -c` as one argument, a list is an argument vector."
     )
     name: str | None = Field(None, min_length=1, max_length=200, description="What people call it.")
-    gpus: int | Range = Field(1, description="How many GPUs; {min, max}: it may be resized.")
+    gpus: int | float | Range = Field(1, description="How many GPUs, or a part of one: 0.5; {min, max}: it may be resized.")
     accelerators: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
         default_factory=list, description="Types it accepts; left out: any. The policy knows how fast each is."
     )
@@ -160,10 +161,14 @@ class Spec(_Strict):
 
     @field_validator("gpus")
     @classmethod
-    def _some(cls, value: int | Range) -> int | Range:
-        if isinstance(value, int) and not 1 <= value <= 1_000_000:
-            raise ValueError("must be from 1 to 1,000,000")
-        return value
+    def _some(cls, value: int | float | Range) -> int | float | Range:
+        if isinstance(value, Range):
+            return value
+        if 0 < value < 1 and abs(value * MILLI - milligpus_of(value)) < 1e-6:
+            return value
+        if not 1 <= value <= 1_000_000 or value != int(value):
+            raise ValueError("must be a whole number from 1 to 1,000,000, or thousandths of one GPU such as 0.5")
+        return int(value)
 
     @field_validator("accelerators")
     @classmethod

@@ -20,7 +20,7 @@ class SubmittedJob:
     workdir: str
     env: Mapping[str, str]
     """The job's own variables. A driver adds those it sets."""
-    gpus: int
+    gpus: float
     accelerators: tuple[str, ...]
     """Types it accepts; empty: any."""
     steps: int | None

@@ -37,5 +37,7 @@ def _all_done_s(settings: Settings, state: Ledger, table: CandidateTable, grants
         return may_ask_s if may_ask_s > state.now_s else state.now_s + settings.round_seconds
     rate = state.options.rate[grants.option[position]]
     steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
-    starting = np.where(table.running[position], 0.0, state.costs.move_seconds)
-    return state.now_s + max(float((steps / rate + starting).max()), SHORTEST_HOLD_SECONDS)
+    seconds = steps / rate
+    if state.costs.move_seconds:
+        seconds += np.where(table.running[position], 0.0, state.costs.move_seconds)
+    return state.now_s + max(float(seconds.max()), SHORTEST_HOLD_SECONDS)

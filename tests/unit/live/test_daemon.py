@@ -236,3 +236,21 @@ def test_what_happened_while_nobody_looked_counts_once(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         row = ended(daemon, job)
     assert (row.phase, row.suspensions) == ("finished", 1)
+
+
+def test_two_jobs_of_half_a_gpu_run_on_one(tmp_path: Path) -> None:
+    with running(tmp_path, cluster="1xV100") as daemon:
+        jobs = [submit(daemon, ["sleep", "300"], gpus=0.5) for _ in range(3)]
+        end = time.monotonic() + PATIENCE
+        while [daemon.job(str(job)).phase for job in jobs] != ["running", "running", "queued"]:
+            assert time.monotonic() < end, [daemon.job(str(job)).phase for job in jobs]
+            time.sleep(0.02)
+        assert daemon.scheduler.state.observed.parts == {0: ((jobs[0], 500), (jobs[1], 500))}
+        assert "needs 0.5 GPUs" in daemon.why(jobs[2]).reasons[0].sentence
+        daemon.cancel(jobs[0])
+        while daemon.job(str(jobs[2])).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        for job in jobs[1:]:
+            daemon.cancel(job)
+            ended(daemon, job)

@@ -66,7 +66,7 @@ def test_elastic(tmp_path: Path) -> None:
         ("gpus: 4", "gpus: 0", 3, "from 1 to"),
         ("gpus: 4", "gpus: {min: 4, max: 2}", 3, "min is more than max"),
         ("gpus: 4", "gpus: many", 3, "integer"),
-        ("gpus: 4", "gpus: 1.5", 3, "integer"),
+        ("gpus: 4", "gpus: 1.5", 3, "whole number from 1 to 1,000,000, or thousandths of one GPU"),
         ("[a100, V100]", "['A 100']", 4, "no accelerator type"),
         ("steps: 450_000", "steps: 0", 5, "greater than or equal to 1"),
         (r"'step (\d+)/(\d+)'", "'step ('", 6, "no regular expression"),
