@@ -29,6 +29,9 @@ from rota.model.events import (
     Exited,
     External,
     HoldAsked,
+    NodeDrained,
+    NodeJoined,
+    NodeLeft,
     NodeLost,
     Outcome,
     PolicyFailed,
@@ -39,7 +42,7 @@ from rota.model.events import (
 from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.policy import Policy
-from rota.model.units import FOREVER
+from rota.model.units import FOREVER, MILLI
 from rota.sim.agents import Agent, SimulatedPart
 
 
@@ -71,6 +74,11 @@ class Faults:
     """An agent may notice the end of a lease this much late."""
     cancel: float = 1 / 100
     hold: float = 1 / 50
+    node_join: float = 0.0
+    node_leave: float = 0.0
+    """Only of nodes that joined, so that every job can still run."""
+    node_drain: float = 0.0
+    """For a while."""
 
 
 HOSTILE_SETTINGS = Settings(
@@ -128,6 +136,9 @@ class Chaos:
         self.snapshot: Plain = self.core.snapshot(self.words)
         self.journal: list[tuple[float, list[External], Decided | None]] = []
         self.agents = [Agent(self, node) for node in range(len(cluster.nodes))]
+        self.first_nodes = len(cluster.nodes)
+        self.left: set[int] = set()
+        """Nodes that left for good."""
         self.cut_off: dict[int, float] = {}
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
@@ -160,6 +171,9 @@ class Chaos:
             (self.faults.partition * len(self.agents), self._partition),
             (self.faults.cancel, self._cancel),
             (self.faults.hold, self._hold),
+            (self.faults.node_join, self._join),
+            (self.faults.node_leave, self._leave),
+            (self.faults.node_drain, self._drain),
         ):
             if rate > 0:
                 self._recur(rate, act)
@@ -331,7 +345,7 @@ class Chaos:
 
     def part_started(self, node: int, command: Launch, gpus: tuple[int, ...]) -> None:
         job = command.job
-        if len(set(command.gpus.tolist())) != self.specs[job].gpus:
+        if len(set(command.gpus.tolist())) != self.specs[job].width:
             raise Broken(f"job {job} was launched on {len(command.gpus)} GPUs and asked for {self.specs[job].gpus}")
         if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
             raise Broken(f"job {job} was launched on several accelerator types")
@@ -354,10 +368,18 @@ class Chaos:
         self._part_runs(self.gangs[command.job, command.incarnation], node)
 
     def _take(self, command: Launch | Resume, gpus: tuple[int, ...]) -> None:
-        """Two may have a GPU if one of them was told of the other, and then they have all GPUs in common."""
+        """Two may have a GPU if one of them was told of the other, and then they have all GPUs in common. Parts of
+        a GPU may be held by several jobs as far as they fit."""
         job = command.job
         for gpu in gpus:
             owners = self.gpu_owner.setdefault(gpu, {})
+            parts = [self.specs[each].part for each in (job, *(other for other, _ in owners))]
+            if owners and max(parts) < MILLI:
+                if sum(parts) > MILLI:
+                    raise Broken(f"at {self.now_s:.3f} s: more than GPU {gpu} is given to jobs {[job, *owners]}")
+                self._count("split")
+                owners[job, command.incarnation] = command.partner
+                continue
             for (other, incarnation), beside in owners.items():
                 if len(owners) > 1 or (command.partner != other and beside != job):
                     raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {other} and given to job {job}")
@@ -371,7 +393,7 @@ class Chaos:
         gang.suspended.discard(node)
         if len(gang.running) == len(gang.nodes):
             gpus = [gpu for gpu, owners in self.gpu_owner.items() if (gang.job, gang.incarnation) in owners]
-            if len(gpus) != self.specs[gang.job].gpus:
+            if len(gpus) != self.specs[gang.job].width:
                 raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {self.specs[gang.job].gpus} GPUs")
             gang.since_s = self.now_s
             left = self.specs[gang.job].steps - gang.steps
@@ -446,22 +468,53 @@ class Chaos:
             agent.report()
         self._at(self.now_s + REPORT_SECONDS, lambda: self._report(agent))
 
+    def _join(self) -> None:
+        """Another machine, told by the driver; like a submission, that is not lost."""
+        self._count("joins")
+        model = self.dice.choice(self.cluster.nodes)
+        node = replace(model, name=f"new{len(self.agents)}", gpus=self.dice.randrange(1, 5))
+        self.cluster = replace(self.cluster, nodes=(*self.cluster.nodes, node), text="")
+        agent = Agent(self, len(self.agents))
+        self.agents.append(agent)
+        self.tell([NodeJoined(node, self.now_s)])
+        self._report(agent)
+
+    def _leave(self) -> None:
+        """A machine that joined is gone for good, with all it had."""
+        joined = [agent for agent in self.agents[self.first_nodes :] if agent.node not in self.left]
+        if joined:
+            self._count("leaves")
+            agent = self.dice.choice(joined)
+            self._end_all(agent)
+            self.left.add(agent.node)
+            self.tell([NodeLeft(agent.node, self.now_s)])
+
+    def _drain(self) -> None:
+        self._count("drains")
+        node = self.dice.randrange(len(self.agents))
+        self.tell([NodeDrained(node, self.now_s)])
+        self._at(self.now_s + self.dice.uniform(1, 60), lambda: self.tell([NodeDrained(node, self.now_s, draining=False)]))
+
+    def _end_all(self, agent: Agent) -> None:
+        """Every process of a node is dead, and the node does not answer."""
+        for job, part in agent.parts.items():
+            if part.lives:
+                agent.end(job, part, Outcome.LOST)
+        agent.parts, agent.highest, agent.up = {}, {}, False
+
     def _crash_node(self) -> None:
         agent = self.dice.choice(self.agents)
         if not agent.up:
             return
         self._count("node crashes")
-        for job, part in agent.parts.items():
-            if part.lives:
-                agent.end(job, part, Outcome.LOST)
-        agent.parts, agent.highest, agent.up = {}, {}, False
+        self._end_all(agent)
         if self.dice.random() < 0.5:
             self._count("losses vouched for")
             self._send(agent.node, partial(self._arrive, NodeLost(agent.node, agent.boot, self.now_s)))
 
         def back() -> None:
             agent.boot += 1
-            agent.up = True
+            agent.up = agent.node not in self.left
 
         self._at(self.now_s + self.dice.uniform(1, 60), back)
 
@@ -499,10 +552,13 @@ class Chaos:
             self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldAsked(job, self.now_s, held=False)]))
 
 
-def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True) -> list[JobSpec]:
-    """Small jobs of several widths; some give up after a few failures of their own, nothing else ends them early."""
+def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True, parts: bool = False) -> list[JobSpec]:
+    """Small jobs of several widths, or parts of a GPU too; some give up after a few failures of their own, nothing else ends them
+    early."""
     dice = random.Random(seed)
-    widths = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
+    widths: list[float] = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
+    if parts:
+        widths += [0.5, 0.5, 0.25, 0.7]
     jobs: list[Any] = []
     for number in range(count):
         park = parking and dice.random() < 0.5

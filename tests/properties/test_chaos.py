@@ -251,6 +251,57 @@ def test_a_short_run(make: Callable[..., Chaos], seed: int) -> None:
     assert chaos.steps > 1_000 and not chaos.core.state.row and not chaos.gpu_owner
 
 
+CHANGING = Faults(node_join=1 / 60, node_leave=1 / 90, node_drain=1 / 60)
+
+
+def changing_world(seed: int, sharing: bool, **options: Any) -> Chaos:
+    """Nodes join, leave and are drained, under jobs of whole GPUs and of parts; in some worlds pairs share GPUs."""
+    return Chaos(
+        FLOOR,
+        mixed_jobs(25, seed, 8, parts=True),
+        (Crowded(), Evenly())[seed % 2] if sharing else POLICIES[seed % len(POLICIES)],
+        PLACERS[seed // 2 % len(PLACERS)],
+        seed=seed,
+        faults=CHANGING,
+        settings=SHARING if sharing else HOSTILE_SETTINGS,
+        rates=pairs(0.8) if sharing else Rates(speeds={}),
+        memory_types=(Standing,),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("sharing", [False, True])
+@pytest.mark.parametrize("batch", range(3))
+def test_a_cluster_that_changes_survives_too(batch: int, sharing: bool) -> None:
+    steps, counts, seed = 0, Counter[str](), 1000 * batch
+    while steps < STEPS_PER_BATCH:
+        chaos = changing_world(seed, sharing, check_every=5).run(200_000)
+        assert not chaos.core.state.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        steps += chaos.steps
+        counts.update(chaos.counts)
+        seed += 1
+    for cut in ("joins", "leaves", "drains", "split"):
+        assert counts[cut] > 0, f"no {cut} in {steps} steps"
+
+
+def overfill_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch a part of a GPU whatever is left of it."""
+    original = reconcile._has_room
+
+    def generous(state: Any, job: int, want: Any, *others: Any) -> bool:
+        up = state.node_up[state.cluster.gpu_node[want]].all()
+        return original(state, job, want, *others) or bool(state.specs[job].gpus < 1 and up)
+
+    monkeypatch.setattr(reconcile, "_has_room", generous)
+
+
+def test_the_checker_notices_gpus_that_are_overfilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    overfill_gpus(monkeypatch)
+    with pytest.raises(Broken, match="is given to jobs|is held by job"):
+        for seed in range(12):
+            changing_world(seed, False, check_every=10**9).run(30_000)
+
+
 def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch beside whoever holds the GPUs."""
     monkeypatch.setattr(reconcile, "_only_partner", lambda *_: True)
