@@ -297,7 +297,7 @@ def overfill_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_checker_notices_gpus_that_are_overfilled(monkeypatch: pytest.MonkeyPatch) -> None:
     overfill_gpus(monkeypatch)
-    with pytest.raises(Broken, match="is given to jobs|is held by job"):
+    with pytest.raises(Broken, match=r"is given to jobs|is held by job"):
         for seed in range(12):
             changing_world(seed, False, check_every=10**9).run(30_000)
 
