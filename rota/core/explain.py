@@ -1,4 +1,4 @@
-"""Explain: why each job is not running. Codes for all jobs at once; all the facts for one job when somebody asks."""
+"""Explain: why each job is not running. Codes for all jobs at once; all the facts for one job when asked."""
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def _for_good(state: Ledger) -> Ints:
 
 
 def _left(state: Ledger) -> Ints:
-    """GPUs of each pool that are promised to nobody."""
+    """GPUs of each pool that are free in the plan."""
     usable, _ = state.usable()
     return np.bincount(state.cluster.gpu_pool[usable & state.planned.free], minlength=len(state.cluster.pools))
 
@@ -202,7 +202,7 @@ def _outranked(state: Ledger, row: int, ahead: list[int]) -> Explanation:
 
 
 def _free(state: Ledger, row: int) -> int:
-    """GPUs promised to nobody in the pools this job could use: the most any one of them has."""
+    """GPUs that are free in the plan, in the pool with most of them that this job could use."""
     options = state.options.by_kind[state.jobs.kind[row]]
     pools = state.options.pool[options[options >= 0]]
     return int(_left(state)[pools].max(initial=0))

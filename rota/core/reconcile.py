@@ -82,8 +82,7 @@ def _has_room(state: Ledger, job: int, want: Ints, partner: int, taken: Bools, g
 
 
 def _only_partner(state: Ledger, want: Ints, partner: int) -> bool:
-    """These GPUs are up and nobody holds them but the job to share them with, which has just these and not some of an earlier
-    placement."""
+    """These GPUs are up, and only the partner holds them. It has just these, not some of an earlier placement."""
     incarnation = state.incarnations.get(partner)
     if incarnation is None or not same_gpus(incarnation.gpus, want) or not state.node_up[state.cluster.gpu_node[want]].all():
         return False
@@ -150,7 +149,7 @@ def _may_park(state: Ledger, job: int, incarnation: Incarnation, host_gib: Float
 
 
 def stray_kills(state: Ledger) -> list[Kill]:
-    """Processes seen where nobody wants them. The sequence only has to be newer than anything that incarnation was told."""
+    """Processes that run where no job should. The sequence only has to be newer than anything that incarnation was told."""
     return [
         Kill(job, incarnation, int(state.jobs.sequence[state.row[job]]) + 1 if job in state.row else 1 << 40, (node,))
         for job, incarnation, node in sorted(state.orphans)
@@ -158,7 +157,7 @@ def stray_kills(state: Ledger) -> list[Kill]:
 
 
 def _repeats(state: Ledger, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
-    """Commands whose answer is late, sent again to the nodes that owe it. The same key: whoever has done it says so."""
+    """Commands whose answer is late, sent again to the nodes that owe it. The key is the same: an agent that has done it answers."""
     return [
         _again(state, settings, flight)
         for job, flight in sorted(state.in_flight.items())

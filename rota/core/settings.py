@@ -22,9 +22,9 @@ class Settings:
     """As in Gavel: shares are drawn by time received since they were answered, and what earlier ones owe only breaks ties.
     Otherwise it counts as time not received, so that answers may follow each other quickly."""
     steady: bool = False
-    """Between two answers of a policy that ranks, those who run go on and nobody else begins."""
+    """Between two answers of a policy that ranks, running jobs go on and no other job starts."""
     backfill: bool = True
-    """Others may run while one that comes before them does not fit; if not, nobody overtakes, whatever the policy says."""
+    """Others may run while one that comes before them does not fit; if not, no job overtakes, whatever the policy says."""
     wait_for_place: bool = False
     """A job whose GPUs the placer would keep together waits until they can be had on as few nodes as they need; running jobs keep
     their places."""
@@ -77,7 +77,10 @@ class Settings:
             )
         if self.wait_for_place and self.packing:
             raise OptionError(
-                "nobody can wait for a place where jobs share GPUs.", field="wait_for_place", value=True, hint="packing=false"
+                "can't be combined with packing: the search doesn't handle pairs.",
+                field="wait_for_place",
+                value=True,
+                hint="packing=false",
             )
         if not self.at_events and not self.round_seconds:
             raise OptionError("decisions need rounds, events or both.", field="round_seconds", value=self.round_seconds)

@@ -58,7 +58,7 @@ EVENT_TYPES: tuple[type, ...] = (
     commands.Kill,
     commands.SuspendKind,
 )
-"""Everything a journal holds; a policy's memory type is added by whoever knows the policy."""
+"""Everything a journal holds; the caller adds the types of the policy's memory."""
 
 _STATE_TYPES = (
     Incarnation,

@@ -99,7 +99,7 @@ def exited(state: Ledger, settings: Settings, event: Exited) -> None:
 
 
 def _answered(state: Ledger, event: Started | Suspended, expected: type | UnionType) -> bool:
-    """Strike a node off the list of those that owe an answer. True once nobody does: the flight is over."""
+    """Strike a node off the list of those that owe an answer. True once all have answered."""
     flight = state.in_flight.get(event.job)
     if flight is None or not isinstance(flight.command, expected):
         return False
@@ -226,7 +226,7 @@ def saved(state: Ledger, job: int) -> float:
 
 
 def refresh_schedulable(state: Ledger, job: int, row: int) -> None:
-    """A job may be scheduled if it has options, nobody holds it, and no incarnation of it is beyond our command."""
+    """A job may be scheduled if it has options, is not held, and no incarnation of it is out of reach."""
     possible = state.options.by_kind[state.jobs.kind[row], 0] >= 0
     free = job not in state.held and job not in state.doomed and state.jobs.phase.item(row) != Phase.UNREACHABLE
     state.set_schedulable(job, row, bool(possible and free))

@@ -86,7 +86,7 @@ def bury(state: Ledger, node: int, at_s: float) -> None:
 
 
 def lose_sight(state: Ledger, node: int) -> None:
-    """A node went silent. What runs there keeps its lease and nobody may take its place until that ends."""
+    """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
     _take_down(state, node)
     for job, incarnation in list(state.incarnations.items()):
         if node in incarnation.parts:

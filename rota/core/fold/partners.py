@@ -27,7 +27,7 @@ def partner_of(state: Ledger, job: int, incarnation: Incarnation) -> int:
 
 
 def began(state: Ledger, job: int, at_s: float) -> None:
-    """A job runs from now on: it and whoever runs there go on in company."""
+    """A job starts to run. If its partner runs, both go on at the pace of a pair."""
     if not state.options.shared:
         return
     incarnation = state.incarnations[job]
@@ -39,7 +39,7 @@ def began(state: Ledger, job: int, at_s: float) -> None:
 
 
 def stopped(state: Ledger, job: int, at_s: float) -> None:
-    """A job no longer runs: whoever runs there has the GPUs to itself."""
+    """A job stops running. Its partner has the GPUs to itself."""
     if not state.options.shared:
         return
     other = partner_of(state, job, state.incarnations[job])

@@ -1,4 +1,4 @@
-"""Cordon: GPUs so slow that the operator's rule takes them out of service. Whoever runs there moves; nobody is put there."""
+"""Cordon: GPUs so slow that the operator's rule takes them out of service. Jobs there move away, and no job is put there."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ ODD = 1.25
 """A GPU that is slower than this is worth a word."""
 MOST_TOLD = 5
 PROBATION_SECONDS = 14 * 86_400.0
-"""Nothing is learned of a GPU that nobody uses, so after this long it gets another chance."""
+"""Nothing is learned about an unused GPU, so it gets another chance after this long."""
 
 
 def cordon(state: Ledger, settings: Settings) -> None:

@@ -33,7 +33,7 @@ def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
         if partner_kind >= 0 and levels and measured > 0:
             continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
         if not kind.profile or levels != state.cluster.fewest_levels(int(options.pool[option]), kind.width):
-            continue  # nobody's profile, or slowed by how it lies
+            continue  # it has no profile, or its placement slows it down
         accelerator = state.cluster.pools[options.pool[option]]
         partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
         measured *= state.slowdown(

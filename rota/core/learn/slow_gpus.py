@@ -29,7 +29,7 @@ NEWS = 0.05
 NEWS_EVERY_SECONDS = 900.0
 """...but not more often than this: sorting them into levels takes a while where they are many."""
 DOUBTS, LEAST_DOUBT = 3.0, 0.1
-"""Where the model of rates relates two runs, so many of its spreads, or of this, are its own fault."""
+"""A GPU is called slow only beyond this many spreads of the model that relates two runs, or of this value."""
 WITHIN = 0.1, 20.0
 """A pace further off than this is no matter of the GPU: the job did something else."""
 
@@ -91,7 +91,7 @@ def _slowdown(state: Ledger, known: Variability, profile: str, key: PaceKey, gpu
 
 
 def _key(state: Ledger, job: int, row: int) -> tuple[PaceKey, str]:
-    """What must be the same for two runs to be compared, and the profile of who shares the GPUs; `#`: of somebody without one."""
+    """What must be the same for two runs to be compared, and the profile of its partner; `#`: the partner has none."""
     options, spec, gpus = state.options, state.specs[job], state.incarnations[job].gpus
     partner_kind = int(options.partner_kind[options.by_account[state.jobs.kind[row], state.jobs.account[row]]])
     partner = list(state.kind_of)[partner_kind].profile or "#" if partner_kind >= 0 else ""

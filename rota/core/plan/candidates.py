@@ -152,7 +152,7 @@ def list_candidates(
 
 
 def jobs_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:
-    """Rows of the jobs an answer speaks of, and which of them may still be scheduled (None: all, and nobody else)."""
+    """Rows of the jobs an answer speaks of, and which may still be scheduled (None: all, and there are no others)."""
     if state.version == answer.version:
         return state.rows, None
     known = state.jobs.id[: state.jobs.size]

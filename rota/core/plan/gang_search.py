@@ -1,4 +1,4 @@
-"""Places: jobs that would rather wait than be scattered. An option of the mechanism (`wait_for_place`): placers make nobody wait.
+"""Gang search: jobs wait rather than be scattered (`wait_for_place`). The mechanism does this; a placer makes no job wait.
 
 Those who are granted GPUs take their places in the order of the policy. One that the placer would keep together waits if there is
 no place for it on as few nodes as it needs, as far as they are in service; what it would have had goes to those behind it, unless
@@ -116,7 +116,7 @@ class GangSearch:
         return self._table.granted_option.item(position) == option
 
     def _stays(self, position: int, option: int) -> bool:
-        """It has GPUs by this option, and nobody before it took them: it keeps them."""
+        """It keeps the GPUs that it has by this option, unless a job before it took them."""
         if not self._has(position, option):
             return False
         gpus = self._state.desired[self._jobs[position]]
@@ -127,7 +127,7 @@ class GangSearch:
         return True
 
     def _starts(self, position: int, option: int) -> bool:
-        """Whether there is a place for it; then it has it. One that drives nobody away comes first."""
+        """Take a place for it if there is one. A place that drives no job away comes first."""
         key = (self._table.kind.item(position), option)
         if key in self._refused:
             return False
@@ -192,7 +192,7 @@ class GangSearch:
         return bool(self._state.options.milligpus[option] <= self._left[self._state.options.pool[option]])
 
     def _go_on(self) -> None:
-        """What is left goes to those behind: first of all to who has it already and was to give it up in vain."""
+        """What is left goes to those behind, first to jobs that hold it already and would have been suspended for nothing."""
         options, table = self._table.options, self._table
         pool, need, kind = options.pool[self._way], options.milligpus[self._way], table.kind[self._position]
         has = table.granted_option[self._position] == self._way

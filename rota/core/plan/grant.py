@@ -13,7 +13,7 @@ FEW = 512
 """So few candidates are walked one by one: that is faster than many small arrays."""
 
 MOST_OWED = 10.0
-"""Slices that earlier shares can owe a job, or it them: nobody may run for hours because of what was owed long ago."""
+"""A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
 
 
 @dataclass(slots=True, eq=False)
@@ -270,7 +270,7 @@ def _fill_with_reservation(job: Ints, option: Ints, table: CandidateTable, left:
             start, spare, reserved = soonest, extra, pool == pool[mine]
     taken = [before]
     open_to = waits & ~head
-    # Where nobody knows when the head could start, nobody may overtake it.
+    # If it isn't known when the head could start, no job may overtake it.
     in_time = seconds <= (start if np.isfinite(start) else -1.0)
     uses_spare = reserved & ~in_time
     while True:

@@ -1,4 +1,4 @@
-"""Units: one granted job, or two that share GPUs. A unit has one placement, and moves nobody who could stay where it is."""
+"""Units: one granted job, or two that share GPUs. A unit has one placement. No member moves if it can stay where it is."""
 
 from collections.abc import Mapping, Sequence
 
@@ -65,13 +65,13 @@ def _spare_moves(partner: dict[int, int], mates: dict[int, int], sits: set[int],
         if one in sits and other in sits and mates.get(one) != other:
             free = without.get(int(options.partner_row[option[one]]), [])
             while free and (partner[free[-1]] in sits or free[-1] in (one, other)):
-                free.pop()  # it has found somebody meanwhile
+                free.pop()  # it has a partner by now
             if free:
                 _swap(partner, one, free.pop())
 
 
 def released(state: Ledger, jobs: list[int]) -> Bools:
-    """GPUs nobody is promised once these jobs are not promised theirs."""
+    """GPUs that are free in the plan once these jobs give theirs up."""
     left = state.planned.copy()
     for job in jobs:
         if job in state.desired:

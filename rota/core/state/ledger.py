@@ -77,11 +77,11 @@ class Ledger:
     doomed: set[int] = field(default_factory=set)
     """Lives that must be killed."""
     orphans: set[tuple[int, int, int]] = field(default_factory=set)
-    """(job, incarnation, node) seen on a node though nobody wants it there."""
+    """(job, incarnation, node) seen on a node where it should not run."""
     cancelling: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     barred: set[int] = field(default_factory=set)
-    """Jobs with a incarnation that cannot be scheduled now: their GPUs are nobody's to grant."""
+    """Jobs with an incarnation that cannot be scheduled now. Their GPUs cannot be granted."""
 
     kind_of: dict[Kind, int] = field(default_factory=dict)
     tenant_of: dict[str, int] = field(default_factory=dict)
@@ -276,7 +276,7 @@ class Ledger:
         return known
 
     def out_of_reach(self, job: int) -> bool:
-        """A node of its incarnation is silent: telling it anything is in vain."""
+        """A node of its incarnation is silent, so that no command can reach it."""
         return self.jobs.phase.item(self.row[job]) == Phase.UNREACHABLE
 
     def settled(self, job: int) -> bool:

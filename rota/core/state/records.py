@@ -71,7 +71,7 @@ class PlacementTraits(NamedTuple):
     penalties: tuple[float, ...]
     """How many times longer its steps are believed to take across 0, 1, 2, ... levels of locality."""
     skew: float | None
-    """The part of its model that the largest tensor is; None: nobody knows."""
+    """The part of its model that the largest tensor is; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
