@@ -32,7 +32,7 @@ def variability(
     Example: rota profile variability pal_variability --cluster "16x(4xV100)" --median
     """
     shaped = flag.shape(output)
-    from rota.compose.site import open_site
+    from rota.compose.cluster_yaml import open_site
     from rota.profiles.variability import OUTLIER, describe_variability
 
     found = describe_variability(path, open_site(cluster).cluster if cluster is not None else None, seed, not median)

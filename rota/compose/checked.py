@@ -30,7 +30,7 @@ def check_file(path: str) -> Checked:
 
 def _yaml(path: str) -> Checked:
     """Nodes make a cluster, a command makes a job."""
-    from rota.compose.site import read_site
+    from rota.compose.cluster_yaml import read_site
     from rota.wire.spec import spec_from
 
     root = read_tree(path, SpecError)

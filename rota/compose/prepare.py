@@ -14,9 +14,9 @@ from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability, plain_name
 from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.cluster_yaml import open_site
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import shown_part
-from rota.compose.site import open_site
 from rota.compose.study import Study
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings

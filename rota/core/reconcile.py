@@ -157,7 +157,7 @@ def stray_kills(state: Ledger) -> list[Kill]:
 
 
 def _repeats(state: Ledger, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
-    """Commands whose answer is late, sent again to the nodes that owe it. The key is the same: an agent that has done it answers."""
+    """Commands whose answer is late, sent again to the nodes that owe it. An agent that has done it already only answers."""
     return [
         _again(state, settings, flight)
         for job, flight in sorted(state.in_flight.items())

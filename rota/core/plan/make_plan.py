@@ -3,8 +3,8 @@
 from rota.core.plan.candidates import CandidateTable, jobs_of, list_candidates
 from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
-from rota.core.plan.holds import holds_until_s
 from rota.core.plan.placements import changes
+from rota.core.plan.plan_duration import holds_until_s
 from rota.core.settings import Settings
 from rota.core.state.ledger import Ledger
 from rota.model.floor import Placer

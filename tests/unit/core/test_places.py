@@ -172,7 +172,7 @@ def test_it_survives_a_snapshot() -> None:
 
 
 def test_not_where_gpus_are_shared() -> None:
-    with pytest.raises(OptionError, match="share"):
+    with pytest.raises(OptionError, match="combined with packing"):
         Settings(wait_for_place=True, packing=True)
 
 

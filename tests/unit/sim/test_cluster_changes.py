@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota.api import prepare, simulate
-from rota.compose.site import read_site
+from rota.compose.cluster_yaml import read_site
 from rota.errors import ClusterError
 from rota.model.job import Arrival, JobSpec
 from rota.traces.trace import Trace

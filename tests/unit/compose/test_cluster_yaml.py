@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.compose.site import open_site, read_site
+from rota.compose.cluster_yaml import open_site, read_site
 from rota.errors import ClusterError
 
 GOOD = """\
