@@ -97,7 +97,7 @@ def idle_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutate", "story"),
     [
-        (generous_placer, "promised twice|held by jobs"),
+        (generous_placer, "promised twice|held by jobs|more of GPU"),
         (forgetful_placer, "gang is not whole|asked for"),
         (overbooking_mechanism, "ValueError|IndexError|promised twice|AssertionError"),
         (unfair_mechanism, "Stalled"),

@@ -199,7 +199,7 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
         slices = state.answer is not None and state.answer.allocation.reusable
         before: dict[int, int] = {}
-        if state.options.shared:
+        if state.options.shared or state.options.in_parts:
             for change in event.plan.changes:  # all let go before any takes a part
                 row = state.row.get(change.job)
                 if row is not None:
