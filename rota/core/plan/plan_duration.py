@@ -7,6 +7,7 @@ from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.ledger import Ledger
 from rota.model.allocation import Allocation
+from rota.model.job import Phase
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
 
 
@@ -39,5 +40,7 @@ def _all_done_s(settings: Settings, state: Ledger, table: CandidateTable, grants
     steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
     seconds = steps / rate
     if state.costs.move_seconds:
-        seconds += np.where(table.running[position], 0.0, state.costs.move_seconds)
+        runs = state.jobs.phase[table.rows[position]] == Phase.RUNNING
+        goes_on = runs & (grants.option[position] == table.granted_option[position])
+        seconds += np.where(goes_on, 0.0, state.costs.move_seconds)
     return state.now_s + max(float(seconds.max()), SHORTEST_HOLD_SECONDS)

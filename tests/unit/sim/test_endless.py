@@ -66,6 +66,21 @@ def test_gavels_rounds_plan_no_more_often_than_they_must(policy: str, options: d
     assert (found.summary.rounds or 0) < 400
 
 
+@pytest.mark.parametrize("policy", ["max-min-fairness:aware=false", "makespan:aware=false"])
+def test_a_job_that_is_nearly_done_is_not_moved_to_and_fro(policy: str) -> None:
+    """Blind to types, each plan may move it; while it is saved for that, rounds were a millisecond long."""
+    jobs = [JobSpec(gpus=gpus, steps=steps) for gpus, steps in ((2, 700.01), (1, 360.001), (2, 0.5), (1, 720.02))]
+    options: dict[str, Any] = {
+        "preset": "gavel",
+        "cluster": "2xV100 + 2xK80",
+        "checkpoint_seconds": 3.0,
+        "rates": Rates(speeds={}),
+    }
+    for seed in range(3):
+        found = simulate(trace(*jobs, every_s=5.0), policy=policy, seed=seed, **options)
+        assert np.isfinite(found.record.finished_s).all() and (found.summary.rounds or 0) < 200
+
+
 class Nobody:
     def allocate(self, view: View) -> Ranking:
         return Ranking(order=np.empty(0, dtype=np.int64), until_s=view.now_s + 5.0)
