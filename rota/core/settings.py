@@ -77,7 +77,7 @@ class Settings:
             )
         if self.wait_for_place and self.packing:
             raise OptionError(
-                "can't be combined with packing: the search doesn't handle pairs.",
+                "can't be combined with packing, where jobs share GPUs: the search doesn't handle pairs.",
                 field="wait_for_place",
                 value=True,
                 hint="packing=false",
