@@ -200,11 +200,10 @@ def _decided(state: Ledger, settings: Settings, event: Decided) -> None:
         slices = state.answer is not None and state.answer.allocation.reusable
         before: dict[int, int] = {}
         if state.options.shared or state.options.in_parts:
-            for change in event.plan.changes:  # all let go before any takes a part
-                row = state.row.get(change.job)
-                if row is not None:
-                    before[change.job] = state.jobs.option.item(row)
-                    state.want(change.job, row, -1, None)
+            rows = {change.job: state.row[change.job] for change in event.plan.changes if change.job in state.row}
+            before = {job: state.jobs.option.item(row) for job, row in rows.items()}
+            for job, mine in rows.items():  # all let go before any takes a part
+                state.want(job, mine, -1, None)
         for change in event.plan.changes:
             row = state.row.get(change.job)
             if row is not None:
