@@ -81,7 +81,7 @@ class Candidacy(Protocol):
 
     @property
     def types_stay(self) -> bool:
-        """Where all have GPUs, an answer that is blind to types moves nobody from one to another."""
+        """Where all have GPUs, an answer that is blind to types moves no job from one to another."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
 from rota.errors import PolicyBroken, RotaError, Stalled
 from rota.model.cluster import Cluster, ClusterChange
@@ -297,9 +298,11 @@ class Engine:
         return PolicyBroken(f"{type(self.policy).__name__}.allocate: {fault}.", hint=hint)
 
     def _stalled(self) -> RotaError:
-        waiting = len(self.arrivals) - self.record.ended
+        state, waiting = self.scheduler.state, len(self.arrivals) - self.record.ended
+        why = next((explain(state, job) for job in state.row), [])
+        sentence = f" Job {next(iter(state.row))}: {why[0].sentence}" if why else ""
         return Stalled(
-            f"Nothing more can happen at {self.now_s:.0f} s though {waiting} jobs are unfinished.",
+            f"Nothing more can happen at {self.now_s:.0f} s though {waiting} jobs are unfinished.{sentence}",
             hint="check that the policy ranks every job and that every job fits the cluster",
         )
 

@@ -58,13 +58,13 @@ def forgetful_placer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def overbooking_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Grants more than there is."""
+    """Grants more than there is: placers then find too few GPUs, and each says so in its own way."""
     original = mechanism.grant
     monkeypatch.setattr(planning, "grant", lambda candidates, table, capacity: original(candidates, table, capacity + 1))
 
 
 def unfair_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never grants the job that came last."""
+    """Never grants a job that is alone in the queue."""
     original = mechanism.grant
 
     def grant(candidates: Any, table: Any, capacity: Any) -> Any:
@@ -99,7 +99,7 @@ def idle_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (generous_placer, "promised twice|held by jobs|more of GPU"),
         (forgetful_placer, "gang is not whole|asked for"),
-        (overbooking_mechanism, "ValueError|IndexError|promised twice|AssertionError"),
+        (overbooking_mechanism, "AssertionError|ValueError|IndexError"),
         (unfair_mechanism, "Stalled"),
         (hasty_reconcile, "held by jobs|overlap|holds GPUs|strangers|is held|promised"),
         (idle_reconcile, "Stalled"),

@@ -90,7 +90,9 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
     position = candidates.position.tolist()
     last = {job: number for number, job in enumerate(position)}
     columns = (wanted, options.partner_row[wanted], options.pool[wanted], options.milligpus[wanted])
-    for number, (job, way, twin, pool, need) in enumerate(zip(position, *(column.tolist() for column in columns), strict=True)):
+    for number, (job, way, other_side, pool, need) in enumerate(
+        zip(position, *(column.tolist() for column in columns), strict=True)
+    ):
         if option[job] >= 0 or (stuck and not seconds[number] <= soonest):
             continue
         if need < MILLI:
@@ -103,12 +105,12 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
                 order.append(job)
         elif need <= room[pool]:
             other = -1
-            if twin >= 0:
-                other = next((mate for mate in waiting.get(twin, ()) if option[mate] < 0 and mate != job), -1)
+            if other_side >= 0:
+                other = next((member for member in waiting.get(other_side, ()) if option[member] < 0 and member != job), -1)
                 if other < 0:
                     waiting.setdefault(way, []).append(job)
                     continue
-                option[other], partner[job], partner[other] = twin, other, job
+                option[other], partner[job], partner[other] = other_side, other, job
                 order.append(other)
             option[job] = way
             order.append(job)
@@ -202,7 +204,7 @@ def _fill_units(position: Ints, option: Ints, table: CandidateTable, left: Ints)
     """Greedy in order where some options share GPUs. A side that has its turn waits for the first of the other side that is still
     without GPUs; so a unit is as urgent as the less urgent of its two members."""
     options = table.options
-    twin, pool, need = options.partner_row[option], options.pool[option], options.milligpus[option]
+    partner_row, pool, need = options.partner_row[option], options.pool[option], options.milligpus[option]
     partner = np.full(len(table.rows), -1, dtype=np.int64)
     room = left.tolist()
     waiting: dict[int, list[int]] = {}
@@ -210,7 +212,7 @@ def _fill_units(position: Ints, option: Ints, table: CandidateTable, left: Ints)
     taken: list[int] = []
     by: list[int] = []
     smallest = int(need.min(initial=MILLI))
-    rows = zip(position.tolist(), option.tolist(), twin.tolist(), pool.tolist(), need.tolist(), strict=True)
+    rows = zip(position.tolist(), option.tolist(), partner_row.tolist(), pool.tolist(), need.tolist(), strict=True)
     for job, way, other_side, where, wants in rows:
         if done[job] or wants > room[where]:
             continue

@@ -6,7 +6,7 @@ import pytest
 
 from rota.api import prepare, simulate
 from rota.compose.cluster_yaml import read_site
-from rota.errors import ClusterError
+from rota.errors import ClusterError, Stalled
 from rota.model.job import Arrival, JobSpec
 from rota.traces.trace import Trace
 from tests.fuzz.checks import Watched
@@ -64,6 +64,16 @@ def test_without_a_warning_work_is_lost(site: Path, tmp_path: Path) -> None:
     path.write_text(TEXT.replace(", warning: 60s", ""))
     sudden = simulate(JOBS, policy="fifo", cluster=path, preset="ideal")
     assert sudden.summary.lost_gpu_seconds > 0 and sudden.summary.finished == len(JOBS)
+
+
+def test_a_job_that_no_longer_fits_is_told_why(site: Path) -> None:
+    wide = Trace.of(
+        "wide",
+        "test",
+        [Arrival(0.0, JobSpec(gpus=1, steps=10.0)), Arrival(500.0, JobSpec(gpus=3, accelerators=("V100",), steps=9.0))],
+    )
+    with pytest.raises(Stalled, match=r"Job 1: It asks for 3 GPUs of V100; since nodes left, the largest pool it accepts has 2"):
+        simulate(wide, cluster=site, preset="ideal")
 
 
 def test_nodes_that_join_come_last(site: Path) -> None:
