@@ -19,6 +19,7 @@ from rota.beliefs.options import make_options
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
 from rota.model.cluster import Cluster
+from rota.model.job import Demand
 from rota.model.options import Kind, Options
 from rota.model.units import FOREVER
 from rota.model.view import Jobs, View
@@ -50,7 +51,7 @@ def crowd(jobs: int, kinds: int, *, packing: bool = False, seed: int = 0) -> Vie
     rng = np.random.default_rng(seed)
     each = max(jobs // 4, 1)
     cluster = Cluster.parse(" + ".join(f"{each}x{name}" for name in TYPES))
-    options: Options = make_options([Kind(f"kind{k}", 1, ()) for k in range(kinds)], cluster, rates(kinds, rng), packing=packing)
+    options: Options = make_options([Kind(f"kind{k}", Demand(1)) for k in range(kinds)], cluster, rates(kinds, rng), packing=packing)
     kind = np.arange(jobs) % kinds
     best = options.rate[options.best][kind]
     age = rng.uniform(0, 20_000, jobs)
@@ -76,7 +77,7 @@ def crowd(jobs: int, kinds: int, *, packing: bool = False, seed: int = 0) -> Vie
     table: Any = SimpleNamespace(**columns)
     return View(
         now_s=20_000.0,
-        jobs=Jobs(table, np.arange(jobs), 20_000.0),
+        jobs=Jobs(table, np.arange(jobs), 20_000.0, options),
         options=options,
         cluster=cluster,
         capacity=np.full(len(TYPES), each),
@@ -112,7 +113,7 @@ def solves() -> list[dict[str, Any]]:
 
 def _fresh(view: View) -> Jobs:
     """The same jobs, none of whose columns has been looked at."""
-    return Jobs(view.jobs._table, view.jobs._rows, view.now_s)
+    return Jobs(view.jobs._table, view.jobs._rows, view.now_s, view.options)
 
 
 def _best(act: Callable[[], Any], repeat: int = 5) -> tuple[float, float]:

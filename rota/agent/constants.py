@@ -12,7 +12,7 @@ FINISHED, YIELDED, FAILED, LOST = "finished", "yielded", "failed", "lost"
 SUSPEND, KILL, LEASE = "suspend", "kill", "lease"
 """What it was asked to end by: the command of that name, or its lease being over."""
 
-LAUNCH, RESUME = "launch", "resume"
+LAUNCH, RESUME, RESIZE = "launch", "resume", "resize"
 """The other commands of `rules`."""
 
 RENEW, REPORT = "renew", "report"

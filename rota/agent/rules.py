@@ -19,6 +19,7 @@ from rota.agent.constants import (
     LOST,
     PARKED,
     RENEW,
+    RESIZE,
     RESUME,
     RUNNING,
     STARTED,
@@ -31,6 +32,7 @@ NOT_NEW = "a command at least as new was seen before"
 OTHER_BOOT = "it was meant for another boot of the machine"
 LEASE_OVER = "its lease was over before it could start"
 NOT_HERE = "it does not live here"
+NOT_RUNNING = "it does not run now"
 """Why a command was refused, in words."""
 
 
@@ -38,7 +40,7 @@ class Instruction(NamedTuple):
     """A command for one job, as the rules see it."""
 
     op: str
-    """launch, resume, suspend, kill or renew."""
+    """launch, resume, resize, suspend, kill or renew."""
     incarnation: int
     sequence: int = 0
     """A renewal has none."""
@@ -57,7 +59,7 @@ class HeldIncarnation(NamedTuple):
     sequence: int
     """Of the newest command it obeyed."""
     start_sequence: int
-    """Of the command that made it run: its launch, or the last resume."""
+    """Of the command that made it run as it does: its launch, or the last resume or resize."""
     state: str = RUNNING
     """running, parked or ended."""
     lease_s: float = math.inf
@@ -126,15 +128,19 @@ def _launch(known: KnownJob, launch: Instruction, now_s: float, boot: str) -> De
 
 
 def _change(known: KnownJob, command: Instruction) -> Decision:
-    """Suspend, resume, kill."""
+    """Suspend, resume, resize, kill."""
     if not is_new(known.highest, command):
         return Decision(known, refusal=NOT_NEW)
     known = known._replace(highest=(command.incarnation, command.sequence))
     held = known.held
     if held is None or not held.lives or not is_meant(held, command):
         return Decision(known, refusal=NOT_HERE)
+    if command.op == RESIZE and (held.state != RUNNING or held.asked is not None):
+        return Decision(known, refusal=NOT_RUNNING)
     held = held._replace(sequence=command.sequence)
-    if command.op == RESUME:
+    if command.op == RESIZE:
+        held = held._replace(start_sequence=command.sequence)
+    elif command.op == RESUME:
         held = held._replace(
             start_sequence=command.sequence,
             state=RUNNING,

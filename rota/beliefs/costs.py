@@ -10,6 +10,8 @@ class MoveCosts:
     launch_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
+    resize_seconds: float = 0.0
+    """What a change of size costs a job that can do it while it runs."""
 
     @property
     def move_seconds(self) -> float:

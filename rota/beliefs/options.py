@@ -1,4 +1,5 @@
-"""Makes the options of each kind of job from what is believed: one per accelerator pool, and one per kind to share it with."""
+"""Makes the options of each kind of job from what is believed: one per accelerator pool and size that the job accepts, and one per
+kind to share its GPUs with. Jobs share only at the size that they asked for."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,6 +7,7 @@ from rota.beliefs.rates import STANDS_STILL, UNPROFILED_SPREAD, Rates
 from rota.model.cluster import Cluster
 from rota.model.options import Kind, OptionRow, Options
 from rota.model.reasons import Reason
+from rota.model.units import MILLI
 
 
 def make_options(
@@ -17,7 +19,7 @@ def make_options(
     known = len(before.by_kind) if before is not None else 0
     alone: list[dict[int, float]] = [{} for _ in kinds]
     for row in rows:
-        if row.partner_kind < 0:
+        if row.partner_kind < 0 and _is_asked(row, kinds):
             alone[row.kind][row.pool] = row.rate
     for number in range(known, len(kinds)):
         rows += _rows_of(number, kinds, alone, cluster, rates, packing)
@@ -27,11 +29,11 @@ def make_options(
 def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool) -> Options:
     """The same options, and behind them those that the cluster offers since it has more GPUs."""
     rows = list(options.rows())
-    have = {(row.kind, row.partner_kind, row.pool) for row in rows}
+    have = {_key(row) for row in rows}
     alone: list[dict[int, float]] = [{} for _ in kinds]
     for number in range(len(kinds)):
         found = _rows_of(number, kinds, alone, cluster, rates, packing)
-        rows += [row for row in found if (row.kind, row.partner_kind, row.pool) not in have]
+        rows += [row for row in found if _key(row) not in have]
     return Options.of(rows, len(kinds))
 
 
@@ -40,10 +42,10 @@ def _rows_of(
 ) -> list[OptionRow]:
     """All rows of a kind: alone, and beside itself and the kinds before it."""
     found = _alone(number, kinds[number], cluster, rates)
-    alone[number] = {row.pool: row.rate for row in found}
+    alone[number] = {row.pool: row.rate for row in found if _is_asked(row, kinds)}
     if packing:
         for other in range(number + 1):
-            if kinds[other].gpus == kinds[number].gpus >= 1:
+            if kinds[other].demand.gpus == kinds[number].demand.gpus >= 1:
                 found += _shared(number, other, kinds, alone, cluster, rates)
     return sorted(found, key=lambda row: row.order)
 
@@ -52,37 +54,57 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
     """The same options with the rates that are believed now, where a kind among `changed` takes part."""
     ways = list(options.rows())
     alone: list[dict[int, float]] = [{} for _ in kinds]
-    fresh: dict[tuple[int, int, int], OptionRow] = {}
+    fresh: dict[OptionKey, OptionRow] = {}
     for number in changed:
         for new in _alone(number, kinds[number], cluster, rates):
-            fresh[new.kind, -1, new.pool] = new
+            fresh[_key(new)] = new
     for way in ways:
         if way.partner_kind < 0 and way.kind in changed:  # what is known not to run there stays, as next to nothing
-            fresh.setdefault((way.kind, -1, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
-        if way.partner_kind < 0:
-            alone[way.kind][way.pool] = fresh.get((way.kind, -1, way.pool), way).rate
+            fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
+        if way.partner_kind < 0 and _is_asked(way, kinds):
+            alone[way.kind][way.pool] = fresh.get(_key(way), way).rate
     for way in ways:
         if way.partner_kind >= way.kind and changed & {way.kind, way.partner_kind}:
             for new in _shared(way.partner_kind, way.kind, kinds, alone, cluster, rates):
-                fresh[new.kind, new.partner_kind, new.pool] = new
+                fresh[_key(new)] = new
     for way in ways:
         if way.partner_kind >= 0 and changed & {way.kind, way.partner_kind}:  # known not to run in this company
-            fresh.setdefault((way.kind, way.partner_kind, way.pool), way._replace(rate=STANDS_STILL, spread=0.0))
-    return Options.of([fresh.get((way.kind, way.partner_kind, way.pool), way) for way in ways], len(kinds))
+            fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
+    return Options.of([fresh.get(_key(way), way)._replace(account=way.account) for way in ways], len(kinds))
+
+
+OptionKey = tuple[int, int, int, int, int]
+"""Kind, partner kind, pool, thousandths of GPUs and batch size."""
+
+
+def _key(row: OptionRow) -> OptionKey:
+    return row.kind, row.partner_kind, row.pool, row.milligpus, row.batch_size
+
+
+def _is_asked(row: OptionRow, kinds: Sequence[Kind]) -> bool:
+    """Whether it is the size that its kind asked for."""
+    demand = kinds[row.kind].demand
+    return row.milligpus == demand.milligpus and row.batch_size == demand.batch_size
 
 
 def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[OptionRow]:
     """Where it is believed to run. Where it is only estimated not to, it may be tried if nothing else is left."""
     ways, untried = [], []
     for pool, accelerator in enumerate(cluster.pools):
-        if kind.width > cluster.pool_gpus[pool] or not accepts(kind, accelerator):
+        if not accepts(kind, accelerator):
             continue
-        # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
-        rate, spread = rates.rate(kind.profile, accelerator, kind.width, cluster.fewest_levels(pool, kind.width))
-        if rate > 0:
-            ways.append(OptionRow(number, pool, kind.milligpus, rate, spread))
-        elif rates.only_guessed(kind.profile, accelerator, kind.width):
-            untried.append(OptionRow(number, pool, kind.milligpus, STANDS_STILL, UNPROFILED_SPREAD))
+        for milligpus, batch_size in kind.demand.sizes():
+            width = max(milligpus // MILLI, 1)
+            if width > cluster.pool_gpus[pool]:
+                continue
+            # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
+            levels = cluster.fewest_levels(pool, width)
+            rate, spread = rates.rate_of(kind.profile, kind.demand, accelerator, width, batch_size, levels)
+            row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size)
+            if rate > 0:
+                ways.append(row)
+            elif rates.only_guessed(kind.profile, accelerator, width):
+                untried.append(row._replace(rate=STANDS_STILL, spread=UNPROFILED_SPREAD))
     if not ways:
         return [way._replace(rate=rates.speeds.get(cluster.pools[way.pool], 1.0)) for way in untried]
     return ways + untried
@@ -94,21 +116,22 @@ def _shared(
     """Both sides of two kinds on the same GPUs, where it is known how fast they run so and neither stands still. What spanning
     nodes costs a job alone, it costs it in company."""
     a, b = kinds[first], kinds[second]
+    width, milligpus = a.demand.width, a.demand.milligpus
     for pool in sorted(alone[first].keys() & alone[second].keys()):
         accelerator = cluster.pools[pool]
-        both = rates.company(a.profile, b.profile, accelerator, a.width)
+        both = rates.company(a.profile, b.profile, accelerator, width)
         if both is None or min(both[0]) <= 0:
             continue
         known, spread = both
-        nominal = [rates.rate(kinds[number].profile, accelerator, a.width)[0] for number in (first, second)]
+        nominal = [rates.rate(kinds[number].profile, accelerator, width)[0] for number in (first, second)]
         if min(nominal) <= 0:
             continue
         sides = [
             rate * (alone[number][pool] / usual) for rate, usual, number in zip(known, nominal, (first, second), strict=True)
         ]
-        yield OptionRow(first, pool, a.milligpus, sides[0], spread, second)
+        yield OptionRow(first, pool, milligpus, sides[0], spread, second, a.demand.batch_size)
         if first != second:
-            yield OptionRow(second, pool, a.milligpus, sides[1], spread, first)
+            yield OptionRow(second, pool, milligpus, sides[1], spread, first, b.demand.batch_size)
 
 
 def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
@@ -116,7 +139,7 @@ def why_never(kind: Kind, cluster: Cluster) -> tuple[Reason, str]:
     pools = [int(gpus) for name, gpus in zip(cluster.pools, cluster.pool_gpus, strict=True) if accepts(kind, name)]
     if not pools:
         return Reason.NO_SUCH_ACCELERATOR, f"the cluster has {', '.join(cluster.pools)}"
-    if max(pools) < kind.width:
+    if max(pools) < min((kind.demand.width, *kind.demand.gpu_counts)):
         return Reason.UNSATISFIABLE, f"the largest pool it accepts has {max(pools)}"
     return (
         Reason.UNSATISFIABLE,

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from rota.beliefs.locality import Locality
 from rota.model.accelerators import ACCELERATORS, REFERENCE
+from rota.model.job import Demand
 
 Key = tuple[str, str, int]
 """Profile, accelerator type, GPUs."""
@@ -58,6 +59,8 @@ class Rates:
     """The same as `table` for a gang that spans nodes."""
     pairs: Mapping[tuple[str, str, str, int], tuple[float, float]] = field(default_factory=dict)
     """(first profile, second profile, accelerator type, GPUs) -> steps per second of either while both share these GPUs."""
+    batches: Mapping[tuple[str, str, int, int], float] = field(default_factory=dict)
+    """(profile, accelerator type, GPUs, batch size) -> steps per second, each of that batch size."""
     model: Source | None = None
     """Asked about profiles that were not measured."""
     spread_penalty: Locality | None = None
@@ -98,6 +101,25 @@ class Rates:
             return self._nearest(self.table, self._together, profile, kind, gpus)
         # Measured over several nodes only: in one node it is at least as fast.
         return self._nearest(self.apart, self._apart, profile, kind, gpus) if (profile, kind) in self._apart else (0.0, 0.0)
+
+    def rate_of(
+        self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
+    ) -> tuple[float, float]:
+        """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: a step with twice the
+        batch counts as two. Where nothing is known of a batch size, as many examples a second are believed as at the one it
+        asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
+        rate, spread = self.rate(profile, accelerator, gpus, levels)
+        if not demand.elastic:
+            return rate, spread
+        if gpus != demand.width and not self.knows(profile):
+            rate, spread = rate * gpus / demand.width, UNPROFILED_SPREAD
+        measured = self.batches.get((profile, self.everywhere or accelerator, gpus, batch_size))
+        if measured is not None:
+            near = self.rate(profile, accelerator, gpus)[0]
+            rate = measured * batch_size / demand.batch_size * (rate / near if near > 0 else 1.0)
+        elif batch_size != demand.batch_size:
+            spread = max(spread, UNPROFILED_SPREAD)
+        return rate, spread
 
     def _further(self, profile: str, kind: str, gpus: int, levels: int) -> float:
         """How many times slower than over the nodes of a rack: tables end there, so it is as the model says."""
@@ -181,6 +203,11 @@ class Rates:
         if levels:
             return replace(self, apart={**self.apart, key_alone: rate})
         return replace(self, table={**self.table, key_alone: rate})
+
+    def batch_learned(self, profile: str, demand: Demand, accelerator: str, gpus: int, rate: float, batch_size: int) -> "Rates":
+        """These rates with a measurement at another batch size than asked for, in one node. Steps are as in `rate_of`."""
+        key = (profile, self.everywhere or accelerator, gpus, batch_size)
+        return replace(self, batches={**self.batches, key: rate * demand.batch_size / batch_size})
 
     def partners(self, profile: str, accelerator: str, gpus: int) -> frozenset[str]:
         """Profiles that were measured beside this one."""

@@ -135,6 +135,8 @@ class Study:
     """What saving its state costs."""
     restore_seconds: float | None = None
     """What loading its state costs."""
+    resize_seconds: float | None = None
+    """What a change of size costs a job that can do it while it runs."""
     checkpoint_every_seconds: float | None = None
     """How often a running job saves its state."""
     spread_penalty: "float | str | Sequence[float] | Mapping[str, Any] | Locality | None" = field(

@@ -48,10 +48,11 @@ def decode_view(plain: Plain, memory: Any) -> View:
         column.setflags(write=False)
     count = len(columns["id"])
     table: Any = SimpleNamespace(**columns)
+    options: Options = WORDS.decode(plain["options"])
     return View(
         now_s=plain["now_s"],
-        jobs=Jobs(table, np.arange(count), plain["now_s"]),
-        options=WORDS.decode(plain["options"]),
+        jobs=Jobs(table, np.arange(count), plain["now_s"], options),
+        options=options,
         cluster=WORDS.decode(plain["cluster"]),
         capacity=WORDS.decode(plain["capacity"]),
         tenants=tuple(plain["tenants"]),

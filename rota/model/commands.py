@@ -33,6 +33,8 @@ class Launch:
     lease_s: float = FOREVER
     partner: int = -1
     """The job that may be on these GPUs at the same time; -1: nobody may."""
+    batch_size: int = 0
+    """Examples per step; 0: the job did not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,22 @@ class Resume:
     lease_s: float = FOREVER
     partner: int = -1
     """As of a launch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resize:
+    """Go on by another option of the same pool without a stop: with more of its nodes' GPUs, with fewer, or with another batch
+    size. Answered by `Started`."""
+
+    job: int
+    incarnation: int
+    sequence: int
+    option: int
+    gpus: Ints
+    """All GPUs it has from then on: those it had and more, or some of them."""
+    nodes: tuple[int, ...]
+    batch_size: int = 0
+    """Examples per step from then on; 0: the job did not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +112,5 @@ class WakeAt:
     at_s: float
 
 
-JobCommand = Launch | Suspend | Resume | Kill
+JobCommand = Launch | Suspend | Resume | Resize | Kill
 Command = JobCommand | Renew | Solve | WakeAt

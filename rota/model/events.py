@@ -45,7 +45,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Answers Launch and Resume."""
+    """Answers Launch, Resume and Resize: it runs as that command said."""
 
     job: int
     incarnation: int

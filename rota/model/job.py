@@ -43,6 +43,43 @@ class Phase(IntEnum):
         return "suspended" if self in (Phase.PARKED, Phase.CHECKPOINTED) else self.name.lower()
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The sizes a job accepts: each of its GPU counts with each of its batch sizes."""
+
+    gpus: float = 1
+    """GPUs it asked for; less than 1: a part of one."""
+    gpu_counts: tuple[int, ...] = ()
+    """All counts it accepts, fewest first; empty: only what it asked for."""
+    batch_size: int = 0
+    """Examples per step that it asked for; 0: the job did not say."""
+    batch_sizes: tuple[int, ...] = ()
+    """All batch sizes it accepts, smallest first; empty: only what it asked for."""
+
+    @property
+    def elastic(self) -> bool:
+        """It accepts more than one size."""
+        return bool(self.gpu_counts or self.batch_sizes)
+
+    @property
+    def width(self) -> int:
+        """GPUs it asked to run on, whole or not."""
+        return width_of(self.gpus)
+
+    @property
+    def milligpus(self) -> int:
+        return milligpus_of(self.gpus)
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """Each size as (thousandths of GPUs, batch size), what was asked for first."""
+        asked = (self.milligpus, self.batch_size)
+        if not self.elastic:
+            return [asked]
+        counts = [count * MILLI for count in self.gpu_counts] or [self.milligpus]
+        batches = self.batch_sizes or (self.batch_size,)
+        return [asked, *((count, batch) for count in counts for batch in batches if (count, batch) != asked)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What a user asked for. It never changes."""
@@ -50,8 +87,16 @@ class JobSpec:
     name: str = ""
     gpus: float = 1
     """How many it runs on: a whole number, or a part of one GPU in thousandths. Other jobs may take the rest of that one."""
+    gpu_counts: tuple[int, ...] = ()
+    """Other GPU counts it accepts; empty: only `gpus`."""
+    batch_size: int = 0
+    """Examples per step; 0: the job did not say."""
+    batch_sizes: tuple[int, ...] = ()
+    """Other batch sizes it accepts; empty: only `batch_size`."""
+    can_resize: bool = False
+    """It can change its size while it runs. If not, it is suspended and launched again with the other size."""
     steps: float = math.inf
-    """Optimiser steps until it is done; infinite when nobody said."""
+    """Optimiser steps until it is done, counted at the batch size it asked for; infinite when nobody said."""
     profile: str = ""
     """Key into the table of rates; empty: nobody profiled it."""
     accelerators: tuple[str, ...] = ()
@@ -79,6 +124,7 @@ class JobSpec:
             )
         if whole and type(self.gpus) is not int:
             object.__setattr__(self, "gpus", int(self.gpus))
+        self._check_sizes()
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
         if not 0 < self.weight < math.inf:
@@ -92,9 +138,38 @@ class JobSpec:
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 
+    def _check_sizes(self) -> None:
+        """Put the sizes it accepts in order, what it asked for among them."""
+        if self.gpu_counts and self.gpus < 1:
+            raise OptionError(
+                "a job that asks for a part of a GPU has no other counts.",
+                field="gpu_counts",
+                value=self.gpu_counts,
+                hint="leave gpu_counts out",
+            )
+        if self.batch_sizes and not self.batch_size:
+            raise OptionError(
+                "needs batch_size, the one that steps are counted at.", field="batch_sizes", value=self.batch_sizes, hint="batch_size=64"
+            )
+        if type(self.batch_size) is not int or self.batch_size < 0:
+            raise OptionError("must be a whole number.", field="batch_size", value=self.batch_size, hint="batch_size=64")
+        for name, asked in (("gpu_counts", self.gpus), ("batch_sizes", self.batch_size)):
+            given = getattr(self, name)
+            if not given:
+                continue
+            if not all(type(each) is int and each >= 1 for each in given):
+                raise OptionError("must be whole numbers from 1.", field=name, value=given, hint=f"{name}=(1, 2, 4)")
+            sizes = tuple(sorted({*given, int(asked)}))
+            object.__setattr__(self, name, sizes if len(sizes) > 1 else ())
+
+    @property
+    def demand(self) -> Demand:
+        """The sizes it accepts."""
+        return Demand(self.gpus, self.gpu_counts, self.batch_size, self.batch_sizes)
+
     @property
     def width(self) -> int:
-        """GPUs it runs on, whole or not."""
+        """GPUs it asked to run on, whole or not."""
         return width_of(self.gpus)
 
     @property

@@ -1,13 +1,13 @@
 """Options: the ways to run each kind of job. One row per option kind; heterogeneity and sharing are just more rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from rota.model.job import JobSpec
-from rota.model.units import MILLI, Floats, Ints, milligpus_of, width_of
+from rota.model.job import Demand, JobSpec
+from rota.model.units import MILLI, Bools, Floats, Ints
 
 NEVER_FITS = 1 << 60
 
@@ -20,21 +20,12 @@ class Kind:
     """What two jobs must share to have the same options."""
 
     profile: str
-    gpus: float
-    accelerators: tuple[str, ...]
+    demand: Demand
+    accelerators: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, spec: JobSpec) -> "Kind":
-        return cls(spec.profile, spec.gpus, spec.accelerators)
-
-    @property
-    def width(self) -> int:
-        """GPUs it runs on, whole or not."""
-        return width_of(self.gpus)
-
-    @property
-    def milligpus(self) -> int:
-        return milligpus_of(self.gpus)
+        return cls(spec.profile, spec.demand, spec.accelerators)
 
 
 class OptionRow(NamedTuple):
@@ -47,6 +38,10 @@ class OptionRow(NamedTuple):
     spread: float
     partner_kind: int = -1
     """Kind of the job it shares its GPUs with; -1: it has them to itself."""
+    batch_size: int = 0
+    """Examples per step; 0: the job did not say."""
+    account: int = -1
+    """Where a job's account of it is kept; -1: it has none yet."""
 
     @property
     def order(self) -> tuple[int, bool, int, int, int]:
@@ -66,19 +61,26 @@ class Options:
     pool: Ints
     milligpus: Ints
     rate: Floats
-    """Believed steps per second of a job that runs by it."""
+    """Believed steps per second of a job that runs by it. A step means the same at every batch size: it is counted at the one
+    that the job asked for."""
     spread: Floats
     """Believed relative spread of that rate."""
+    batch_size: Ints
+    """Examples per step; 0: the job did not say."""
     partner_kind: Ints
     """Kind of the job it shares its GPUs with; -1: it has them to itself."""
     partner_row: Ints
     """Row of the partner's side; itself when both are of one kind, -1 alone."""
     alone: Ints
-    """Row of the same kind on the same pool with the GPUs to itself; -1: it has none."""
+    """Row of the same kind and size on the same pool with the GPUs to itself; -1: it has none."""
+    usual: Bools
+    """Whether it is the size that its kind asked for, or the first it accepts where that does not fit the pool."""
     account: Ints
-    """Its number among the options of its kind: where a job's account of it is kept."""
+    """Where a job's account of it is kept; -1: nowhere, because it is not the usual size and no job has used it yet."""
     by_account: Ints
-    """Row numbers of each kind's options, shared ones too, by account; padded with -1: shape (kinds, accounts)."""
+    """Row numbers of the options with an account, by kind and account; padded with -1: shape (kinds, accounts)."""
+    of_kind: Ints
+    """Row numbers of all options of a kind, shared ones too, in order; padded with -1."""
     by_kind: Ints
     """Row numbers of each kind's options alone, best believed rate first, padded with -1: shape (kinds, most of a kind)."""
     best: Ints
@@ -93,6 +95,8 @@ class Options:
     """Whether any of them takes less than a whole GPU."""
     uneven: bool
     """Whether any of them is MUCH_SLOWER than the best of its kind."""
+    elastic: bool
+    """Whether any kind accepts more than one size."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -108,52 +112,86 @@ class Options:
 
     def rows(self) -> Iterator[OptionRow]:
         """What it was built from, row by row."""
-        columns = (self.kind, self.pool, self.milligpus, self.rate, self.spread, self.partner_kind)
+        columns = [getattr(self, name) for name in OptionRow._fields]
         return map(OptionRow._make, zip(*(column.tolist() for column in columns), strict=True))
 
     @classmethod
     def of(cls, ways: Sequence[OptionRow | tuple[int, int, int, float, float]], kinds: int) -> "Options":
         """Build from rows, which keep their order: a new row is added at the end, so that numbers in use stay true."""
         ordered = [OptionRow(*way) for way in ways]
-        whole = np.array([(w.kind, w.pool, w.milligpus, w.partner_kind) for w in ordered], dtype=np.int64).reshape(-1, 4)
-        real = np.array([(w.rate, w.spread) for w in ordered], dtype=np.float64).reshape(-1, 2)
-        kind, pool, milligpus, partner_kind = whole.T
-        row_of = {(w.kind, w.partner_kind, w.pool, w.milligpus): row for row, w in enumerate(ordered)}
-        partner_row = [
-            row_of.get((w.partner_kind, w.kind, w.pool, w.milligpus), -1) if w.partner_kind >= 0 else -1 for w in ordered
-        ]
-        alone = [row_of.get((w.kind, -1, w.pool, w.milligpus), -1) for w in ordered]
-        by_account = _by_kind(kind, np.arange(len(ordered)), kinds)
-        account = np.zeros(len(ordered), dtype=np.int64)
-        rows, numbers = np.nonzero(by_account >= 0)
-        account[by_account[rows, numbers]] = numbers
-        solo = np.flatnonzero(partner_kind < 0)
-        by_kind = _by_kind(kind, solo[np.lexsort((milligpus[solo], pool[solo], -real[solo, 0]))], kinds)
+        whole = [(w.kind, w.pool, w.milligpus, w.partner_kind, w.batch_size, w.account) for w in ordered]
+        kind, pool, milligpus, partner_kind, batch_size, account = np.array(whole, dtype=np.int64).reshape(-1, 6).T.copy()
+        rate, spread = np.array([(w.rate, w.spread) for w in ordered], dtype=np.float64).reshape(-1, 2).T.copy()
+        sides = {(w.kind, w.partner_kind, w.pool, w.milligpus): row for row, w in enumerate(ordered) if w.partner_kind >= 0}
+        sizes = {(w.kind, w.pool, w.milligpus, w.batch_size): row for row, w in enumerate(ordered) if w.partner_kind < 0}
+        partner_row = [sides.get((w.partner_kind, w.kind, w.pool, w.milligpus), -1) for w in ordered]
+        alone = [sizes.get((w.kind, w.pool, w.milligpus, w.batch_size), -1) for w in ordered]
+        usual = partner_kind >= 0
+        solo = np.flatnonzero(~usual)
+        usual[solo[np.unique(kind[solo] * (1 << 32) + pool[solo], return_index=True)[1]]] = True
+        of_kind = _by_kind(kind, np.arange(len(ordered)), kinds)
+        account = _numbered(of_kind, account, kind, usual)
+        by_kind = _by_kind(kind, solo[np.lexsort((pool[solo], milligpus[solo], -rate[solo]))], kinds)
         exists = by_kind >= 0
         options = cls(
-            kind=kind.copy(),
-            pool=pool.copy(),
-            milligpus=milligpus.copy(),
-            rate=real[:, 0].copy(),
-            spread=real[:, 1].copy(),
-            partner_kind=partner_kind.copy(),
+            kind=kind,
+            pool=pool,
+            milligpus=milligpus,
+            rate=rate,
+            spread=spread,
+            batch_size=batch_size,
+            partner_kind=partner_kind,
             partner_row=np.array(partner_row, dtype=np.int64),
             alone=np.array(alone, dtype=np.int64),
+            usual=usual,
             account=account,
-            by_account=by_account,
+            by_account=_by_account(kind, account, kinds),
+            of_kind=of_kind,
             by_kind=by_kind,
             best=by_kind[:, 0].copy(),
             kind_need=np.where(exists, milligpus[by_kind] if len(ordered) else 0, NEVER_FITS),
             kind_pool=np.where(exists, pool[by_kind] if len(ordered) else 0, 0),
             shared=bool((partner_kind >= 0).any()),
             in_parts=bool((milligpus < MILLI).any()),
-            uneven=bool((real[:, 0] * MUCH_SLOWER < real[by_kind[kind, 0], 0]).any()),
+            uneven=bool((rate * MUCH_SLOWER < rate[by_kind[kind, 0]]).any()),
+            elastic=not usual.all(),
         )
         for name in cls.__slots__:
             column = getattr(options, name)
             if isinstance(column, np.ndarray):
                 column.setflags(write=False)  # policies see these very arrays
         return options
+
+    def with_accounts(self, rows: Ints) -> "Options":
+        """The same options, in which these have an account too."""
+        missing = rows[self.account[rows] < 0]
+        if not len(missing):
+            return self
+        account = self.account.copy()
+        used = (self.by_account >= 0).sum(axis=1)
+        for row in np.unique(missing).tolist():
+            account[row] = used[self.kind[row]]
+            used[self.kind[row]] += 1
+        by_account = _by_account(self.kind, account, len(self.by_kind))
+        for column in (account, by_account):
+            column.setflags(write=False)
+        return replace(self, account=account, by_account=by_account)
+
+
+def _numbered(of_kind: Ints, account: Ints, kind: Ints, usual: Bools) -> Ints:
+    """Accounts by number within a kind: those in use keep theirs, and usual sizes without one get the next."""
+    for number in np.unique(kind[usual & (account < 0)]).tolist():
+        rows = of_kind[number][of_kind[number] >= 0]
+        new = rows[usual[rows] & (account[rows] < 0)]
+        account[new] = np.arange(len(new)) + account[rows].max(initial=-1) + 1
+    return account
+
+
+def _by_account(kind: Ints, account: Ints, kinds: int) -> Ints:
+    found = np.full((kinds, max(int(account.max(initial=-1)) + 1, 1)), -1, dtype=np.int64)
+    rows = np.flatnonzero(account >= 0)
+    found[kind[rows], account[rows]] = rows
+    return found
 
 
 def _by_kind(kind: Ints, rows: Ints, kinds: int) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 from rota.model.cluster import Cluster
 from rota.model.lazy import lazy
 from rota.model.options import Options
-from rota.model.units import Bools, Floats, Ints
+from rota.model.units import MILLI, Bools, Floats, Ints
 
 
 class JobColumns(Protocol):
@@ -38,10 +38,11 @@ class JobColumns(Protocol):
 class Jobs:
     """Columns over the jobs a policy may schedule, earliest submission first."""
 
-    def __init__(self, table: JobColumns, rows: Ints, now_s: float) -> None:
+    def __init__(self, table: JobColumns, rows: Ints, now_s: float, options: Options) -> None:
         self._table = table
         self._rows = rows
         self._now_s = now_s
+        self._options = options
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -60,6 +61,21 @@ class Jobs:
     def gpus(self) -> Floats:
         """GPUs asked for; less than 1: a part of one."""
         return self._table.gpus[self._rows]
+
+    @lazy
+    def best_gpus(self) -> Floats:
+        """GPUs of its best option: other than `gpus` only if it accepts several sizes."""
+        if not self._options.elastic:
+            return self.gpus
+        best = self._options.best[self.kind]
+        return np.where(best >= 0, self._options.milligpus[best] / MILLI, self.gpus)
+
+    @lazy
+    def granted_gpus(self) -> Floats:
+        """GPUs of the option the plan in force grants; what it asked for where there is none."""
+        if not self._options.elastic:
+            return self.gpus
+        return np.where(self.option >= 0, self._options.milligpus[self.option] / MILLI, self.gpus)
 
     @lazy
     def weight(self) -> Floats:

@@ -88,7 +88,7 @@ def _rates(view: View, waiting: Ints) -> tuple[Floats, Ints]:
     options = view.options
     rate = np.full((len(options.by_kind), len(view.capacity)), CANNOT_RUN)
     option = np.full(rate.shape, -1)
-    alone = (options.partner_kind < 0).nonzero()[0]
+    alone = (options.usual & (options.partner_kind < 0)).nonzero()[0]  # at the size it asked for
     rate[options.kind[alone], options.pool[alone]] = options.rate[alone]
     option[options.kind[alone], options.pool[alone]] = alone
     kind = view.jobs.kind[waiting]

@@ -72,7 +72,7 @@ def _packed(view: View) -> tuple[Ints, Ints]:
 
 def _gain(options: Options, row: int, beside: int) -> tuple[float, int]:
     """What a job that runs by `row` and one of kind `beside` do together, each against itself alone; and the first one's side."""
-    for side in options.by_account[options.kind[row]].tolist():
+    for side in options.of_kind[options.kind[row]].tolist():
         if side >= 0 and options.partner_kind[side] == beside and options.alone[side] == row:
             twin = int(options.partner_row[side])
             return sum(float(options.rate[r] / options.rate[options.alone[r]]) for r in (side, twin)), side

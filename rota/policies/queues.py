@@ -98,11 +98,11 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
         wait_seconds = np.where(rises, FOREVER, patience)
     run_seconds = limits[level] - received
     if service != "seconds":
-        run_seconds /= jobs.gpus
+        run_seconds /= jobs.granted_gpus
     sunk = (moved == SUNK_OR_RAISED) & (level > 0)
     if np.count_nonzero(sunk) > 1:
         # While everybody ran nobody asked, so several may have sunk since: whoever sank first stands first.
-        pace = 1 if service == "seconds" else jobs.gpus[sunk]
+        pace = 1 if service == "seconds" else jobs.granted_gpus[sunk]
         ago = (received[sunk] - limits[level[sunk] - 1]) / pace
         place[sunk] = np.lexsort((place[sunk], -ago)).argsort()
     return Queues(level, place, moved, received, base, run_seconds, wait_seconds)

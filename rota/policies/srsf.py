@@ -1,4 +1,5 @@
-"""Shortest remaining service first: GPUs times remaining time. The clairvoyant reference of Tiresias."""
+"""Shortest remaining service first: GPUs times remaining time, both of a job's best option. The clairvoyant reference of
+Tiresias."""
 
 from dataclasses import dataclass
 
@@ -11,4 +12,4 @@ class Srsf:
     """Smallest remaining GPU-seconds first, with preemption. Needs run times to be known."""
 
     def allocate(self, view: View) -> Ranking:
-        return Ranking.by(view.jobs.gpus * view.jobs.seconds_left, key="remaining service")
+        return Ranking.by(view.jobs.best_gpus * view.jobs.seconds_left, key="remaining service")

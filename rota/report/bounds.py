@@ -17,7 +17,7 @@ than p, its shortest run time. For any set of jobs, whatever else runs beside th
   Queyranne, Schulz, Skutella and Wang 2002);
 - makespan >= t + sum of w over jobs submitted at t or later, for every t, and >= submission + p, both from the first submission.
 
-They hold for jobs of fixed size. What slows jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only
+A job that accepts several sizes pays w at the size where that is least, and p is its shortest run time at any of them. What slows jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only
 adds to a schedule.
 
 Where two jobs may share GPUs, both together must not pay more than these GPUs earn. With alpha the price of a job's step, that is
@@ -38,6 +38,7 @@ import numpy as np
 
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
+from rota.model.options import Kind
 from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.sim.physics import Physics
 
@@ -73,13 +74,14 @@ class Bounds:
 def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, packing: bool = False) -> Bounds:
     """Bounds for exactly these jobs. Others beside them can only have slowed them down, so they need not be given. `packing`: two
     jobs may share GPUs."""
-    kind, rates, pairs = _kinds(arrivals, cluster, physics, packing)
+    kind, rates, best, pairs = _kinds(arrivals, cluster, physics, packing)
     steps = np.array([arrival.spec.steps for arrival in arrivals], dtype=np.float64)
-    fastest = rates.max(axis=1, initial=0.0)[kind]
+    fastest = best[kind]
     shortest = np.divide(steps, fastest, out=np.full(len(steps), FOREVER), where=fastest > 0)
     if not len(arrivals) or not np.isfinite(shortest).all():
         return Bounds(shortest_seconds=shortest)
-    work = _Work.of(arrivals, shortest, kind, rates, pairs, cluster)
+    cheapest = steps / rates.max(axis=1)[kind]
+    work = _Work.of(arrivals, shortest, cheapest, kind, rates, pairs, cluster)
     starts = _promising_shares(work) if pairs is None else _promising_with_pairs(work, pairs)
     run_time = float(shortest.mean())
     srpt = _largest(_srpt_seconds, work, starts)
@@ -117,25 +119,35 @@ class _Start(NamedTuple):
     """What each kind pays of the most it could pay alone; None: all of it."""
 
 
-def _kinds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool) -> tuple[Ints, Floats, _Pairs | None]:
-    """The kind of each job, the best true rate of each kind on each pool, 0 where it cannot run, and pairs if there are any."""
-    numbers: dict[tuple[str, float, tuple[str, ...]], int] = {}
+def _kinds(
+    arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool
+) -> tuple[Ints, Floats, Floats, _Pairs | None]:
+    """The kind of each job; the best true rate of each kind on each pool for the GPUs it asked for, 0 where it cannot run; its best
+    rate anywhere at any size; and pairs if there are any. If another size does more per GPU, the rate for the GPUs it asked for
+    is what so many GPUs would do at that size."""
+    numbers: dict[Kind, int] = {}
     specs: list[JobSpec] = []
     kind = np.zeros(len(arrivals), dtype=np.int64)
     for i, (_, spec) in enumerate(arrivals):
-        number = numbers.setdefault((spec.profile, spec.gpus, spec.accelerators), len(specs))
+        number = numbers.setdefault(Kind.of(spec), len(specs))
         if number == len(specs):
             specs.append(spec)
         kind[i] = number
     rates = np.zeros((len(specs), len(cluster.pools)))
+    best = np.zeros(len(specs))
     company = []
     for number, spec in enumerate(specs):
-        fastest = physics.fastest(spec, cluster)
-        rates[number, list(fastest)] = list(fastest.values())
-        company.append(physics.fastest_together(spec, cluster, fastest) if packing else {})
+        asked = {}
+        for pool, by_width in physics.fastest_by_width(spec, cluster).items():
+            rates[number, pool] = max(rate * (spec.width / width) for width, rate in by_width.items())
+            best[number] = max(best[number], *by_width.values())
+            if spec.width in by_width:
+                asked[pool] = by_width[spec.width]
+        company.append(physics.fastest_together(spec, cluster, asked) if packing else {})
         for (pool, _), rate in company[-1].items():
             rates[number, pool] = max(rates[number, pool], rate)
-    return kind, rates, _pairs(specs, rates, company)
+            best[number] = max(best[number], rate)
+    return kind, rates, best, _pairs(specs, rates, company)
 
 
 def _pairs(specs: Sequence[JobSpec], rates: Floats, company: Sequence[Mapping[tuple[int, str], float]]) -> _Pairs | None:
@@ -165,7 +177,7 @@ class _Work:
     """Submission, in seconds after the first one."""
     shortest: Floats
     gpu_seconds: Floats
-    """GPUs x shortest run time."""
+    """GPUs x run time where it needs the fewest GPU-seconds."""
     kind: Ints
     usable: Bools
     """Shape (kinds, pools): jobs of this kind can run there."""
@@ -176,7 +188,14 @@ class _Work:
 
     @classmethod
     def of(
-        cls, arrivals: Sequence[Arrival], shortest: Floats, kind: Ints, rates: Floats, pairs: _Pairs | None, cluster: Cluster
+        cls,
+        arrivals: Sequence[Arrival],
+        shortest: Floats,
+        cheapest: Floats,
+        kind: Ints,
+        rates: Floats,
+        pairs: _Pairs | None,
+        cluster: Cluster,
     ) -> "_Work":
         submitted = np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64)
         gpus = np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.float64)
@@ -185,7 +204,7 @@ class _Work:
         return cls(
             since_first=submitted[order] - submitted[order[0]],
             shortest=shortest[order],
-            gpu_seconds=(gpus * shortest)[order],
+            gpu_seconds=(gpus * cheapest)[order],
             kind=kind[order],
             usable=usable,
             slowdown=np.divide(rates.max(axis=1, keepdims=True), rates, out=np.ones_like(rates), where=usable),

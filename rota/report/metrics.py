@@ -57,6 +57,8 @@ class Summary:
     of the time."""
     suspensions: int
     migrations: int
+    resizes: int
+    """Changes of size of jobs that can do it while they run; by others, it counts as a suspension and a launch."""
     lost_gpu_seconds: float
     """Work done and lost to crashes."""
     cost_dollars: float | None
@@ -116,6 +118,7 @@ def summarise(
         finish_time_fairness_p95=_quantile(_rho(record, done, limits.shortest_seconds, cluster.gpus), 0.95),
         suspensions=int(record.suspensions[first:last].sum()),
         migrations=int(record.migrations[first:last].sum()),
+        resizes=int(record.resizes[first:last].sum()),
         lost_gpu_seconds=float(record.lost_gpu_seconds[first:last].sum()),
         cost_dollars=_cost(record, cluster),
         slo_violations=_late([arrivals[job] for job in done.tolist()], jct, physics),
@@ -137,6 +140,7 @@ def jobs_table(record: Record, arrivals: Sequence[Arrival]) -> list[dict[str, An
         "run_seconds": record.held_seconds,
         "suspensions": record.suspensions,
         "migrations": record.migrations,
+        "resizes": record.resizes,
         "lost_gpu_seconds": record.lost_gpu_seconds,
     }
     values = zip(*(column.tolist() for column in columns.values()), strict=True)

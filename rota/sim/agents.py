@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rota.agent import rules
-from rota.agent.constants import EXITED, KILL, LAUNCH, PARKED, RENEW, RESUME, STARTED, SUSPEND
-from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.agent.constants import EXITED, KILL, LAUNCH, PARKED, RENEW, RESIZE, RESUME, STARTED, SUSPEND
+from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeReported, Outcome, Part, PartState, Started, Suspended
 
-OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Suspend: SUSPEND, Kill: KILL}
+OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Resize: RESIZE, Suspend: SUSPEND, Kill: KILL}
 
 
 @dataclass
@@ -45,6 +45,7 @@ class World(Protocol):
     def to_core(self, node: int, event: External) -> None: ...
     def part_started(self, node: int, command: Launch, gpus: tuple[int, ...]) -> None: ...
     def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None: ...
+    def part_resized(self, node: int, command: Resize, gpus: tuple[int, ...]) -> None: ...
     def part_suspended(self, node: int, command: Suspend, part: SimulatedPart) -> float: ...
     def part_ended(self, node: int, job: int, part: SimulatedPart) -> None: ...
 
@@ -117,9 +118,13 @@ class Agent:
             return found._replace(lease_s=command.lease_s, boot=str(boot))
         return found._replace(lease_s=command.lease_s, sent_s=command.lease_s) if isinstance(command, Resume) else found
 
-    def _start(self, command: Launch, held: rules.HeldIncarnation) -> None:
+    def _mine(self, command: Launch | Resize) -> tuple[int, ...]:
+        """The GPUs of a command that are this node's."""
         first, end = self.world.span(self.node)
-        gpus = tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
+        return tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
+
+    def _start(self, command: Launch, held: rules.HeldIncarnation) -> None:
+        gpus = self._mine(command)
         self.parts[command.job] = SimulatedPart(held, gpus)
         self.world.part_started(self.node, command, gpus)
 
@@ -128,6 +133,9 @@ class Agent:
             self.end(command.job, part, Outcome.LOST)
         elif isinstance(command, Resume):
             self.world.part_resumed(self.node, command, part.gpus)
+        elif isinstance(command, Resize):
+            part.gpus = self._mine(command)
+            self.world.part_resized(self.node, command, part.gpus)
         elif isinstance(command, Suspend):
             part.steps = self.world.part_suspended(self.node, command, part)
             park = command.kind is SuspendKind.PARK

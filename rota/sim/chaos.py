@@ -8,7 +8,7 @@ import heapq
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from rota.core.validate import validate
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
-from rota.model.commands import Command, JobCommand, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import Command, JobCommand, Launch, Renew, Resize, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
     CancelAsked,
@@ -345,10 +345,7 @@ class Chaos:
 
     def part_started(self, node: int, command: Launch, gpus: tuple[int, ...]) -> None:
         job = command.job
-        if len(set(command.gpus.tolist())) != self.specs[job].width:
-            raise Broken(f"job {job} was launched on {len(command.gpus)} GPUs and asked for {self.specs[job].gpus}")
-        if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
-            raise Broken(f"job {job} was launched on several accelerator types")
+        self._check_size(command)
         if command.lease_s <= self.now_s:
             raise Broken(f"at {self.now_s:.3f} s: job {job} was started after its lease, which ended at {command.lease_s:.3f} s")
         for other in self.agents:
@@ -366,6 +363,33 @@ class Chaos:
     def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None:
         self._take(command, gpus)
         self._part_runs(self.gangs[command.job, command.incarnation], node)
+
+    def part_resized(self, node: int, command: Resize, gpus: tuple[int, ...]) -> None:
+        """It lets go of GPUs at once, and takes only what no other has."""
+        self._check_size(command)
+        self._count("resizes")
+        job, first, end = command.job, *self.span(node)
+        gang = self.gangs[job, command.incarnation]
+        gang.gpus = tuple(command.gpus.tolist())
+        mine = {gpu for gpu, owners in self.gpu_owner.items() if (job, gang.incarnation) in owners and first <= gpu < end}
+        self._free(job, gang.incarnation, mine - set(gpus))
+        for gpu in set(gpus) - mine:
+            if self.gpu_owner.get(gpu):
+                raise Broken(f"at {self.now_s:.3f} s: job {job} grew onto GPU {gpu}, which jobs {[*self.gpu_owner[gpu]]} hold")
+            self.gpu_owner[gpu] = {(job, gang.incarnation): -1}
+
+    def _check_size(self, command: Launch | Resize) -> None:
+        """It gets a size that it accepts, the one of the option named, on one accelerator type."""
+        job, options, gpus = command.job, self.core.state.options, len(set(command.gpus.tolist()))
+        spec = self.specs[job]
+        if gpus not in (spec.gpu_counts or (spec.width,)):
+            raise Broken(f"job {job} got {gpus} GPUs and accepts {spec.gpu_counts or spec.gpus}")
+        if command.batch_size not in (spec.batch_sizes or (spec.batch_size,)):
+            raise Broken(f"job {job} got batch size {command.batch_size} and accepts {spec.batch_sizes or spec.batch_size}")
+        if (gpus, command.batch_size) != (options.gpus[command.option], options.batch_size[command.option]):
+            raise Broken(f"job {job} got {gpus} GPUs and batch size {command.batch_size}, which its option is not")
+        if len(set(self.cluster.gpu_pool[command.gpus].tolist())) != 1:
+            raise Broken(f"job {job} got several accelerator types")
 
     def _take(self, command: Launch | Resume, gpus: tuple[int, ...]) -> None:
         """Two may have a GPU if one of them was told of the other, and then they have all GPUs in common. Parts of
@@ -393,8 +417,8 @@ class Chaos:
         gang.suspended.discard(node)
         if len(gang.running) == len(gang.nodes):
             gpus = [gpu for gpu, owners in self.gpu_owner.items() if (gang.job, gang.incarnation) in owners]
-            if len(gpus) != self.specs[gang.job].width:
-                raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {self.specs[gang.job].gpus} GPUs")
+            if len(gpus) != len(gang.gpus):
+                raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {len(gang.gpus)} GPUs")
             gang.since_s = self.now_s
             left = self.specs[gang.job].steps - gang.steps
             self._at(self.now_s + left, partial(self._complete, gang, self.now_s))
@@ -422,7 +446,7 @@ class Chaos:
         job = command.job
         gang = self.gangs[job, part.incarnation]
         self._pause(gang, node)
-        self._free(job, part)
+        self._free(job, part.incarnation, part.gpus)
         gang.suspended.add(node)
         if command.kind is SuspendKind.CHECKPOINT and len(gang.suspended) == len(gang.nodes):
             self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
@@ -430,13 +454,13 @@ class Chaos:
 
     def part_ended(self, node: int, job: int, part: SimulatedPart) -> None:
         self._pause(self.gangs[job, part.incarnation], node)
-        self._free(job, part)
+        self._free(job, part.incarnation, part.gpus)
 
-    def _free(self, job: int, part: SimulatedPart) -> None:
+    def _free(self, job: int, incarnation: int, gpus: Iterable[int]) -> None:
         """A sleeping part holds none, whoever has its GPUs now."""
-        for gpu in part.gpus:
+        for gpu in gpus:
             owners = self.gpu_owner.get(gpu, {})
-            owners.pop((job, part.incarnation), None)
+            owners.pop((job, incarnation), None)
             if not owners:
                 self.gpu_owner.pop(gpu, None)
 
@@ -552,9 +576,11 @@ class Chaos:
             self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldAsked(job, self.now_s, held=False)]))
 
 
-def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True, parts: bool = False) -> list[JobSpec]:
-    """Small jobs of several widths, or parts of a GPU too; some give up after a few failures of their own, nothing else ends them
-    early."""
+def mixed_jobs(
+    count: int, seed: int, widest: int, *, parking: bool = True, parts: bool = False, elastic: bool = False
+) -> list[JobSpec]:
+    """Small jobs of several widths, or parts of a GPU too, or of several sizes each; some give up after a few failures of their
+    own, nothing else ends them early."""
     dice = random.Random(seed)
     widths: list[float] = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
     if parts:
@@ -562,10 +588,18 @@ def mixed_jobs(count: int, seed: int, widest: int, *, parking: bool = True, part
     jobs: list[Any] = []
     for number in range(count):
         park = parking and dice.random() < 0.5
+        sizes: dict[str, Any] = {}
+        if elastic and dice.random() < 0.7:
+            counts = tuple(width for width in (1, 2, 3, 4, 6, 8) if width <= widest)
+            sizes["gpu_counts"] = tuple(dice.sample(counts, dice.randrange(1, len(counts) + 1)))
+            sizes["can_resize"] = dice.random() < 0.7
+            if dice.random() < 0.5:
+                sizes["batch_size"], sizes["batch_sizes"] = 64, (32, 128)
         jobs.append(
             JobSpec(
                 name=f"job-{number}",
-                gpus=dice.choice(widths),
+                gpus=dice.choice([width for width in widths if width >= 1] if sizes else widths),
+                **sizes,
                 steps=float(dice.randrange(5, 90)),
                 retries=dice.choice([2, 1_000_000]),
                 can_park=park,

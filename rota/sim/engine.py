@@ -16,7 +16,7 @@ from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
 from rota.errors import PolicyBroken, RotaError, Stalled
 from rota.model.cluster import Cluster, ClusterChange
-from rota.model.commands import Command, Kill, Launch, Renew, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import Command, Kill, Launch, Renew, Resize, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     Allocated,
     Decided,
@@ -169,6 +169,7 @@ class Engine:
             Launch: self._launch,
             Suspend: self._suspend,
             Resume: self._resume,
+            Resize: self._resize,
             Kill: self._kill,
             Solve: self._solve,
             WakeAt: self._wake_at,
@@ -332,7 +333,7 @@ class Engine:
         job, physics = command.job, self.physics
         spec = self.arrivals[job].spec
         levels = self.cluster.levels_of(command.nodes)
-        rate = self._alone_rate(spec, command.gpus, levels)
+        rate = self._alone_rate(spec, command.gpus, levels, command.batch_size)
         saved = self._storage.get(job, 0.0)
         run = _Run(
             command.incarnation,
@@ -352,10 +353,11 @@ class Engine:
         delay = physics.launch_seconds + (physics.restore_seconds if saved > 0 else 0.0)
         self._after(delay, job, run, lambda later: self._up(command, run, later), events)
 
-    def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int) -> float:
+    def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int) -> float:
         """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
-        if self.physics.gpu_speed is not None or self.physics.variability is not None:
-            return self.physics.rate(spec, self.cluster, gpus, levels)
+        elastic = spec.gpu_counts or spec.batch_sizes
+        if self.physics.gpu_speed is not None or self.physics.variability is not None or elastic:
+            return self.physics.rate(spec, self.cluster, gpus, levels, batch_size)
         key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), levels)
         rate = self._rates.get(key)
         if rate is None:
@@ -367,7 +369,23 @@ class Engine:
         self._hold(command.job, run)
         self._after(0.0, command.job, run, lambda later: self._up(command, run, later), events)
 
-    def _up(self, command: Launch | Resume, run: _Run, events: list[External]) -> None:
+    def _resize(self, command: Resize, events: list[External]) -> None:
+        """It rests while it changes its size, and holds all that it had and all that it gets."""
+        job, run = command.job, self._runs[command.job]
+        self._saved(job, run, self.now_s)
+        self._rest(job, run)
+        self._hold_instead(job, run, max(run.gpus, command.gpus, key=len))
+
+        def resized(later: list[External]) -> None:
+            self._hold_instead(job, run, command.gpus)
+            spec, levels = self.arrivals[job].spec, self.cluster.levels_of(command.nodes)
+            run.alone = self._alone_rate(spec, run.gpus, levels, command.batch_size)
+            self.record.resize(job, command)
+            self._up(command, run, later)
+
+        self._after(self.physics.resize_seconds, job, run, resized, events)
+
+    def _up(self, command: Launch | Resume | Resize, run: _Run, events: list[External]) -> None:
         job = command.job
         run.since_s = run.saves_s = self.now_s
         self.record.start(job, self.now_s)
@@ -493,6 +511,13 @@ class Engine:
         if self._sharing and run.part == MILLI:
             self._held.join(job, run.gpus)
 
+    def _hold_instead(self, job: int, run: _Run, gpus: Any) -> None:
+        """From now on it holds more GPUs, or fewer."""
+        if len(gpus) != len(run.gpus):
+            self._release(job, run)
+            run.gpus = gpus
+            self._hold(job, run)
+
     def _release(self, job: int, run: _Run) -> None:
         """Its GPUs are free, or its partner's alone."""
         if self._sharing and run.part == MILLI:
@@ -520,7 +545,8 @@ class Engine:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
         if run.alone > 0:
-            self.record.lost_gpu_seconds[job] += self.record.gpus[job] * (run.steps(self.now_s) - saved) / run.alone
+            gpus = len(run.gpus) * run.part / MILLI
+            self.record.lost_gpu_seconds[job] += gpus * (run.steps(self.now_s) - saved) / run.alone
         self._stop(job, run)
         return saved
 

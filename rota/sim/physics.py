@@ -33,6 +33,8 @@ class Physics:
     ends_every_seconds: float = 0.0
     """A job that has done its steps is noticed, and gives its GPUs back, only at multiples of this; 0: at once."""
     launch_seconds: float = 0.0
+    resize_seconds: float = 0.0
+    """What a change of size costs a job that can do it while it runs."""
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
     checkpoint_every_seconds: float = FOREVER
@@ -47,6 +49,7 @@ class Physics:
             "whole_steps_seconds",
             "ends_every_seconds",
             "launch_seconds",
+            "resize_seconds",
             "checkpoint_seconds",
             "restore_seconds",
             "node_repair_seconds",
@@ -60,9 +63,10 @@ class Physics:
         if self.spread_penalty is not None:
             object.__setattr__(self, "spread_penalty", Locality.of(self.spread_penalty))
 
-    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int) -> float:
-        """True steps per second of a job on these GPUs, which span so many levels of locality."""
-        rate = self._over(spec.profile, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), levels)
+    def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int = 0) -> float:
+        """True steps per second of a job on these GPUs, which span so many levels of locality. Steps are those of the batch size
+        it asked for; a `batch_size` of 0 is that one."""
+        rate = self._over(spec, cluster.pools[cluster.gpu_pool[gpus[0]]], len(gpus), levels, batch_size)
         if self.variability is not None:
             rate /= self.variability.slowdown(spec.profile, gpus)
         return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
@@ -78,28 +82,41 @@ class Physics:
         return known[0] * (alone / self.rates.rate(spec.profile, accelerator, len(gpus))[0])
 
     def fastest(self, spec: JobSpec, cluster: Cluster) -> dict[int, float]:
-        """Upper limit of a job's true rate on each pool it may use, for bounds."""
-        found = {}
+        """Upper limit of a job's true rate on each pool it may use, at any size it accepts, for bounds."""
+        return {pool: max(by_width.values()) for pool, by_width in self.fastest_by_width(spec, cluster).items()}
+
+    def fastest_by_width(self, spec: JobSpec, cluster: Cluster) -> dict[int, dict[int, float]]:
+        """The same by pool and by the number of GPUs; only pools on which it runs."""
+        found: dict[int, dict[int, float]] = {}
         for pool, accelerator in enumerate(cluster.pools):
-            if spec.width > cluster.pool_gpus[pool] or (spec.accelerators and accelerator not in spec.accelerators):
+            if spec.accelerators and accelerator not in spec.accelerators:
                 continue
-            # Some measured tables are faster apart than together; beyond the nodes of a rack nothing gets faster.
-            fewest = cluster.fewest_levels(pool, spec.width)
-            layouts = {fewest, max(fewest, 1)} if spec.width > 1 and len(cluster.pool_nodes[pool]) > 1 else {0}
-            rate = max(self._over(spec.profile, accelerator, spec.width, levels) for levels in layouts)
-            if self.variability is not None:
-                scores = np.sort(self.variability.scores[self.variability.row(spec.profile)][cluster.gpu_pool == pool])
-                rate /= float(scores[spec.width - 1])
-            if self.gpu_speed is not None:
-                # The best gang there is: its slowest member is the n-th fastest GPU of the pool.
-                speeds = np.sort(self.gpu_speed[cluster.gpu_pool == pool])[::-1]
-                rate *= float(speeds[spec.width - 1])
-            if rate > 0:
-                found[pool] = rate
+            for width in spec.gpu_counts or (spec.width,):
+                rate = self._fastest(spec, cluster, pool, width) if width <= cluster.pool_gpus[pool] else 0.0
+                if rate > 0:
+                    found.setdefault(pool, {})[width] = rate
         return found
 
+    def _fastest(self, spec: JobSpec, cluster: Cluster, pool: int, width: int) -> float:
+        """On so many GPUs of a pool, at the best batch size."""
+        accelerator = cluster.pools[pool]
+        # Some measured tables are faster apart than together; beyond the nodes of a rack nothing gets faster.
+        fewest = cluster.fewest_levels(pool, width)
+        layouts = {fewest, max(fewest, 1)} if width > 1 and len(cluster.pool_nodes[pool]) > 1 else {0}
+        batches = spec.batch_sizes or (spec.batch_size,)
+        rate = max(self._over(spec, accelerator, width, levels, batch) for levels in layouts for batch in batches)
+        if self.variability is not None:
+            scores = np.sort(self.variability.scores[self.variability.row(spec.profile)][cluster.gpu_pool == pool])
+            rate /= float(scores[width - 1])
+        if self.gpu_speed is not None:
+            # The best gang there is: its slowest member is the n-th fastest GPU of the pool.
+            speeds = np.sort(self.gpu_speed[cluster.gpu_pool == pool])[::-1]
+            rate *= float(speeds[width - 1])
+        return rate
+
     def fastest_together(self, spec: JobSpec, cluster: Cluster, alone: Mapping[int, float]) -> dict[tuple[int, str], float]:
-        """The same in company, by pool and profile of the partner, wherever the pair is known; `alone` is what `fastest` said."""
+        """Upper limit of its rate in company, by pool and profile of the partner, wherever the pair is known. `alone`: by pool, at
+        the size it asked for, the only one at which jobs share."""
         found = {}
         for pool, rate in alone.items():
             accelerator = cluster.pools[pool]
@@ -133,8 +150,11 @@ class Physics:
         """The true rates, with what spreading costs."""
         return self.rates if self.spread_penalty is None else replace(self.rates, spread_penalty=self.spread_penalty)
 
-    def _over(self, profile: str, accelerator: str, gpus: int, levels: int) -> float:
-        return self.whole_rates.rate(profile, accelerator, gpus, levels)[0]
+    def _over(self, spec: JobSpec, accelerator: str, gpus: int, levels: int, batch_size: int = 0) -> float:
+        if not (spec.gpu_counts or spec.batch_sizes):
+            return self.whole_rates.rate(spec.profile, accelerator, gpus, levels)[0]
+        batch_size = batch_size or spec.batch_size
+        return self.whole_rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size, levels)[0]
 
 
 def _of_node(name: str, values: float | Floats, node: int) -> float:

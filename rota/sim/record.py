@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.core.state.records import same_gpus
 from rota.model.cluster import Cluster
-from rota.model.commands import Launch
+from rota.model.commands import Launch, Resize
 from rota.model.job import Arrival
 from rota.model.units import Floats, Ints
 
@@ -80,6 +80,8 @@ class Record:
     launches: Ints
     suspensions: Ints
     migrations: Ints
+    resizes: Ints
+    """Changes of size while it ran."""
     lost_gpu_seconds: Floats
     """Work done and lost to crashes, in what it takes a job that has its GPUs to itself."""
     pool_gpu_seconds: Floats
@@ -108,6 +110,7 @@ class Record:
             launches=np.zeros(count, dtype=np.int64),
             suspensions=np.zeros(count, dtype=np.int64),
             migrations=np.zeros(count, dtype=np.int64),
+            resizes=np.zeros(count, dtype=np.int64),
             lost_gpu_seconds=np.zeros(count),
             pool_gpu_seconds=np.zeros(len(cluster.pools)),
             packing=packing,
@@ -127,6 +130,11 @@ class Record:
             self.migrations[job] += 1
         self._last_gpus[job] = command.gpus
 
+    def resize(self, job: int, command: Resize) -> None:
+        """It goes on with another size."""
+        self.resizes[job] += 1
+        self._last_gpus[job] = command.gpus
+
     def start(self, job: int, now_s: float) -> None:
         first = self.first_run_s.item(job)
         if first != first:  # not a number: it never ran
@@ -138,8 +146,9 @@ class Record:
         self.holds.add(job, gpus, held_s, now_s)
         self.held_seconds[job] += seconds
         seconds -= shared_seconds / 2
-        self.held_gpu_seconds[job] += seconds * self.gpus[job]
-        self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * self.gpus[job]
+        size = len(gpus) if len(gpus) > 1 else min(self.gpus.item(job), 1.0)
+        self.held_gpu_seconds[job] += seconds * size
+        self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * size
 
     def finish(self, job: int, now_s: float) -> None:
         self.finished_s[job] = now_s

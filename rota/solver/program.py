@@ -21,14 +21,20 @@ from rota.model.view import View
 from rota.solver.claimants import Claimants
 from rota.solver.linear import Extreme, Limit, Linear, stacked
 from rota.solver.lp import FACES, LOOSE, TIGHT, Lp, Optimum, centre, solved
+from rota.solver.sizes import efficient, steadied
 
 FACE_SLACK = 1e-7
 """How much of one objective is given up for the next, relative: what an interior point cannot tell from nothing."""
 
 
 def _blind(options: Options) -> Floats:
-    """Every option taken for as fast as the kind's best; sharing GPUs costs what it costs."""
+    """Every option taken for as fast as the kind's best of the same size; sharing GPUs costs what it costs."""
     best = options.rate[np.maximum(options.best, 0)][options.kind] if len(options) else options.rate
+    if options.elastic:
+        size = np.unique(np.stack((options.kind, options.milligpus, options.batch_size)), axis=1, return_inverse=True)[1]
+        fastest = np.zeros(int(size.max()) + 1)
+        np.maximum.at(fastest, size, np.where(options.partner_kind < 0, options.rate, 0.0))
+        best = fastest[size]
     alone = np.where(options.alone >= 0, options.rate[options.alone], options.rate) if len(options) else options.rate
     return np.where(options.partner_kind >= 0, best * options.rate / alone, best)
 
@@ -66,8 +72,10 @@ class Program:
         """One column per claimant and option it may use. Where two claimants can only share with each other, both sides of it
         are one column; where more could, sides are columns of their own and balance rows keep them equal in number."""
         who, options = self.who, self.view.options
-        rows = options.by_account[who.kind]
+        rows = options.of_kind[who.kind]
         use = (rows >= 0) & who.runnable[rows] & ((options.partner_kind[rows] < 0) | packing)
+        if options.elastic:
+            use &= np.isin(rows, efficient(options)) | options.usual[rows]
         claimant, account = use.nonzero()
         option = rows[claimant, account]
         scale = np.ones(len(option))
@@ -171,8 +179,9 @@ class Program:
 
     @lazy
     def usual_rate(self) -> Floats:
-        """Steps per second on a GPU of average type: what rates are measured against (Gavel's normaliser)."""
-        alone = self.view.options.partner_kind[self.option] < 0
+        """Steps per second at the size it asked for on a GPU of average type: what rates are measured against (Gavel's
+        normaliser)."""
+        alone = (self.view.options.partner_kind[self.option] < 0) & self.view.options.usual[self.option]
         capacity = self.view.capacity.astype(float)
         share = capacity[self.view.options.pool[self.option]] / max(capacity.sum(), 1.0)
         rates = self._speed[self.option] * share * alone
@@ -187,10 +196,11 @@ class Program:
 
     @lazy
     def equal_rate(self) -> Floats:
-        """Steps per second with an equal part of every pool to itself: what finish-time fairness compares with."""
+        """Steps per second at the size it asked for, with an equal part of every pool to itself: what finish-time fairness
+        compares with."""
         capacity = self.view.capacity.astype(float)
         jobs = max(float(self.who.members.sum()), 1.0)
-        alone = np.flatnonzero(self.view.options.partner_kind[self.option] < 0)
+        alone = np.flatnonzero((self.view.options.partner_kind[self.option] < 0) & self.view.options.usual[self.option])
         claimant, option = self.claimant[alone], self.option[alone]
         part = capacity[self.view.options.pool[option]] / jobs / self.who.gpus[claimant]
         # Every type of the cluster counts, also those it cannot use: a private part of the cluster has them too.
@@ -353,6 +363,8 @@ class Solution:
     def shares(self, **answer: Any) -> Shares:
         """The allocation a policy returns."""
         program, share = self.program, self.by_side
+        if program.view.options.elastic:
+            share = steadied(program.view.options, program.claimant, program.option, share)
         common: dict[str, Any] = {"blind": not program.aware, "prices": self.prices, **answer}
         if program.who.by_kind:
             return Shares(option=program.option, share=share, **common)

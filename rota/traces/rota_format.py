@@ -4,6 +4,10 @@
 |---|---|
 | `submit_time` | seconds since the start of the trace, 0 or more; required |
 | `gpus` | GPUs, a whole number from 1, or a part of one in thousandths, such as 0.5; required |
+| `gpu_counts` | other GPU counts it accepts, separated by a bar: `1|2|8`; empty: only `gpus` |
+| `batch_size` | examples per step, which `steps` are counted at; empty: not known |
+| `batch_sizes` | other batch sizes it accepts, separated by a bar; empty: only `batch_size` |
+| `can_resize` | `true`: it changes its size while it runs; else it is suspended and launched again |
 | `duration` | seconds of run time on the reference GPU: one step per second, no profile |
 | `steps` | optimiser steps, instead of `duration`; a file has one of the two |
 | `profile` | key into the table of rates; only beside `steps`; empty: nobody profiled it |
@@ -33,6 +37,10 @@ def arrival(row: Row) -> Arrival:
     spec = JobSpec(
         name=_name(row),
         gpus=_gpus(row),
+        gpu_counts=_sizes(row, "gpu_counts"),
+        batch_size=row.whole("batch_size", least=1) if row.text("batch_size") else 0,
+        batch_sizes=_sizes(row, "batch_sizes"),
+        can_resize=_truth(row, "can_resize"),
         steps=row.number("steps" if "steps" in row.cells else "duration"),
         profile=row.text("profile"),
         accelerators=accelerators(row, "accelerators"),
@@ -55,12 +63,37 @@ def _gpus(row: Row) -> float:
     return gpus
 
 
+def _sizes(row: Row, column: str) -> tuple[int, ...]:
+    """`1|2|8`, beside what the job asks for."""
+    if not row.text(column):
+        return ()
+    sizes = row.text(column).split("|")
+    if not all(size.strip().isascii() and size.strip().isdigit() and int(size) >= 1 for size in sizes):
+        raise row.wrong(column, "must be whole numbers from 1, separated by bars.", hint="1|2|4|8")
+    if column == "gpu_counts" and row.number("gpus") < 1:
+        raise row.wrong(column, "a job that asks for a part of a GPU has no other counts.", hint="leave it empty")
+    if column == "batch_sizes" and not row.text("batch_size"):
+        raise row.wrong(column, "needs batch_size, which steps are counted at.", hint="add a column batch_size")
+    return tuple(int(size) for size in sizes)
+
+
+def _truth(row: Row, column: str) -> bool:
+    text = row.text(column).lower()
+    if text not in ("", "true", "false"):
+        raise row.wrong(column, "must be true or false.", hint="leave it empty for false")
+    return text == "true"
+
+
 def cells(arrival: Arrival, work: str) -> dict[str, str]:
     """One arrival as text, column by column; `work` is the column its steps go into: `duration` or `steps`."""
     spec = arrival.spec
     return {
         "submit_time": _plain(arrival.submitted_s),
         "gpus": f"{spec.gpus:g}",
+        "gpu_counts": "|".join(str(count) for count in spec.gpu_counts),
+        "batch_size": str(spec.batch_size) if spec.batch_size else "",
+        "batch_sizes": "|".join(str(size) for size in spec.batch_sizes),
+        "can_resize": "true" if spec.can_resize else "",
         work: _plain(spec.steps),
         "name": spec.name,
         "profile": spec.profile,
@@ -116,6 +149,10 @@ ROTA = Format(
         "steps",
         "job_id",
         "name",
+        "gpu_counts",
+        "batch_size",
+        "batch_sizes",
+        "can_resize",
         "profile",
         "accelerators",
         "weight",

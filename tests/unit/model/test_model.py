@@ -9,7 +9,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.state.phases import LEGAL
 from rota.errors import IllegalTransition, InputError, NameUnknown, RotaError
 from rota.model.cluster import Cluster
-from rota.model.job import JobSpec, Phase
+from rota.model.job import Demand, JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.view import keyed_rng
@@ -45,7 +45,7 @@ def test_rates_scale_from_the_nearest_smaller_count_and_know_what_does_not_run()
 
 def test_options_are_best_first_and_only_where_a_job_can_run() -> None:
     cluster = Cluster.parse("2xK80 + 4xV100 + 1xH100")
-    options = make_options([Kind("", 2, ()), Kind("", 1, ("V100",)), Kind("", 9, ())], cluster, Rates())
+    options = make_options([Kind("", Demand(2), ()), Kind("", Demand(1), ("V100",)), Kind("", Demand(9), ())], cluster, Rates())
     assert [cluster.pools[p] for p in options.pool[options.by_kind[0][options.by_kind[0] >= 0]]] == ["V100", "K80"]
     assert options.gpus.tolist() == [2, 2, 1]
     assert options.best.tolist() == [1, 2, -1]
@@ -53,9 +53,9 @@ def test_options_are_best_first_and_only_where_a_job_can_run() -> None:
 
 def test_why_a_kind_can_never_run() -> None:
     cluster = Cluster.parse("2xK80")
-    assert why_never(Kind("", 9, ()), cluster) == (Reason.UNSATISFIABLE, "the largest pool it accepts has 2")
-    assert why_never(Kind("", 1, ("B200",)), cluster) == (Reason.NO_SUCH_ACCELERATOR, "the cluster has K80")
-    code, why = why_never(Kind("bert", 1, ()), cluster)
+    assert why_never(Kind("", Demand(9), ()), cluster) == (Reason.UNSATISFIABLE, "the largest pool it accepts has 2")
+    assert why_never(Kind("", Demand(1), ("B200",)), cluster) == (Reason.NO_SUCH_ACCELERATOR, "the cluster has K80")
+    code, why = why_never(Kind("bert", Demand(1), ()), cluster)
     assert code is Reason.UNSATISFIABLE and "profile 'bert' has no rate there" in why
 
 
