@@ -72,7 +72,15 @@ def kalos(row: str) -> str:
 LONG = "9" * 10_001
 SHOWN = "9" * 60 + "…"
 
+SIZES = "submit_time,gpus,duration,gpu_counts,batch_size,batch_sizes,can_resize"
 CASES = [
+    # Sizes that a job accepts.
+    Case("counts that are no numbers", rota("0,1,5,1|x,,,", SIZES), "whole numbers from 1", 3, "gpu_counts", "1|x"),
+    Case("a count of none", rota("0,1,5,0|1,,,", SIZES), "whole numbers from 1", 3, "gpu_counts", "0|1"),
+    Case("counts beside a part", rota("0,0.5,5,1|2,,,", SIZES), "part of a GPU", 3, "gpu_counts", "1|2"),
+    Case("batch sizes without one asked for", rota("0,1,5,,,32|64,", SIZES), "needs batch_size", 3, "batch_sizes", "32|64"),
+    Case("a batch of none", rota("0,1,5,,0,,", SIZES), "", 3, "batch_size", "0"),
+    Case("resizes perhaps", rota("0,1,5,,,,maybe", SIZES), "true or false", 3, "can_resize", "maybe"),
     # The file as a whole.
     Case("empty", "", "is empty"),
     Case("blank lines only", "\n  \n\r\n", "is empty"),
