@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rota.agent import rules
-from rota.agent.constants import KILL, LAUNCH, RENEW, RESUME, SUSPEND
+from rota.agent.constants import KILL, LAUNCH, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.rules import Decision, Instruction, KnownJob, Reply
 from tests.unit.agent.bench import FOREVER, Bench
 
@@ -61,7 +61,7 @@ def test_a_kill_that_overtakes_its_launch_keeps_it_from_starting() -> None:
     assert receive(killed.known, launch()).refusal == rules.NOT_NEW
 
 
-@pytest.mark.parametrize("op", [SUSPEND, KILL, RESUME])
+@pytest.mark.parametrize("op", [SUSPEND, KILL, RESUME, RESIZE])
 def test_only_a_newer_command_for_this_incarnation_changes_it(op: str) -> None:
     known = launched(incarnation=2, sequence=5)
     for incarnation, sequence in ((1, 9), (2, 4), (2, 5)):
@@ -70,6 +70,24 @@ def test_only_a_newer_command_for_this_incarnation_changes_it(op: str) -> None:
     assert (of_the_next.action, of_the_next.known.held) == (None, known.held)
     newer = receive(known, Instruction(op, 2, 6))
     assert (newer.action, newer.answers, held(newer.known).sequence) == (op, True, 6)
+
+
+def test_a_resize_is_answered_as_a_start_by_its_own_number() -> None:
+    resized = receive(launched(sequence=5), Instruction(RESIZE, 1, 6))
+    assert (resized.action, resized.answers) == (RESIZE, True)
+    assert rules.describe(held(resized.known), 1) == Reply("started", 6), "it runs as the command said"
+    late = receive(resized.known, Instruction(RESIZE, 1, 6))
+    assert late == Decision(resized.known, refusal=rules.NOT_NEW)
+
+
+def test_what_leaves_or_sleeps_is_not_resized() -> None:
+    leaving = receive(launched(), Instruction(SUSPEND, 1, 2)).known
+    assert receive(leaving, Instruction(RESIZE, 1, 3)).refusal == rules.NOT_RUNNING
+    asleep = KnownJob((1, 2), rules.parked(held(leaving)))
+    refused = receive(asleep, Instruction(RESIZE, 1, 3))
+    assert refused.refusal == rules.NOT_RUNNING and refused.action is None and refused.known.highest == (1, 3)
+    assert rules.describe(held(refused.known), 1) == Reply("parked", 2)
+    assert receive(KnownJob(), Instruction(RESIZE, 1, 3)).refusal == rules.NOT_HERE
 
 
 def test_what_it_was_asked_decides_what_is_said_of_its_end() -> None:
