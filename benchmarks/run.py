@@ -98,7 +98,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
     core = crowd(CLUSTERS["three types"])
     core.step(0.0, [])
     view = core.view()
-    table = CandidateTable(core.state, core.state.rows, core.settings)
+    table = CandidateTable(core.state, core.state.jobs.rows, core.settings)
     candidates = Srsf().allocate(view).candidates(table)
     fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
 

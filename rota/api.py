@@ -83,7 +83,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         ready.cluster,
         physics,
         window=ready.window,
-        rounds=state.plans,
+        rounds=state.question.plans,
         decisions=record.decisions,
         decision_seconds=record.decision_seconds,
         simulated_in_seconds=time.perf_counter() - started,
@@ -97,7 +97,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         arrivals,
         ready.cluster,
         physics.variability,
-        state.variability,
+        state.knowledge.variability,
         tuple(sorted(state.out_of_service())),
         study=study,
     )

@@ -65,7 +65,7 @@ class Question:
 
     @property
     def table(self) -> CandidateTable:
-        return CandidateTable(self.core.state, self.core.state.rows, self.core.settings)
+        return CandidateTable(self.core.state, self.core.state.jobs.rows, self.core.settings)
 
     def ask(self, policy: Any, memory: Any = None) -> tuple[Any, Effect]:
         """The answer, which must be sound, and what it comes to."""

@@ -142,7 +142,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     began = time.perf_counter()
     answer = policy.allocate(view)
     seconds = time.perf_counter() - began
-    table = CandidateTable(scheduler.state, scheduler.state.rows, settings)
+    table = CandidateTable(scheduler.state, scheduler.state.jobs.rows, settings)
     share = _shares(answer, table, view.capacity)
     objective = getattr(policy, "objective", None)
     value = float(objective(Effect(view, share))) if objective is not None and len(view.jobs) else math.nan

@@ -3,34 +3,34 @@
 from dataclasses import replace
 
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import Incarnation, InFlight, same_gpus
+from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.occupancy import FREE
 from rota.model.plan import Change, Plan
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
-def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobCommand]:
+def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCommand]:
     """At most one command per job, and a launch only on GPUs that are observed free, or held by its partner alone."""
-    todo = state.unsettled
+    todo = state.jobs.unsettled
     changes = {}
     if plan is not None and plan.changes:
         changes = {change.job: change for change in plan.changes}
         todo = todo | changes.keys()
-    if not todo and not state.in_flight:
+    if not todo and not state.jobs.in_flight:
         return []
-    taken = state.observed.holder != FREE
-    if not state.node_up.all():
-        taken |= ~state.node_up[state.cluster.gpu_node]
+    taken = state.machines.observed.holder != FREE
+    if not state.machines.node_up.all():
+        taken |= ~state.machines.node_up[state.machines.cluster.gpu_node]
     given: dict[int, int] = {}
-    host_gib = state.host_gib.copy()  # what parking in this very pass has left of it
+    host_gib = state.machines.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
     starts: list[tuple[int, int, Ints, int]] = []
     for job in sorted(todo):
         change = changes.get(job)
-        want = state.desired.get(job) if change is None else change.gpus
-        incarnation = state.incarnations.get(job)
+        want = state.jobs.desired.get(job) if change is None else change.gpus
+        incarnation = state.jobs.incarnations.get(job)
         if incarnation is not None:
             command = _next_command(state, settings, job, incarnation, want, change, host_gib, taken, given)
             if command is not None:
@@ -38,59 +38,66 @@ def reconcile(state: Ledger, settings: Settings, plan: Plan | None) -> list[JobC
         elif want is None:
             continue
         elif change is None:
-            row = state.row[job]
-            starts.append((job, state.jobs.option.item(row), want, state.jobs.partner.item(row)))
+            row = state.jobs.row[job]
+            starts.append((job, state.jobs.table.option.item(row), want, state.jobs.table.partner.item(row)))
         else:
             starts.append((job, change.option, want, change.partner))
     if starts:
         commands.extend(_launches(state, settings, starts, taken, given))
-    if settings.retry_seconds < FOREVER and state.in_flight:
+    if settings.retry_seconds < FOREVER and state.jobs.in_flight:
         commands.extend(_repeats(state, settings, {command.job for command in commands}))
     return commands
 
 
 def _launches(
-    state: Ledger, settings: Settings, starts: list[tuple[int, int, Ints, int]], taken: Bools, given: dict[int, int]
+    state: State, settings: Settings, starts: list[tuple[int, int, Ints, int]], taken: Bools, given: dict[int, int]
 ) -> list[Launch]:
     """Launches of all whose GPUs are free for them."""
-    jobs, boots = state.jobs, state.node_boot
+    table, boots = state.jobs.table, state.machines.node_boot
     lease_s = state.now_s + settings.lease_seconds
     found = []
     for job, option, want, partner in starts:
         if _has_room(state, job, want, partner, taken, given):
-            row, nodes = state.row[job], state.nodes_of(want)
-            incarnation, sequence = jobs.incarnation.item(row) + 1, jobs.sequence.item(row) + 1
+            row, nodes = state.jobs.row[job], state.machines.nodes_of(want)
+            incarnation, sequence = table.incarnation.item(row) + 1, table.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
-            saved = jobs.steps_saved.item(row)
+            saved = table.steps_saved.item(row)
             found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, partner))
     return found
 
 
-def _has_room(state: Ledger, job: int, want: Ints, partner: int, taken: Bools, given: dict[int, int]) -> bool:
+def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: dict[int, int]) -> bool:
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
     given of GPUs in this pass."""
     gpu = want.item(0)
     if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         return True
-    if state.specs[job].gpus >= 1:
+    if state.jobs.specs[job].gpus >= 1:
         return False
-    part = state.specs[job].part
-    if not state.node_up[state.cluster.gpu_node[gpu]] or state.observed.room(gpu) - given.get(gpu, 0) < part:
+    part = state.jobs.specs[job].part
+    if (
+        not state.machines.node_up[state.machines.cluster.gpu_node[gpu]]
+        or state.machines.observed.room(gpu) - given.get(gpu, 0) < part
+    ):
         return False
     given[gpu] = given.get(gpu, 0) + part
     return True
 
 
-def _only_partner(state: Ledger, want: Ints, partner: int) -> bool:
+def _only_partner(state: State, want: Ints, partner: int) -> bool:
     """These GPUs are up, and only the partner holds them. It has just these, not some of an earlier placement."""
-    incarnation = state.incarnations.get(partner)
-    if incarnation is None or not same_gpus(incarnation.gpus, want) or not state.node_up[state.cluster.gpu_node[want]].all():
+    incarnation = state.jobs.incarnations.get(partner)
+    if (
+        incarnation is None
+        or not same_gpus(incarnation.gpus, want)
+        or not state.machines.node_up[state.machines.cluster.gpu_node[want]].all()
+    ):
         return False
-    return state.observed.holders(want) <= {partner}
+    return state.machines.observed.holders(want) <= {partner}
 
 
 def _next_command(
-    state: Ledger,
+    state: State,
     settings: Settings,
     job: int,
     incarnation: Incarnation,
@@ -101,16 +108,16 @@ def _next_command(
     given: dict[int, int],
 ) -> JobCommand | None:
     """What an incarnation that exists should be told, if anything."""
-    flight = state.in_flight.get(job)
-    sequence = int(state.jobs.sequence[state.row[job]]) + 1
-    if job in state.doomed:
+    flight = state.jobs.in_flight.get(job)
+    sequence = int(state.jobs.table.sequence[state.jobs.row[job]]) + 1
+    if job in state.jobs.doomed:
         if flight is not None and isinstance(flight.command, Kill):
             return None
         return Kill(job, incarnation.number, sequence, incarnation.parts)
-    if flight is not None or state.out_of_reach(job):
+    if flight is not None or state.jobs.out_of_reach(job):
         return None
     if incarnation.parked:
-        partner = state.jobs.partner.item(state.row[job]) if change is None else change.partner
+        partner = state.jobs.table.partner.item(state.jobs.row[job]) if change is None else change.partner
         return _for_parked(state, settings, job, incarnation, sequence, want, partner, taken, given)
     if want is not None and same_gpus(want, incarnation.gpus):
         return None
@@ -119,7 +126,7 @@ def _next_command(
 
 
 def _for_parked(
-    state: Ledger,
+    state: State,
     settings: Settings,
     job: int,
     incarnation: Incarnation,
@@ -130,7 +137,7 @@ def _for_parked(
     given: dict[int, int],
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
-    if want is None and state.draining.isdisjoint(incarnation.parts):
+    if want is None and state.machines.draining.isdisjoint(incarnation.parts):
         return None
     if want is None or not same_gpus(want, incarnation.gpus):
         return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
@@ -139,49 +146,54 @@ def _for_parked(
     return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, partner)
 
 
-def _may_park(state: Ledger, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:
+def _may_park(state: State, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:
     """It can sleep, and every node of it has the memory for that: taken off `host_gib` if so."""
     nodes = list(incarnation.parts)
-    if not state.specs[job].can_park or (host_gib[nodes] < state.gib_per_node(job, incarnation)).any():
+    if not state.jobs.specs[job].can_park or (host_gib[nodes] < state.gib_per_node(job, incarnation)).any():
         return False
     host_gib[nodes] -= state.gib_per_node(job, incarnation)
     return True
 
 
-def stray_kills(state: Ledger) -> list[Kill]:
+def stray_kills(state: State) -> list[Kill]:
     """Processes that run where no job should. The sequence only has to be newer than anything that incarnation was told."""
     return [
-        Kill(job, incarnation, int(state.jobs.sequence[state.row[job]]) + 1 if job in state.row else 1 << 40, (node,))
-        for job, incarnation, node in sorted(state.orphans)
+        Kill(
+            job,
+            incarnation,
+            int(state.jobs.table.sequence[state.jobs.row[job]]) + 1 if job in state.jobs.row else 1 << 40,
+            (node,),
+        )
+        for job, incarnation, node in sorted(state.jobs.orphans)
     ]
 
 
-def _repeats(state: Ledger, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
+def _repeats(state: State, settings: Settings, spoken_to: set[int]) -> list[JobCommand]:
     """Commands whose answer is late, sent again to the nodes that owe it. An agent that has done it already only answers."""
     return [
         _again(state, settings, flight)
-        for job, flight in sorted(state.in_flight.items())
-        if flight.sent_s + settings.retry_seconds <= state.now_s and job not in spoken_to and not state.out_of_reach(job)
+        for job, flight in sorted(state.jobs.in_flight.items())
+        if flight.sent_s + settings.retry_seconds <= state.now_s and job not in spoken_to and not state.jobs.out_of_reach(job)
     ]
 
 
-def _again(state: Ledger, settings: Settings, flight: InFlight) -> JobCommand:
+def _again(state: State, settings: Settings, flight: InFlight) -> JobCommand:
     command = flight.command
     if isinstance(command, Launch):
         return command  # whole: its nodes must agree on the gang
     return replace(command, nodes=flight.waiting)
 
 
-def renewals(state: Ledger, settings: Settings) -> list[Renew]:
+def renewals(state: State, settings: Settings) -> list[Renew]:
     """Leases past half time, extended. A job we cannot see, or want gone, gets no more time."""
-    if not settings.leased or not state.incarnations:
+    if not settings.leased or not state.jobs.incarnations:
         return []
-    jobs = state.jobs
-    rows = (jobs.lease_s[: jobs.size] - settings.lease_seconds / 2 <= state.now_s).nonzero()[0]
+    table = state.jobs.table
+    rows = (table.lease_s[: table.size] - settings.lease_seconds / 2 <= state.now_s).nonzero()[0]
     found = []
     for row in rows.tolist():
-        job = jobs.id.item(row)
-        incarnation = state.incarnations.get(job)
-        if incarnation is not None and job not in state.doomed and not state.out_of_reach(job):
+        job = table.id.item(row)
+        incarnation = state.jobs.incarnations.get(job)
+        if incarnation is not None and job not in state.jobs.doomed and not state.jobs.out_of_reach(job):
             found.append(Renew(job, incarnation.number, incarnation.parts, state.now_s + settings.lease_seconds))
     return found

@@ -20,7 +20,7 @@ from rota.core.learn.cordon import cordon
 from rota.core.plan.make_plan import make_plan
 from rota.core.reconcile import reconcile, renewals, stray_kills
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
 from rota.model.commands import Command, Solve, WakeAt
@@ -46,9 +46,8 @@ class Scheduler:
     ) -> None:
         self.settings = settings or Settings()
         self.placer = placer
-        self.state = Ledger.empty(cluster, rates, costs or MoveCosts(), variability, skews)
-        if self.settings.learn_variability:
-            self.state.variability = self.state.learning = variability or Variability.alike(cluster.gpus)
+        learning = (variability or Variability.alike(cluster.gpus)) if self.settings.learn_variability else None
+        self.state = State.empty(cluster, rates, costs or MoveCosts(), learning or variability, skews, learning)
         cordon(self.state, self.settings)
 
     def step(self, now_s: float, events: Sequence[External]) -> list[Command]:
@@ -61,9 +60,9 @@ class Scheduler:
         state, settings = self.state, self.settings
         if now_s > state.now_s:
             state.now_s = now_s
-        if settings.round_seconds and not state.row:
+        if settings.round_seconds and not state.jobs.row:
             length = settings.round_seconds
-            state.next_round_s = state.now_s if settings.whole_steps else math.ceil(state.now_s / length) * length
+            state.question.next_round_s = state.now_s if settings.whole_steps else math.ceil(state.now_s / length) * length
         for event in events:
             apply(state, settings, event)
         advance(state, settings)
@@ -71,15 +70,15 @@ class Scheduler:
     def decide(self) -> Decided | None:
         """What to do next; None: nothing. Reads the state, changes nothing."""
         state, settings = self.state, self.settings
-        due = state.fresh or self._due()
-        if not (due or state.unsettled or state.orphans or self._has_timers()):
+        due = state.question.fresh or self._due()
+        if not (due or state.jobs.unsettled or state.jobs.orphans or self._has_timers()):
             return None  # most often: an answer came that was expected
         plan, ticket = None, 0
         if due:
-            if state.fresh or not self._must_ask():
+            if state.question.fresh or not self._must_ask():
                 plan = make_plan(state, settings, self.placer)
             else:
-                ticket = state.decision + 1
+                ticket = state.question.decision + 1
         commands = reconcile(state, settings, plan)
         renewed, strays = renewals(state, settings), stray_kills(state)
         if plan is None and not (ticket or commands or renewed or strays):
@@ -95,8 +94,8 @@ class Scheduler:
             if decided.ticket:
                 commands.append(Solve(decided.ticket, self.view()))
         wake_s = self._next_wake_s()
-        if wake_s != self.state.wake_s:
-            self.state.wake_s = wake_s
+        if wake_s != self.state.question.wake_s:
+            self.state.question.wake_s = wake_s
             commands.append(WakeAt(wake_s))
         return commands
 
@@ -105,15 +104,15 @@ class Scheduler:
         state = self.state
         return View(
             now_s=state.now_s,
-            jobs=Jobs(state.jobs, state.rows, state.now_s),
-            options=state.options,
-            cluster=state.cluster,
+            jobs=Jobs(state.jobs.table, state.jobs.rows, state.now_s),
+            options=state.knowledge.options,
+            cluster=state.machines.cluster,
             capacity=state.usable()[1],
-            tenants=tuple(state.tenant_of),
-            history_gpu_seconds=state.past(),
-            memory=None if state.answer is None or self._stale() else state.answer.allocation.memory,
+            tenants=tuple(state.jobs.tenant_of),
+            history_gpu_seconds=state.knowledge.past(),
+            memory=None if state.question.answer is None or self._stale() else state.question.answer.allocation.memory,
             seed=self.settings.seed,
-            decision=state.decision,
+            decision=state.question.decision,
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":
@@ -134,69 +133,69 @@ class Scheduler:
 
     def _has_timers(self) -> bool:
         """Leases to renew, or commands that may have to be sent again."""
-        return self.settings.leased or (self.settings.retry_seconds < FOREVER and bool(self.state.in_flight))
+        return self.settings.leased or (self.settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
 
     def _due(self) -> bool:
         state, settings = self.state, self.settings
-        if state.asked is not None or state.now_s < state.not_before_s:
+        if state.question.asked is not None or state.now_s < state.question.not_before_s:
             return False
-        if settings.round_seconds and state.now_s >= state.next_round_s and state.row:
+        if settings.round_seconds and state.now_s >= state.question.next_round_s and state.jobs.row:
             return True
         if not settings.at_events:
             return False
-        if state.replan or state.now_s >= state.until_s:
+        if state.question.replan or state.now_s >= state.question.until_s:
             return True
-        return (state.dirty or self._stale()) and state.now_s >= self._may_ask_s()
+        return (state.question.dirty or self._stale()) and state.now_s >= self._may_ask_s()
 
     def _must_ask(self) -> bool:
         """Whether the answer in force no longer serves, and the policy may be asked."""
         state = self.state
-        if state.answer is None:
+        if state.question.answer is None:
             return True
         if state.now_s < self._may_ask_s():
             return False
-        allocation = state.answer.allocation
+        allocation = state.question.answer.allocation
         lasts = allocation.reusable or self.settings.steady
         over = state.now_s >= allocation.until_s
         if self.settings.at_events and not allocation.reusable:
-            over = over or state.now_s >= state.until_s  # a timer of one of its jobs
-        return state.dirty or not lasts or over or self._stale()
+            over = over or state.now_s >= state.question.until_s  # a timer of one of its jobs
+        return state.question.dirty or not lasts or over or self._stale()
 
     def _stale(self) -> bool:
         """The answer in force is another policy's."""
-        answer = self.state.answer
+        answer = self.state.question.answer
         return answer is not None and answer.policy != self.settings.policy
 
     def _may_ask_s(self) -> float:
         """The policy is not asked before this."""
-        return max(self.state.not_before_s, self.state.asked_s + self.settings.solve_every_seconds)
+        return max(self.state.question.not_before_s, self.state.question.asked_s + self.settings.solve_every_seconds)
 
     def _next_wake_s(self) -> float:
         state, settings = self.state, self.settings
         wake_s = FOREVER
-        if state.asked is None and len(state.rows):
+        if state.question.asked is None and len(state.jobs.rows):
             if settings.round_seconds:
-                wake_s = state.next_round_s
+                wake_s = state.question.next_round_s
             if settings.at_events:
-                wake_s = min(wake_s, state.until_s)
-                if state.dirty or self._stale():
+                wake_s = min(wake_s, state.question.until_s)
+                if state.question.dirty or self._stale():
                     wake_s = min(wake_s, self._may_ask_s())
-            wake_s = max(wake_s, state.not_before_s)
-        if settings.retry_seconds < FOREVER and state.in_flight:
-            reachable = (f.sent_s for job, f in state.in_flight.items() if not state.out_of_reach(job))
+            wake_s = max(wake_s, state.question.not_before_s)
+        if settings.retry_seconds < FOREVER and state.jobs.in_flight:
+            reachable = (f.sent_s for job, f in state.jobs.in_flight.items() if not state.jobs.out_of_reach(job))
             wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
-        if settings.leased and state.incarnations:
+        if settings.leased and state.jobs.incarnations:
             wake_s = min(wake_s, self._next_lease_s())
-        if settings.node_timeout_seconds < FOREVER and state.node_up.any():
-            heard_s = float(state.node_heard_s[state.node_up].min())
+        if settings.node_timeout_seconds < FOREVER and state.machines.node_up.any():
+            heard_s = float(state.machines.node_heard_s[state.machines.node_up].min())
             wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)
         return max(wake_s, state.now_s)
 
     def _next_lease_s(self) -> float:
         """The next renewal due, or the next lease that will run out unrenewed."""
         state, settings = self.state, self.settings
-        rows = [state.row[job] for job in state.incarnations]
-        lease = state.jobs.lease_s[rows]
+        rows = [state.jobs.row[job] for job in state.jobs.incarnations]
+        lease = state.jobs.table.lease_s[rows]
         renewable = lease - settings.lease_seconds / 2
         end = lease + settings.lease_margin_seconds
         return float(min(renewable[renewable > state.now_s].min(initial=FOREVER), end.min(initial=FOREVER)))

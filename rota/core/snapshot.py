@@ -1,9 +1,8 @@
 """Snapshots: the whole state as plain data, and back. With the events after it, a snapshot is the whole story."""
 
 import dataclasses
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.estimate import Estimator
@@ -13,8 +12,8 @@ from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
+from rota.core.state.state import State
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan
 from rota.model.cluster import Cluster, Node
@@ -22,7 +21,7 @@ from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 8
+VERSION = 9
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -76,7 +75,6 @@ _STATE_TYPES = (
     MoveCosts,
     Settings,
 )
-_DERIVED = {"jobs", "options", "_rows", "_usable", "_pool_rank", "_drawn", "_traits", "kind_of"}
 
 
 def codec(*memory_types: type) -> Codec:
@@ -84,44 +82,84 @@ def codec(*memory_types: type) -> Codec:
     return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types)
 
 
-def take(state: Ledger, words: Codec) -> Plain:
-    """The ledger as plain data."""
-    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state) if f.name not in _DERIVED}
-    occupancies = {name: fields.pop(name) for name in ("observed", "planned")}
-    columns = {name: getattr(state.jobs, name)[: state.jobs.size] for name in (*JobTable.COLUMNS, *JobTable.ACCOUNTS)}
-    return {
-        "version": VERSION,
-        "fields": {name: words.encode(sorted(v) if isinstance(v, set) else v) for name, v in fields.items()},
-        "occupancies": {name: words.encode([each.holder, each.parts]) for name, each in occupancies.items()},
-        "kinds": words.encode(list(state.kind_of)),
-        "options": {name: words.encode(getattr(state.options, name)) for name in OptionRow._fields},
-        "columns": {name: words.encode(column) for name, column in columns.items()},
-        "dead": state.jobs.dead,
-    }
+def take(state: State, words: Codec) -> Plain:
+    """The state as plain data: its clock, and each of its records. What a record only remembers to save work (names that begin
+    with `_`) is left out."""
+    records = {name: _take_record(getattr(state, name), words) for name in _RECORDS}
+    return {"version": VERSION, "now_s": words.encode(state.now_s), **records}
 
 
-def restore(plain: Plain, words: Codec) -> Ledger:
-    """A ledger like the one that was taken."""
+def restore(plain: Plain, words: Codec) -> State:
+    """A state like the one that was taken."""
     if plain.get("version") != VERSION:
         raise InputError(
             f"this snapshot has version {plain.get('version')}, this Rota reads {VERSION}.",
             hint="use the Rota that wrote it",
         )
-    values: dict[str, Any] = {name: words.decode(item) for name, item in plain["fields"].items()}
-    values |= {name: Occupancy(*words.decode(item)) for name, item in plain["occupancies"].items()}
-    for field in dataclasses.fields(Ledger):
-        if field.name in values and str(field.type).startswith("set["):
-            values[field.name] = set(values[field.name])
-    columns = {name: words.decode(column) for name, column in plain["columns"].items()}
-    table = JobTable(columns["received"].shape[1], max(256, 2 * len(columns["id"])))
-    table.size, table.dead = len(columns["id"]), plain["dead"]
-    for name, column in columns.items():
-        getattr(table, name)[: table.size] = column
-    state = Ledger(jobs=table, **values)
-    state.kind_of = {kind: number for number, kind in enumerate(words.decode(plain["kinds"]))}
-    options = [words.decode(plain["options"][name]).tolist() for name in OptionRow._fields]
-    state.options = Options.of([OptionRow(*way) for way in zip(*options, strict=True)], len(state.kind_of))
-    for name, value in values.items():
-        if isinstance(value, np.ndarray) and not value.flags.writeable:
-            setattr(state, name, value.copy())
-    return state
+    records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
+    return State(now_s=words.decode(plain["now_s"]), **records)
+
+
+_RECORDS: dict[str, type] = {
+    name: kind for name, kind in get_type_hints(State).items() if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+}
+
+
+def _fields_of(record: type) -> dict[str, Any]:
+    """The fields of a record that are worth keeping, and their types."""
+    types = get_type_hints(record)
+    return {field.name: types[field.name] for field in dataclasses.fields(record) if not field.name.startswith("_")}
+
+
+def _take_record(record: object, words: Codec) -> Plain:
+    shapes = {name: _shape(kind) for name, kind in _fields_of(type(record)).items()}
+    return {name: words.encode(shape.pack(getattr(record, name))) for name, shape in shapes.items()}
+
+
+def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
+    shapes = {name: _shape(kind) for name, kind in _fields_of(record).items()}
+    return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
+
+
+class _Shape(NamedTuple):
+    """How a value that the codec does not know becomes one that it does, and back."""
+
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+
+def _shape(kind: Any) -> _Shape:
+    return _SET if get_origin(kind) is set else _SHAPES.get(kind, _AS_IT_IS)
+
+
+def _pack_table(table: JobTable) -> dict[str, Any]:
+    columns = {name: getattr(table, name)[: table.size] for name in (*JobTable.COLUMNS, *JobTable.ACCOUNTS)}
+    return {"dead": table.dead, **columns}
+
+
+def _unpack_table(packed: dict[str, Any]) -> JobTable:
+    size = len(packed["id"])
+    table = JobTable(packed["received"].shape[1], max(256, 2 * size))
+    table.size, table.dead = size, packed.pop("dead")
+    for name, column in packed.items():
+        getattr(table, name)[:size] = column
+    return table
+
+
+def _pack_options(options: Options) -> tuple[int, list[Any]]:
+    return len(options.by_kind), [getattr(options, name) for name in OptionRow._fields]
+
+
+def _unpack_options(packed: tuple[int, list[Any]]) -> Options:
+    kinds, columns = packed
+    return Options.of([OptionRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)], kinds)
+
+
+_AS_IT_IS = _Shape(lambda value: value, lambda value: value)
+_SET = _Shape(sorted, set)
+_SHAPES: dict[Any, _Shape] = {
+    JobTable: _Shape(_pack_table, _unpack_table),
+    Options: _Shape(_pack_options, _unpack_options),
+    Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
+    dict[Kind, int]: _Shape(list, lambda kinds: {kind: number for number, kind in enumerate(kinds)}),
+}

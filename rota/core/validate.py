@@ -1,107 +1,115 @@
-"""Validate: what must hold of a ledger after every step. Switched on in tests and in chaos, never on the hot path."""
+"""Validate: what must hold of the state after every step. Switched on in tests and in chaos, never on the hot path."""
 
 import numpy as np
 
 from rota.core.fold.partners import partner_of
 from rota.core.state.job_table import NOBODY
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import NO_GPUS, same_gpus
+from rota.core.state.state import State
 from rota.model.job import Phase
 from rota.model.occupancy import FREE, HALF, IN_PARTS, Occupancy
 from rota.model.units import MILLI
 
 
-def validate(state: Ledger) -> None:
+def validate(state: State) -> None:
     """Raise AssertionError, with a story, at the first thing that cannot be."""
-    jobs = state.jobs
-    assert sorted(state.row) == sorted(state.specs), "rows and specs name different jobs"
-    for job, row in state.row.items():
-        assert jobs.id[row] == job, f"row {row} is not job {job}'s"
-        assert not Phase(jobs.phase[row]).ended, f"job {job} ended but was not forgotten"
+    table = state.jobs.table
+    assert sorted(state.jobs.row) == sorted(state.jobs.specs), "rows and specs name different jobs"
+    for job, row in state.jobs.row.items():
+        assert table.id[row] == job, f"row {row} is not job {job}'s"
+        assert not Phase(table.phase[row]).ended, f"job {job} ended but was not forgotten"
     _check_gpus(state)
     _check_wishes(state)
     _check_company(state)
-    for job, flight in state.in_flight.items():
-        incarnation = state.incarnations.get(job)
+    for job, flight in state.jobs.in_flight.items():
+        incarnation = state.jobs.incarnations.get(job)
         assert incarnation is not None, f"a command is in flight for job {job}, which has no incarnation"
         assert flight.command.incarnation == incarnation.number, f"job {job}'s command speaks of another incarnation"
         assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes it never told"
-    for job in state.row:
-        assert job in state.unsettled or job in state.in_flight or state.settled(job), f"job {job} is forgotten half way"
-    for job in state.barred:
-        assert job in state.incarnations and not jobs.schedulable[state.row[job]], f"job {job} is barred for no reason"
-    assert (state.host_gib >= -1e-6).all(), "more host memory is used than there is"
+    for job in state.jobs.row:
+        assert job in state.jobs.unsettled or job in state.jobs.in_flight or state.settled(job), (
+            f"job {job} is forgotten half way"
+        )
+    for job in state.jobs.barred:
+        assert job in state.jobs.incarnations and not table.schedulable[state.jobs.row[job]], f"job {job} is barred for no reason"
+    assert (state.machines.host_gib >= -1e-6).all(), "more host memory is used than there is"
     _check_caches(state)
 
 
-def _check_caches(state: Ledger) -> None:
+def _check_caches(state: State) -> None:
     fresh = state.copy()
-    fresh._rows = fresh._usable = None
-    assert (fresh.rows == state.rows).all(), "the list of jobs that may be scheduled is out of date"
+    fresh.jobs._rows = fresh._usable = None
+    assert (fresh.jobs.rows == state.jobs.rows).all(), "the list of jobs that may be scheduled is out of date"
     assert (fresh.usable()[0] == state.usable()[0]).all(), "the map of usable GPUs is out of date"
 
 
-def _check_gpus(state: Ledger) -> None:
-    for occupancy in (state.observed, state.planned):
+def _check_gpus(state: State) -> None:
+    for occupancy in (state.machines.observed, state.machines.planned):
         for gpu in occupancy.parts:
             assert occupancy.holder[gpu] == IN_PARTS and occupancy.room(gpu) >= 0, f"more of GPU {gpu} is taken than there is"
         assert set((occupancy.holder == IN_PARTS).nonzero()[0].tolist()) == set(occupancy.parts), (
             "the table of parts is out of step"
         )
-    for job in state.observed.holders(np.arange(state.cluster.gpus)):
-        incarnation = state.incarnations.get(job)
+    for job in state.machines.observed.holders(np.arange(state.machines.cluster.gpus)):
+        incarnation = state.jobs.incarnations.get(job)
         assert incarnation is not None, f"job {job} holds GPUs but has no incarnation"
-        held = np.arange(state.cluster.gpus)[state.observed.held(job, np.arange(state.cluster.gpus))]
+        held = np.arange(state.machines.cluster.gpus)[state.machines.observed.held(job, np.arange(state.machines.cluster.gpus))]
         assert set(held.tolist()) <= set(incarnation.gpus.tolist()), f"job {job} holds GPUs it was never given"
-    for job, incarnation in state.incarnations.items():
-        assert job in state.row, f"job {job} has an incarnation but is not in the table"
-        assert incarnation.number == state.jobs.incarnation[state.row[job]], f"job {job} runs an incarnation that is not its own"
+    for job, incarnation in state.jobs.incarnations.items():
+        assert job in state.jobs.row, f"job {job} has an incarnation but is not in the table"
+        assert incarnation.number == state.jobs.table.incarnation[state.jobs.row[job]], (
+            f"job {job} runs an incarnation that is not its own"
+        )
         assert incarnation.parts, f"job {job} has an incarnation without parts"
-        pools = set(state.cluster.gpu_pool[incarnation.gpus].tolist())
+        pools = set(state.machines.cluster.gpu_pool[incarnation.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
-        assert len(set(incarnation.gpus.tolist())) == state.specs[job].width, f"job {job}'s gang is not whole"
+        assert len(set(incarnation.gpus.tolist())) == state.jobs.specs[job].width, f"job {job}'s gang is not whole"
 
 
-def _check_wishes(state: Ledger) -> None:
-    jobs = state.jobs
-    expected = Occupancy(np.full(state.cluster.gpus, FREE, dtype=np.int64))
-    for job, gpus in sorted(state.desired.items()):
-        row = state.row[job]
-        partner = int(jobs.partner[row])
-        part = HALF if partner != NOBODY else state.specs[job].part
+def _check_wishes(state: State) -> None:
+    table = state.jobs.table
+    expected = Occupancy(np.full(state.machines.cluster.gpus, FREE, dtype=np.int64))
+    for job, gpus in sorted(state.jobs.desired.items()):
+        row = state.jobs.row[job]
+        partner = int(table.partner[row])
+        part = HALF if partner != NOBODY else state.jobs.specs[job].part
         assert all(expected.room(gpu) >= part for gpu in gpus.tolist()), f"GPUs of job {job} are promised twice"
         expected.take(job, gpus, part)
-        assert jobs.option[row] >= 0, f"job {job} is placed but not granted"
+        assert table.option[row] >= 0, f"job {job} is placed but not granted"
         if partner != NOBODY:
-            assert jobs.partner[state.row[partner]] == job, (
+            assert table.partner[state.jobs.row[partner]] == job, (
                 f"job {job} is to share with job {partner}, but not the other way round"
             )
-            assert same_gpus(state.desired[partner], gpus), f"jobs {job} and {partner} are to share GPUs but have others each"
-            assert state.options.partner_row[jobs.option[row]] == jobs.option[state.row[partner]], (
+            assert same_gpus(state.jobs.desired[partner], gpus), (
+                f"jobs {job} and {partner} are to share GPUs but have others each"
+            )
+            assert state.knowledge.options.partner_row[table.option[row]] == table.option[state.jobs.row[partner]], (
                 f"jobs {job} and {partner} do not pair"
             )
         else:
-            assert state.options.partner_kind[jobs.option[row]] < 0, f"job {job} is granted company but has none"
-    assert (expected.holder == state.planned.holder).all(), "the map of promised GPUs is out of step"
+            assert state.knowledge.options.partner_kind[table.option[row]] < 0, f"job {job} is granted company but has none"
+    assert (expected.holder == state.machines.planned.holder).all(), "the map of promised GPUs is out of step"
     for gpu, parts in expected.parts.items():
-        assert sorted(parts) == sorted(state.planned.parts[gpu]), f"the parts of GPU {gpu} that are promised are out of step"
+        assert sorted(parts) == sorted(state.machines.planned.parts[gpu]), (
+            f"the parts of GPU {gpu} that are promised are out of step"
+        )
 
 
-def _check_company(state: Ledger) -> None:
+def _check_company(state: State) -> None:
     """Two on a GPU are partners, or one of them is on its way out; and what is believed of a job follows from who runs there."""
-    jobs = state.jobs
-    for gpu in state.observed.shared:
-        pair = [job for job, _ in state.observed.parts[gpu]]
-        if all(state.specs[job].part < MILLI for job in pair):
+    table = state.jobs.table
+    for gpu in state.machines.observed.shared:
+        pair = [job for job, _ in state.machines.observed.parts[gpu]]
+        if all(state.jobs.specs[job].part < MILLI for job in pair):
             continue  # parts of a GPU that do not add up to more than it
         assert len(pair) == 2, f"jobs {pair} hold GPU {gpu}"
-        a, b = (state.incarnations[job] for job in pair)
+        a, b = (state.jobs.incarnations[job] for job in pair)
         assert pair[0] != pair[1] and same_gpus(a.gpus, b.gpus), f"jobs {pair} overlap on GPU {gpu}"
-        leaving = [job for job in pair if not same_gpus(state.desired.get(job, NO_GPUS), state.incarnations[job].gpus)]
-        assert leaving or jobs.partner[state.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
-    for job, incarnation in state.incarnations.items():
-        using = jobs.using[state.row[job]]
+        leaving = [job for job in pair if not same_gpus(state.jobs.desired.get(job, NO_GPUS), state.jobs.incarnations[job].gpus)]
+        assert leaving or table.partner[state.jobs.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
+    for job, incarnation in state.jobs.incarnations.items():
+        using = table.using[state.jobs.row[job]]
         crowd = 1 if partner_of(state, job, incarnation) == NOBODY else 2
-        assert using in (0, state.specs[job].gpus / crowd), (
+        assert using in (0, state.jobs.specs[job].gpus / crowd), (
             f"job {job} is believed to use {using} of {len(incarnation.gpus)} GPUs"
         )

@@ -92,7 +92,7 @@ class Daemon:
         self.clock = Clock(scheduler.state.now_s)
         driver.open(DriverContext(lambda: self._items.put(None), self.history.submitted, self.clock))
         self._policy_client = PolicyClient(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
-        self._wake_s = scheduler.state.wake_s
+        self._wake_s = scheduler.state.question.wake_s
         self._since_snapshot = 0
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
@@ -142,7 +142,7 @@ class Daemon:
             self._turn(self._first_news())
             state = self.scheduler.state
             self.driver.end_strays(
-                lambda job, incarnation: job in state.incarnations and state.incarnations[job].number == incarnation
+                lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
             while not self._stopping:
                 self._turn(self._wait())
@@ -153,14 +153,14 @@ class Daemon:
     def _first_news(self) -> list[_Item]:
         """After a restart: an open question has lost its process, and everything that the driver has is news."""
         events: list[_Item] = [*self.driver.events()]
-        if self.scheduler.state.asked is not None:
-            events.append(TimedOut(self.scheduler.state.decision, self.clock()))
+        if self.scheduler.state.question.asked is not None:
+            events.append(TimedOut(self.scheduler.state.question.decision, self.clock()))
         return events
 
     def _wait(self) -> list[_Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        if self.driver.running() or self.scheduler.state.incarnations:
+        if self.driver.running() or self.scheduler.state.jobs.incarnations:
             until = min(until, LOOK_EVERY_SECONDS)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -177,8 +177,8 @@ class Daemon:
             return
         state = self.scheduler.state
         with self._lock:
-            before, cancelling = set(state.row), set(state.cancelling)
-            lives = {job: life.number for job, life in state.incarnations.items()}
+            before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
+            lives = {job: life.number for job, life in state.jobs.incarnations.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
@@ -200,7 +200,7 @@ class Daemon:
     def _gather(self, items: Sequence[_Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
         """Events out of requests, answers, the driver and the clock."""
         events: list[External] = []
-        last = self.scheduler.state.last_job
+        last = self.scheduler.state.jobs.last_job
         for item in items:
             if isinstance(item, _Submit):
                 last = max(last, 0) + 1
@@ -260,15 +260,15 @@ class Daemon:
     def _check_possible(self, wanted: JobSpec) -> None:
         state = self.scheduler.state
         kind = Kind.of(wanted)
-        if len(make_options([kind], state.cluster, state.rates)):
+        if len(make_options([kind], state.machines.cluster, state.knowledge.rates)):
             return
-        code, why = why_never(kind, state.cluster)
+        code, why = why_never(kind, state.machines.cluster)
         types = " or ".join(wanted.accelerators) or "any type"
         raise OptionError(
             f"{code.name}: {wanted.gpus} GPUs of {types} can never run here; {why}.",
             field="gpus",
             value=wanted.gpus,
-            hint=f"fewer GPUs, or other types: this cluster is {state.cluster}",
+            hint=f"fewer GPUs, or other types: this cluster is {state.machines.cluster}",
         )
 
     def cancel(self, job: int) -> JobRow:
@@ -323,21 +323,21 @@ class Daemon:
     def status(self) -> StatusRow:
         with self._lock:
             state = self.scheduler.state
-            phases = [Phase(int(phase)).word for phase in state.jobs.phase[list(state.row.values())]]
+            phases = [Phase(int(phase)).word for phase in state.jobs.table.phase[list(state.jobs.row.values())]]
             return StatusRow(
                 version=__version__,
                 policy=self.configuration["policy"],
                 placer=self.configuration["placer"],
                 cluster=self.configuration["cluster"],
-                gpus=state.cluster.gpus,
-                gpus_busy=int((~state.observed.free).sum()),
+                gpus=state.machines.cluster.gpus,
+                gpus_busy=int((~state.machines.observed.free).sum()),
                 pretend=bool(self.configuration["pretend"]),
                 jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
-                decisions=state.decision,
+                decisions=state.question.decision,
                 now=iso(self.clock()) or "",
                 daemon_pid=os.getpid(),
                 worker_pid=self._policy_client.pid,
-                policy_problem=state.policy_fault,
+                policy_problem=state.question.policy_fault,
                 slow_gpus=slow_gpus(state),
             )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.agent.orders import IncarnationStatus
 from rota.core.explain import explain, reasons
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.live.where import where_text
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
@@ -88,7 +88,7 @@ class JobHistory:
         before: set[int],
         cancelling: set[int],
         lives: dict[int, int],
-        state: Ledger,
+        state: State,
         parts: Statuses,
     ) -> None:
         """What events say about jobs; before them: those that had not ended, those told to, and the incarnation of those alive.
@@ -105,7 +105,7 @@ class JobHistory:
                 if isinstance(event, Exited) and event.outcome is Outcome.FINISHED:
                     finished.add(event.job)
                 self._note(self.records[event.job], event, parts.get(event.job))
-        for job in before - state.row.keys():
+        for job in before - state.jobs.row.keys():
             record = self.records[job]
             record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
@@ -132,13 +132,13 @@ class JobHistory:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def rows(self, records: Iterable[JobRecord], state: Ledger, latest: Statuses, now_s: float) -> list[JobRow]:
-        codes, phases = reasons(state).tolist(), state.jobs.phase.tolist()
+    def rows(self, records: Iterable[JobRecord], state: State, latest: Statuses, now_s: float) -> list[JobRow]:
+        codes, phases = reasons(state).tolist(), state.jobs.table.phase.tolist()
         found = []
         for record in records:
-            row = state.row.get(record.id)
+            row = state.jobs.row.get(record.id)
             standing = (-1, 0) if row is None else (phases[row], codes[row])
-            if record.id in latest or record.id in state.incarnations:
+            if record.id in latest or record.id in state.jobs.incarnations:
                 found.append(self._row(record, state, standing, latest.get(record.id), now_s))
                 continue
             # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
@@ -158,9 +158,9 @@ class JobHistory:
         return found
 
     def _row(
-        self, record: JobRecord, state: Ledger, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
+        self, record: JobRecord, state: State, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
     ) -> JobRow:
-        job, row = record.submitted, state.row.get(record.id)
+        job, row = record.submitted, state.jobs.row.get(record.id)
         phase, accelerator, where, reason = record.phase, None, None, None
         done, rate = record.steps_done, None
         if row is not None:
@@ -169,14 +169,14 @@ class JobHistory:
             reason = code.name if code is not Reason.NONE else None
             if now is Phase.QUEUED and record.started_s is not None:
                 phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
-            life = state.incarnations.get(record.id)
+            life = state.jobs.incarnations.get(record.id)
             if life is not None and len(life.gpus):
-                accelerator = state.cluster.pools[state.cluster.gpu_pool[life.gpus[0]]]
-                where = where_text(state.cluster, life.gpus)
+                accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
+                where = where_text(state.machines.cluster, life.gpus)
         if part is not None and job.progress:
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
-                rate = max(part.steps_done - float(state.jobs.steps_saved[row]), 0.0) / (now_s - part.started_s)
+                rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / (now_s - part.started_s)
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         return JobRow(
             id=record.id,
@@ -202,8 +202,8 @@ class JobHistory:
             command=job.command,
         )
 
-    def why(self, record: JobRecord, state: Ledger, latest: Statuses, now_s: float) -> WhyRow:
-        found = explain(state, record.id) if record.id in state.row else []
+    def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
+        found = explain(state, record.id) if record.id in state.jobs.row else []
         ahead: list[JobRecord] = []
         for explanation in found:
             ahead = [self.records[job] for job in _numbers(explanation.facts.get("ahead")) if job in self.records] or ahead

@@ -187,7 +187,7 @@ class Chaos:
 
     def _unsettled(self) -> bool:
         """The core has not yet learned of every end."""
-        return bool(self.core.state.row)
+        return bool(self.core.state.jobs.row)
 
     def _missing(self) -> list[int]:
         return sorted(set(range(len(self.specs))) - self.finished - self.cancelled - self.failed)
@@ -236,12 +236,12 @@ class Chaos:
 
     def _check_ends(self) -> None:
         """The core lets go of a job only for a reason."""
-        for job in self.known - self.core.state.row.keys():
+        for job in self.known - self.core.state.jobs.row.keys():
             if self.failures.get(job, 0) > self.specs[job].retries:
                 self.failed.add(job)
             elif job not in self.finished | self.cancelled:
                 raise Broken(f"at {self.now_s:.3f} s: the core forgot job {job}")
-        self.known &= self.core.state.row.keys()
+        self.known &= self.core.state.jobs.row.keys()
 
     def _validate(self) -> None:
         try:
@@ -291,13 +291,13 @@ class Chaos:
             twin.commit(decided)
         self.core = twin
         self.snapshot, self.journal = twin.snapshot(self.words), []
-        self._wake_s = twin.state.wake_s
+        self._wake_s = twin.state.question.wake_s
         self._check_ends()
 
     def _give_up_on_the_policy(self) -> None:
         """Whoever was solving died with the core that asked."""
-        if self.core.state.asked is not None:
-            self.tell([TimedOut(self.core.state.decision, self.now_s)])
+        if self.core.state.question.asked is not None:
+            self.tell([TimedOut(self.core.state.question.decision, self.now_s)])
 
     # The network -------------------------------------------------------------------------------------------------
 
@@ -483,7 +483,7 @@ class Chaos:
     # Faults ------------------------------------------------------------------------------------------------------
 
     def _submit(self) -> None:
-        job = self.core.state.last_job + 1
+        job = self.core.state.jobs.last_job + 1
         self.known.add(job)
         self.tell([Submitted(job, self.specs[job], self.now_s)])
 
@@ -560,7 +560,7 @@ class Chaos:
         self.cut_off[node] = self.now_s + self.dice.uniform(1, 2 * self.settings.lease_seconds)
 
     def _cancel(self) -> None:
-        known = sorted(self.core.state.row)
+        known = sorted(self.core.state.jobs.row)
         if known and self.dice.random() < 0.2:
             self._count("cancels")
             job = self.dice.choice(known)
@@ -568,7 +568,7 @@ class Chaos:
             self.tell([CancelAsked(job, self.now_s)])
 
     def _hold(self) -> None:
-        known = sorted(self.core.state.row)
+        known = sorted(self.core.state.jobs.row)
         if known:
             self._count("holds")
             job = self.dice.choice(known)

@@ -138,7 +138,7 @@ class Engine:
     ) -> None:
         self.scheduler, self.policy, self.physics = scheduler, policy, physics
         self.arrivals = arrivals
-        self.cluster = cluster if cluster is not None else scheduler.state.cluster
+        self.cluster = cluster if cluster is not None else scheduler.state.machines.cluster
         """All nodes that are ever there. The scheduler learns of those that join later when they do."""
         self._changes = changes
         self._gone: set[int] = set()
@@ -182,7 +182,7 @@ class Engine:
         for change in self._changes:
             self._push(start_s + change.at_s, _CHANGE, change)
         if self.physics.fails:
-            for node in range(len(self.scheduler.state.cluster.nodes)):
+            for node in range(len(self.scheduler.state.machines.cluster.nodes)):
                 self._schedule_failure(node)
         total, steps = len(self.arrivals), 0
         while self.record.ended < total:
@@ -190,7 +190,7 @@ class Engine:
             while events:
                 began = time.perf_counter()
                 commands = self._step(events)
-                if self.scheduler.state.policy_fault:
+                if self.scheduler.state.question.policy_fault:
                     raise self._broken()
                 self.record.decision_seconds += time.perf_counter() - began
                 events = []
@@ -199,8 +199,8 @@ class Engine:
                 self._turns += 1
                 if self._turns >= self._look_after:
                     self._check_progress()
-                if self.physics.whole_steps_seconds and self.scheduler.state.plans != self._rounds:
-                    self._rounds = self.scheduler.state.plans
+                if self.physics.whole_steps_seconds and self.scheduler.state.question.plans != self._rounds:
+                    self._rounds = self.scheduler.state.question.plans
                     self._begin_round()
             steps += 1
             if self._progress is not None and steps % 512 == 0:
@@ -208,7 +208,7 @@ class Engine:
         if self._progress is not None:
             self._progress(total, total, self.now_s)
         self.record.outages = [(node, from_s, min(to_s, self.now_s)) for node, from_s, to_s in self.record.outages]
-        self.record.decisions = self.scheduler.state.decision
+        self.record.decisions = self.scheduler.state.question.decision
         self.record.instants = steps
         return self.record
 
@@ -294,14 +294,14 @@ class Engine:
             )
 
     def _broken(self) -> RotaError:
-        fault = self.scheduler.state.policy_fault
+        fault = self.scheduler.state.question.policy_fault
         hint = "positions count the jobs of the view, options the rows of view.options"
         return PolicyBroken(f"{type(self.policy).__name__}.allocate: {fault}.", hint=hint)
 
     def _stalled(self) -> RotaError:
         state, waiting = self.scheduler.state, len(self.arrivals) - self.record.ended
-        why = next((explain(state, job) for job in state.row), [])
-        sentence = f" Job {next(iter(state.row))}: {why[0].sentence}" if why else ""
+        why = next((explain(state, job) for job in state.jobs.row), [])
+        sentence = f" Job {next(iter(state.jobs.row))}: {why[0].sentence}" if why else ""
         return Stalled(
             f"Nothing more can happen at {self.now_s:.0f} s though {waiting} jobs are unfinished.{sentence}",
             hint="check that the policy ranks every job and that every job fits the cluster",
@@ -310,8 +310,8 @@ class Engine:
     def _check_progress(self) -> None:
         """Decisions that help no job go on for ever: a policy that lets nobody run, or wants to be asked again at once."""
         state, before = self.scheduler.state, self._mark
-        self._look_after = self._turns + max(MOST_TURNS, 10 * len(state.row))
-        done = sum(self._storage.get(job, 0.0) for job in state.row if job not in self._runs)
+        self._look_after = self._turns + max(MOST_TURNS, 10 * len(state.jobs.row))
+        done = sum(self._storage.get(job, 0.0) for job in state.jobs.row if job not in self._runs)
         done += sum(run.steps(self.now_s) for run in self._runs.values())
         happened = self._next_arrival + self.record.ended + int(self._failures.sum())
         self._mark = _Mark(self._turns, happened, done, self.now_s)
@@ -322,8 +322,9 @@ class Engine:
             return
         raise Stalled(
             f"{self._turns - before.turns:,} turns of the scheduler under {type(self.policy).__name__} in {seconds:g} s, up to "
-            f"{self.now_s:.0f} s, got no job {'anywhere' if done <= before.steps else 'far'}: {len(state.row)} are unfinished. "
-            f"The last plan lets {len(state.desired)} run and holds until {state.until_s:g} s.",
+            f"{self.now_s:.0f} s, got no job {'anywhere' if done <= before.steps else 'far'}: "
+            f"{len(state.jobs.row)} are unfinished. "
+            f"The last plan lets {len(state.jobs.desired)} run and holds until {state.question.until_s:g} s.",
             hint="let the policy rank every job, and answer with an until_s or timers that are further away",
         )
 

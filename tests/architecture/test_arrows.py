@@ -72,7 +72,7 @@ SHELL_CALLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.gets
 
 
 def room_of(path: PurePosixPath) -> str | None:
-    """The room a file belongs to (`rota/core/ledger.py` -> `core`), or None outside the package."""
+    """The room a file belongs to (`rota/core/state.py` -> `core`), or None outside the package."""
     if path.parts[0] != "rota":
         return None
     if len(path.parts) > 2:
@@ -239,7 +239,7 @@ CAUGHT = [
     ("rota/model/job.py", "from rota.core import scheduler", "model must not import core"),
     ("rota/model/job.py", "from rota import core", "model must not import core"),
     ("rota/model/job.py", "from .. import core", "model must not import core"),
-    ("rota/model/job.py", "from ..core.ledger import Ledger", "model must not import core"),
+    ("rota/model/job.py", "from ..core.state import State", "model must not import core"),
     ("rota/model/job.py", "from rota import Cluster", "model must not import rota"),
     ("rota/model/job.py", "def f():\n    import rota.sim.engine", "model must not import sim"),
     ("rota/model/job.py", "import importlib\nimportlib.import_module('rota.sim')", "model must not import sim"),
@@ -303,7 +303,7 @@ PASSED = [
     ("rota/policies/srsf.py", "from rota.policies.base import Policy\nfrom ..beliefs import rates\nfrom . import base"),
     ("rota/core/draws.py", "import numpy as np\nrng = np.random.Generator(np.random.Philox(key=1))"),
     ("rota/core/draws.py", "from numpy.random import Generator, Philox\nrng = Generator(Philox(key=1))"),
-    ("rota/core/ledger.py", "class Valve:\n    def open(self): ...\nValve().open()"),
+    ("rota/core/state.py", "class Valve:\n    def open(self): ...\nValve().open()"),
     ("rota/sim/engine.py", "import time\nfrom rota.core import scheduler\nfrom rota.traces import generate"),
     ("rota/sim/agents.py", "from rota.agent import rules\nfrom rota.agent.constants import KILL"),
     ("rota/agent/supervisor.py", "import time\nfrom rota.agent import rules"),

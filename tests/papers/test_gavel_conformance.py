@@ -95,7 +95,7 @@ class Case:
         made = make_policy(policy)
         view = self.view(memory)
         answer = made.allocate(view)
-        table = CandidateTable(self.core.state, self.core.state.rows, self.core.settings)
+        table = CandidateTable(self.core.state, self.core.state.jobs.rows, self.core.settings)
         assert answer.fault(table) == ""
         share: Any = answer.shares(table)
         return answer, Effect(view, share)
@@ -305,7 +305,7 @@ def test_fifo() -> None:
 
     view = case.view()
     answer = make_policy("fifo").allocate(view)
-    table = CandidateTable(case.core.state, case.core.state.rows, case.core.settings)
+    table = CandidateTable(case.core.state, case.core.state.jobs.rows, case.core.settings)
     granted = grant(answer.candidates(table), table, view.capacity).option
     types = [view.cluster.pools[view.options.pool[row]] if row >= 0 else None for row in granted.tolist()]
     assert types == ["V100", "P100", "P100", "K80", "K80", None]

@@ -73,4 +73,4 @@ def test_chaos_notices_a_broken_rule(break_rule: Break, faults: Faults, story: s
 def test_whole_rules_survive_the_same_worlds(faults: Faults) -> None:
     for seed in range(8):
         chaos = world(seed, check_every=10, faults=faults).run(200_000)
-        assert not chaos.core.state.row and not chaos.gpu_owner
+        assert not chaos.core.state.jobs.row and not chaos.gpu_owner

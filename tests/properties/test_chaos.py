@@ -96,7 +96,7 @@ def test_jobs_that_wait_for_places_all_get_one(seed: int) -> None:
         memory_types=(Standing,),
         check_every=5,
     ).run(200_000)
-    assert not chaos.core.state.row and not chaos.gpu_owner
+    assert not chaos.core.state.jobs.row and not chaos.gpu_owner
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -104,7 +104,7 @@ def test_nothing_is_lost_and_nothing_runs_twice(batch: int) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH or seed < 1000 * batch + SEEDS_PER_BATCH:
         chaos = world(seed, check_every=5).run(200_000)
-        assert not chaos.core.state.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        assert not chaos.core.state.jobs.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
         steps += chaos.steps
         counts.update(chaos.counts)
         seed += 1
@@ -175,7 +175,7 @@ def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take any exit for the present incarnation's."""
 
     def credulous(state: Any, settings: Any, event: Any) -> None:
-        if event.job in state.incarnations:
+        if event.job in state.jobs.incarnations:
             incarnations.end_part(
                 state, event.job, event.node, event.at_s, incarnations.VERDICT[event.outcome], event.steps_saved
             )
@@ -236,7 +236,7 @@ def test_sharing_survives_too(batch: int) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH:
         chaos = crowded_world(seed, check_every=3).run(200_000)
-        assert not chaos.core.state.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        assert not chaos.core.state.jobs.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
         steps += chaos.steps
         counts.update(chaos.counts)
         seed += 1
@@ -248,7 +248,7 @@ def test_sharing_survives_too(batch: int) -> None:
 def test_a_short_run(make: Callable[..., Chaos], seed: int) -> None:
     """What the batches do by the million steps, in a second: the chaos of `make quick`."""
     chaos = make(seed, check_every=5).run(200_000)
-    assert chaos.steps > 1_000 and not chaos.core.state.row and not chaos.gpu_owner
+    assert chaos.steps > 1_000 and not chaos.core.state.jobs.row and not chaos.gpu_owner
 
 
 CHANGING = Faults(node_join=1 / 60, node_leave=1 / 90, node_drain=1 / 60)
@@ -276,7 +276,7 @@ def test_a_cluster_that_changes_survives_too(batch: int, sharing: bool) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH:
         chaos = changing_world(seed, sharing, check_every=5).run(200_000)
-        assert not chaos.core.state.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        assert not chaos.core.state.jobs.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
         steps += chaos.steps
         counts.update(chaos.counts)
         seed += 1
@@ -289,8 +289,8 @@ def overfill_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     original = reconcile._has_room
 
     def generous(state: Any, job: int, want: Any, *others: Any) -> bool:
-        up = state.node_up[state.cluster.gpu_node[want]].all()
-        return original(state, job, want, *others) or bool(state.specs[job].gpus < 1 and up)
+        up = state.machines.node_up[state.machines.cluster.gpu_node[want]].all()
+        return original(state, job, want, *others) or bool(state.jobs.specs[job].gpus < 1 and up)
 
     monkeypatch.setattr(reconcile, "_has_room", generous)
 
@@ -309,7 +309,7 @@ def join_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_any_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a unit sit where others are to be."""
-    monkeypatch.setattr(pairing, "released", lambda state, jobs: state.planned.holder < 10**9)
+    monkeypatch.setattr(pairing, "released", lambda state, jobs: state.machines.planned.holder < 10**9)
 
 
 def forget_the_second(monkeypatch: pytest.MonkeyPatch) -> None:

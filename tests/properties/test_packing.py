@@ -107,7 +107,7 @@ class Watched(Scheduler):
     def commit(self, decided: Any) -> Any:
         commands = super().commit(decided)
         validate(self.state)
-        self.shared += int(bool(self.state.observed.shared))
+        self.shared += int(bool(self.state.machines.observed.shared))
         return commands
 
 
@@ -144,8 +144,8 @@ def test_never_three_and_never_strangers(run: tuple[Case, Watched, Record, Journ
     case, core, record, _ = run
     assert not np.isnan(record.finished_s).any()
     assert max(most_at_once(record, case.cluster.gpus)) <= 2
-    assert core.state.observed.free.all() and core.state.planned.free.all()
-    assert not core.state.observed.parts and not core.state.planned.parts
+    assert core.state.machines.observed.free.all() and core.state.machines.planned.free.all()
+    assert not core.state.machines.observed.parts and not core.state.machines.planned.parts
 
 
 def test_the_runs_do_share() -> None:
@@ -169,13 +169,13 @@ def test_true_beliefs_foresee_every_step(run: tuple[Case, Watched, Record, Journ
     for now_s, events, decided in journal:
         for event in events:
             if type(event).__name__ == "Exited":
-                row = twin.state.row[event.job]
-                jobs = twin.state.jobs
+                row = twin.state.jobs.row[event.job]
+                jobs = twin.state.jobs.table
                 believed = jobs.steps_done[row] + jobs.rate[row] * (now_s - jobs.as_of_s[row])
                 assert believed == pytest.approx(case.arrivals[event.job].spec.steps, rel=1e-6, abs=1e-6)
             twin.fold(now_s, [event])
         twin.commit(decided)
-    assert not twin.state.row and len(record.finished_s) == len(case.arrivals)
+    assert not twin.state.jobs.row and len(record.finished_s) == len(case.arrivals)
 
 
 @given(runs(kind=True))
@@ -207,7 +207,7 @@ def test_a_snapshot_and_the_rest_equal_the_whole(run: tuple[Case, Watched, Recor
     words, cut = codec(), int(where * len(journal))
 
     def make() -> Scheduler:
-        return Scheduler(case.cluster, core.placer, core.settings, rates=case.rates, costs=core.state.costs)
+        return Scheduler(case.cluster, core.placer, core.settings, rates=case.rates, costs=core.state.knowledge.costs)
 
     whole, half = make(), make()
     saved = half.snapshot(words)

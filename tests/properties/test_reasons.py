@@ -30,48 +30,59 @@ def confirm(core: Scheduler) -> int:
     state = core.state
     codes = reasons(state)
     waiting = 0
-    for job, row in state.row.items():
-        code, phase, spec = Reason(int(codes[row])), Phase(state.jobs.phase[row]), state.specs[job]
-        accepted = [p for p, name in enumerate(state.cluster.pools) if not spec.accelerators or name in spec.accelerators]
+    for job, row in state.jobs.row.items():
+        code, phase, spec = Reason(int(codes[row])), Phase(state.jobs.table.phase[row]), state.jobs.specs[job]
+        accepted = [
+            p for p, name in enumerate(state.machines.cluster.pools) if not spec.accelerators or name in spec.accelerators
+        ]
         if phase in (Phase.RUNNING, Phase.SUSPENDING, Phase.STOPPING):
             assert code is Reason.NONE
             continue
         waiting += 1
         assert code is not Reason.NONE, f"job {job} waits for no reason"
         assert explain(state, job)[0].code is code and explain(state, job)[0].sentence
-        promised = np.bincount(state.cluster.gpu_pool[~state.planned.free], minlength=len(state.cluster.pools))
-        up = np.bincount(state.cluster.gpu_pool[state.node_up[state.cluster.gpu_node]], minlength=len(state.cluster.pools))
+        promised = np.bincount(
+            state.machines.cluster.gpu_pool[~state.machines.planned.free], minlength=len(state.machines.cluster.pools)
+        )
+        up = np.bincount(
+            state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]],
+            minlength=len(state.machines.cluster.pools),
+        )
         if code is Reason.HELD:
-            assert job in state.held
+            assert job in state.jobs.held
         elif code is Reason.NO_SUCH_ACCELERATOR:
             assert not accepted
         elif code is Reason.UNSATISFIABLE:
-            assert all(spec.gpus > state.cluster.pool_gpus[p] for p in accepted)
+            assert all(spec.gpus > state.machines.cluster.pool_gpus[p] for p in accepted)
         elif code is Reason.NODE_DOWN:
-            assert not state.node_up.all(), f"job {job} blames nodes that are up"
+            assert not state.machines.node_up.all(), f"job {job} blames nodes that are up"
             assert explain(state, job)[0].facts["nodes"]
         elif code is Reason.STARTING:
-            assert phase is Phase.STARTING and job in state.in_flight
+            assert phase is Phase.STARTING and job in state.jobs.in_flight
         elif code is Reason.WAITING_FOR_SUSPEND:
-            assert job in state.desired
+            assert job in state.jobs.desired
             victims = explain(state, job)[0].facts["victims"]
-            holders = state.observed.holders(state.desired[job]) - {job}
+            holders = state.machines.observed.holders(state.jobs.desired[job]) - {job}
             assert set(victims) == holders  # type: ignore[call-overload]
-            assert holders or job in state.unsettled, "nobody is in its way and nothing is on its way"
+            assert holders or job in state.jobs.unsettled, "nobody is in its way and nothing is on its way"
         elif code is Reason.AWAITING_DECISION:
-            pending = state.dirty or state.fresh or state.asked is not None
-            assert pending or state.answer is None or job not in state.answer.ids.tolist()
-            assert state.barred or any(spec.gpus <= up[p] - promised[p] for p in accepted)
-        elif code is Reason.NO_FREE_GPUS and not state.barred:
+            pending = state.question.dirty or state.question.fresh or state.question.asked is not None
+            assert pending or state.question.answer is None or job not in state.question.answer.ids.tolist()
+            assert state.jobs.barred or any(spec.gpus <= up[p] - promised[p] for p in accepted)
+        elif code is Reason.NO_FREE_GPUS and not state.jobs.barred:
             assert all(spec.gpus > up[p] - promised[p] for p in accepted), f"job {job} would fit"
         elif code is Reason.FRAGMENTED:
-            free = np.bincount(state.cluster.gpu_node[state.planned.free], minlength=len(state.cluster.nodes))
+            free = np.bincount(
+                state.machines.cluster.gpu_node[state.machines.planned.free], minlength=len(state.machines.cluster.nodes)
+            )
             assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} has too few GPUs, wherever they are"
-            assert state.cluster.fewest_nodes(0, spec.gpus) > 1 or free.max() < spec.gpus, f"job {job} has a node to go to"
+            assert state.machines.cluster.fewest_nodes(0, spec.gpus) > 1 or free.max() < spec.gpus, (
+                f"job {job} has a node to go to"
+            )
         elif code is Reason.OUTRANKED:
             ahead = explain(state, job)[0].facts["ahead"]
-            assert ahead and all(other in state.row and other != job for other in ahead)  # type: ignore[attr-defined]
-            if not state.barred:
+            assert ahead and all(other in state.jobs.row and other != job for other in ahead)  # type: ignore[attr-defined]
+            if not state.jobs.barred:
                 assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} is not merely outranked"
     return waiting
 

@@ -4,36 +4,36 @@ import numpy as np
 
 from rota.core.fold.incarnations import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import Verdict, same_gpus
+from rota.core.state.state import State
 from rota.model.commands import Suspend, SuspendKind
 from rota.model.events import NodeDrained, NodeJoined, NodeLeft, NodeLost, NodeReported, Part, PartState, Started, Suspended
 from rota.model.job import Phase
 
 
-def node_reported(state: Ledger, settings: Settings, event: NodeReported) -> None:
+def node_reported(state: State, settings: Settings, event: NodeReported) -> None:
     node = event.node
-    if node >= len(state.cluster.nodes) or node in state.gone:
+    if node >= len(state.machines.cluster.nodes) or node in state.machines.gone:
         return  # it has to join first
-    if event.boot < state.node_boot[node]:
+    if event.boot < state.machines.node_boot[node]:
         return
-    if event.boot > state.node_boot[node]:
-        state.node_boot[node] = event.boot
+    if event.boot > state.machines.node_boot[node]:
+        state.machines.node_boot[node] = event.boot
         bury(state, node, event.at_s)
-    state.node_heard_s[node] = state.now_s
-    if not state.node_up[node]:
+    state.machines.node_heard_s[node] = state.now_s
+    if not state.machines.node_up[node]:
         state.set_node(node, True)
-        for job in list(state.incarnations):
+        for job in list(state.jobs.incarnations):
             _regain(state, job)
     for part in event.inventory:
         _see_part(state, settings, event, part)
 
 
-def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part) -> None:
-    incarnation = state.incarnations.get(part.job)
+def _see_part(state: State, settings: Settings, event: NodeReported, part: Part) -> None:
+    incarnation = state.jobs.incarnations.get(part.job)
     if incarnation is None or incarnation.number != part.incarnation or event.node not in incarnation.parts:
         if part.state is not PartState.ENDED:
-            state.orphans.add((part.job, part.incarnation, event.node))
+            state.jobs.orphans.add((part.job, part.incarnation, event.node))
     elif part.state is PartState.ENDED:
         end_part(state, part.job, event.node, event.at_s, VERDICT[part.outcome], part.steps)
     elif part.state is PartState.RUNNING:
@@ -43,90 +43,96 @@ def _see_part(state: Ledger, settings: Settings, event: NodeReported, part: Part
         suspended(state, settings, answer)
 
 
-def node_lost(state: Ledger, settings: Settings, event: NodeLost) -> None:
-    if event.node >= len(state.cluster.nodes) or event.node in state.gone or event.boot < state.node_boot[event.node]:
+def node_lost(state: State, settings: Settings, event: NodeLost) -> None:
+    if (
+        event.node >= len(state.machines.cluster.nodes)
+        or event.node in state.machines.gone
+        or event.boot < state.machines.node_boot[event.node]
+    ):
         return
-    state.node_boot[event.node] = event.boot + 1
+    state.machines.node_boot[event.node] = event.boot + 1
     bury(state, event.node, event.at_s)
     _take_down(state, event.node)
 
 
-def node_joined(state: Ledger, settings: Settings, event: NodeJoined) -> None:
-    here = [node.name for number, node in enumerate(state.cluster.nodes) if number not in state.gone]
+def node_joined(state: State, settings: Settings, event: NodeJoined) -> None:
+    here = [node.name for number, node in enumerate(state.machines.cluster.nodes) if number not in state.machines.gone]
     if event.node.name in here:
         return  # a repeat
     state.add_node(event.node, settings.packing)
-    for job, row in state.row.items():
+    for job, row in state.jobs.row.items():
         refresh_schedulable(state, job, row)
 
 
-def node_drained(state: Ledger, settings: Settings, event: NodeDrained) -> None:
-    if event.node >= len(state.cluster.nodes) or event.node in state.gone:
+def node_drained(state: State, settings: Settings, event: NodeDrained) -> None:
+    if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
     state.set_draining(event.node, event.draining)
-    state.unsettled.update(job for job, mine in state.incarnations.items() if mine.parked and event.node in mine.parts)
+    state.jobs.unsettled.update(job for job, mine in state.jobs.incarnations.items() if mine.parked and event.node in mine.parts)
 
 
-def node_left(state: Ledger, settings: Settings, event: NodeLeft) -> None:
-    if event.node >= len(state.cluster.nodes) or event.node in state.gone:
+def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
+    if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
     bury(state, event.node, event.at_s)
     _take_down(state, event.node)
-    state.host_gib[event.node] = 0.0
+    state.machines.host_gib[event.node] = 0.0
     state.set_draining(event.node, False)
-    state.gone.add(event.node)
+    state.machines.gone.add(event.node)
 
 
-def bury(state: Ledger, node: int, at_s: float) -> None:
+def bury(state: State, node: int, at_s: float) -> None:
     """Everything this node had is dead."""
-    for job, incarnation in list(state.incarnations.items()):
+    for job, incarnation in list(state.jobs.incarnations.items()):
         if node in incarnation.parts:
             end_part(state, job, node, at_s, Verdict.LOST, saved(state, job))
             _regain(state, job)  # what is left of it may all be in sight
 
 
-def lose_sight(state: Ledger, node: int) -> None:
+def lose_sight(state: State, node: int) -> None:
     """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
     _take_down(state, node)
-    for job, incarnation in list(state.incarnations.items()):
+    for job, incarnation in list(state.jobs.incarnations.items()):
         if node in incarnation.parts:
-            row = state.row[job]
-            if not same_gpus(state.desired.get(job, incarnation.gpus), incarnation.gpus):
+            row = state.jobs.row[job]
+            if not same_gpus(state.jobs.desired.get(job, incarnation.gpus), incarnation.gpus):
                 state.want(job, row, -1, None)  # it cannot move now, and must not keep others from joining whom it was to join
-                state.unsettled.add(job)
-            state.set_phase(row, Phase.UNREACHABLE, state.now_s)
+                state.jobs.unsettled.add(job)
+            state.jobs.set_phase(row, Phase.UNREACHABLE, state.now_s)
             refresh_schedulable(state, job, row)
 
 
-def _take_down(state: Ledger, node: int) -> None:
+def _take_down(state: State, node: int) -> None:
     state.set_node(node, False)
-    here = np.arange(state.cluster.node_first[node], state.cluster.node_first[node + 1])
-    for job in sorted(state.planned.holders(here)):
-        incarnation = state.incarnations.get(job)
-        if incarnation is None or not same_gpus(incarnation.gpus, state.desired[job]):  # it was to start here, or to move here
-            state.want(job, state.row[job], -1, None)
+    here = np.arange(state.machines.cluster.node_first[node], state.machines.cluster.node_first[node + 1])
+    for job in sorted(state.machines.planned.holders(here)):
+        incarnation = state.jobs.incarnations.get(job)
+        if incarnation is None or not same_gpus(
+            incarnation.gpus, state.jobs.desired[job]
+        ):  # it was to start here, or to move here
+            state.want(job, state.jobs.row[job], -1, None)
             if incarnation is None:
-                state.unsettled.discard(job)
+                state.jobs.unsettled.discard(job)
             else:
-                state.unsettled.add(job)
+                state.jobs.unsettled.add(job)
 
 
-def _regain(state: Ledger, job: int) -> None:
+def _regain(state: State, job: int) -> None:
     """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
-    incarnation = state.incarnations.get(job)
-    if incarnation is None or not state.out_of_reach(job) or not state.node_up[list(incarnation.parts)].all():
+    incarnation = state.jobs.incarnations.get(job)
+    if incarnation is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(incarnation.parts)].all():
         return
-    row = state.row[job]
-    flight = state.in_flight.get(job)
+    row = state.jobs.row[job]
+    flight = state.jobs.in_flight.get(job)
     phase = Phase.PARKED if incarnation.parked else Phase.RUNNING
-    if job in state.doomed:
+    if job in state.jobs.doomed:
         phase = Phase.STOPPING
     elif flight is not None:
         phase = Phase.SUSPENDING if isinstance(flight.command, Suspend) else Phase.STARTING
-    state.set_phase(row, phase, state.now_s)
-    if phase is Phase.RUNNING and not state.jobs.using[row]:
+    state.jobs.set_phase(row, phase, state.now_s)
+    if phase is Phase.RUNNING and not state.jobs.table.using[row]:
         begin(state, job, state.now_s)
     refresh_schedulable(state, job, row)
     if not state.settled(job):
-        state.unsettled.add(job)
-    state.touch()
+        state.jobs.unsettled.add(job)
+    state.question.touch()

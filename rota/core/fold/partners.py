@@ -7,44 +7,44 @@ service counts a GPU once.
 """
 
 from rota.core.state.job_table import NOBODY, JobTable
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import Incarnation, same_gpus
+from rota.core.state.state import State
 from rota.model.options import Options
 
 
-def partner_of(state: Ledger, job: int, incarnation: Incarnation) -> int:
+def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
-    if not state.options.shared or state.specs[job].gpus < 1:
+    if not state.knowledge.options.shared or state.jobs.specs[job].gpus < 1:
         return NOBODY  # those with other parts of its GPU do not slow it down
-    for other in state.observed.holders(incarnation.gpus):
+    for other in state.machines.observed.holders(incarnation.gpus):
         if (
             other != job
-            and state.jobs.using.item(state.row[other]) > 0
-            and same_gpus(state.incarnations[other].gpus, incarnation.gpus)
+            and state.jobs.table.using.item(state.jobs.row[other]) > 0
+            and same_gpus(state.jobs.incarnations[other].gpus, incarnation.gpus)
         ):
             return other
     return NOBODY
 
 
-def began(state: Ledger, job: int, at_s: float) -> None:
+def began(state: State, job: int, at_s: float) -> None:
     """A job starts to run. If its partner runs, both go on at the pace of a pair."""
-    if not state.options.shared:
+    if not state.knowledge.options.shared:
         return
-    incarnation = state.incarnations[job]
+    incarnation = state.jobs.incarnations[job]
     other = partner_of(state, job, incarnation)
-    if other != NOBODY or state.options.partner_kind.item(incarnation.option) >= 0:
+    if other != NOBODY or state.knowledge.options.partner_kind.item(incarnation.option) >= 0:
         _pace(state, job, incarnation, other, at_s)
     if other != NOBODY:
-        _pace(state, other, state.incarnations[other], job, at_s)
+        _pace(state, other, state.jobs.incarnations[other], job, at_s)
 
 
-def stopped(state: Ledger, job: int, at_s: float) -> None:
+def stopped(state: State, job: int, at_s: float) -> None:
     """A job stops running. Its partner has the GPUs to itself."""
-    if not state.options.shared:
+    if not state.knowledge.options.shared:
         return
-    other = partner_of(state, job, state.incarnations[job])
+    other = partner_of(state, job, state.jobs.incarnations[job])
     if other != NOBODY:
-        _pace(state, other, state.incarnations[other], NOBODY, at_s)
+        _pace(state, other, state.jobs.incarnations[other], NOBODY, at_s)
 
 
 def book(jobs: JobTable, row: int, at_s: float) -> None:
@@ -58,14 +58,14 @@ def book(jobs: JobTable, row: int, at_s: float) -> None:
     jobs.as_of_s[row] = max(at_s, since_s)
 
 
-def _pace(state: Ledger, job: int, incarnation: Incarnation, other: int, at_s: float) -> None:
-    jobs, options, row = state.jobs, state.options, state.row[job]
-    book(jobs, row, at_s)
+def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: float) -> None:
+    table, options, row = state.jobs.table, state.knowledge.options, state.jobs.row[job]
+    book(table, row, at_s)
     alone = options.alone.item(incarnation.option)
-    option = _shared_with(options, alone, jobs.kind.item(state.row[other])) if other != NOBODY else alone
-    jobs.account[row] = options.account[option]
-    jobs.rate[row] = options.rate[option] / state.slowdown(job, incarnation.gpus)
-    jobs.using[row] = state.specs[job].gpus / (1 if other == NOBODY else 2)
+    option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NOBODY else alone
+    table.account[row] = options.account[option]
+    table.rate[row] = options.rate[option] / state.slowdown(job, incarnation.gpus)
+    table.using[row] = state.jobs.specs[job].gpus / (1 if other == NOBODY else 2)
 
 
 def _shared_with(options: Options, alone: int, kind: int) -> int:

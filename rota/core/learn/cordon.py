@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.model.units import FOREVER, Bools
 
 MOST = 0.1
@@ -15,31 +15,31 @@ PROBATION_SECONDS = 14 * 86_400.0
 """Nothing is learned about an unused GPU, so it gets another chance after this long."""
 
 
-def cordon(state: Ledger, settings: Settings) -> None:
+def cordon(state: State, settings: Settings) -> None:
     """Apply the rule to what is believed now."""
-    if settings.cordon_slower_than == FOREVER or state.variability is None:
+    if settings.cordon_slower_than == FOREVER or state.knowledge.variability is None:
         return
-    worst = state.variability.scores.max(axis=0)
+    worst = state.knowledge.variability.scores.max(axis=0)
     slow = (worst > settings.cordon_slower_than) & ~_on_probation(state, len(worst))
     found: list[int] = []
-    for pool in range(len(state.cluster.pools)):
-        mine = (slow & (state.cluster.gpu_pool == pool)).nonzero()[0]
-        most = max(int(state.cluster.pool_gpus[pool] * MOST), 1)
+    for pool in range(len(state.machines.cluster.pools)):
+        mine = (slow & (state.machines.cluster.gpu_pool == pool)).nonzero()[0]
+        most = max(int(state.machines.cluster.pool_gpus[pool] * MOST), 1)
         found += mine[np.argsort(-worst[mine], kind="stable")][:most].tolist()
-    if tuple(found) != state.cordoned:
+    if tuple(found) != state.machines.cordoned:
         state.set_cordoned(tuple(found))
 
 
-def slow_gpus(state: Ledger) -> list[str]:
+def slow_gpus(state: State) -> list[str]:
     """What there is to tell an operator: GPUs far off the others, the slowest first, and whether they are out of service."""
-    if state.variability is None or not (state.learning is not None or state.cordoned):
+    if state.knowledge.variability is None or not (state.knowledge.learning is not None or state.machines.cordoned):
         return []
-    known, out = state.variability, state.out_of_service()
+    known, out = state.knowledge.variability, state.out_of_service()
     feared, proven = known.feared.max(axis=0), known.scores.max(axis=0)
     words = []
     sure = (proven > ODD).nonzero()[0]
     for gpu in sure[np.argsort(-proven[sure], kind="stable")].tolist():
-        node = state.cluster.nodes[state.cluster.gpu_node[gpu]].name
+        node = state.machines.cluster.nodes[state.machines.cluster.gpu_node[gpu]].name
         name = known.classes[int(known.scores[:, gpu].argmax())]
         service = ", out of service" if gpu in out else ""
         words.append(f"GPU {gpu} on {node} takes {proven[gpu]:.2f} times as long as others for class {name}{service}.")
@@ -47,7 +47,7 @@ def slow_gpus(state: Ledger) -> list[str]:
     for gpu in ((feared > ODD) & (proven <= ODD)).nonzero()[0].tolist():
         groups.setdefault((int(known.feared[:, gpu].argmax()), round(float(feared[gpu]), 2)), []).append(gpu)
     for (row, score), gpus in sorted(groups.items(), key=lambda each: -each[0][1]):
-        nodes = dict.fromkeys(state.cluster.nodes[node].name for node in state.cluster.gpu_node[gpus].tolist())
+        nodes = dict.fromkeys(state.machines.cluster.nodes[node].name for node in state.machines.cluster.gpu_node[gpus].tolist())
         where = next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
         together = gpus[-1] - gpus[0] == len(gpus) - 1 and len(gpus) > 1
         who = f"GPUs {gpus[0]} to {gpus[-1]}" if together else f"{len(gpus)} GPUs ({gpus[0]}, ...)"
@@ -55,9 +55,9 @@ def slow_gpus(state: Ledger) -> list[str]:
     return words[:MOST_TOLD] + ([f"And {len(words) - MOST_TOLD:,} more."] if len(words) > MOST_TOLD else [])
 
 
-def _on_probation(state: Ledger, gpus: int) -> Bools:
+def _on_probation(state: State, gpus: int) -> Bools:
     """GPUs that were slow when they were last heard of, which is long ago."""
     latest = np.full(gpus, -FOREVER)
-    for (_, gpu), seen in (state.learning.recent if state.learning is not None else {}).items():
+    for (_, gpu), seen in (state.knowledge.learning.recent if state.knowledge.learning is not None else {}).items():
         latest[gpu] = max(latest[gpu], seen[-1][0])
     return (latest > -FOREVER) & (state.now_s - latest > PROBATION_SECONDS)

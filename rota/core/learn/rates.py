@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.beliefs.options import renewed
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.model.units import Floats, Ints
 
 SURPRISE = 0.05
@@ -16,45 +16,49 @@ STILL_STEPS = 10.0
 """A job that should have done so many steps and did none stands still."""
 
 
-def learn(state: Ledger, rows: Ints, steps: Floats, seconds: Floats) -> None:
+def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
     """These running jobs did so many steps in so many seconds, each at one pace all the time."""
-    jobs, options = state.jobs, state.options
-    still = (steps <= 0) & (jobs.rate[rows] * seconds >= STILL_STEPS)
+    table, options = state.jobs.table, state.knowledge.options
+    still = (steps <= 0) & (table.rate[rows] * seconds >= STILL_STEPS)
     long = (seconds >= LEAST_SECONDS) & ((steps > 0) | still)
     rows, rate = rows[long], np.maximum(steps[long], 0.0) / seconds[long]
-    news = np.abs(rate / jobs.rate[rows] - 1) > SURPRISE
+    news = np.abs(rate / table.rate[rows] - 1) > SURPRISE
     if not news.any():
         return
-    kinds, touched = list(state.kind_of), set()
+    kinds, touched = list(state.jobs.kind_of), set()
     for row, measured in zip(rows[news].tolist(), rate[news].tolist(), strict=True):
-        option = int(options.by_account[jobs.kind[row], jobs.account[row]])
-        kind, partner_kind = kinds[jobs.kind[row]], int(options.partner_kind[option])
-        levels = state.cluster.spanned(state.incarnations[int(jobs.id[row])].gpus)
+        option = int(options.by_account[table.kind[row], table.account[row]])
+        kind, partner_kind = kinds[table.kind[row]], int(options.partner_kind[option])
+        levels = state.machines.cluster.spanned(state.jobs.incarnations[int(table.id[row])].gpus)
         if partner_kind >= 0 and levels and measured > 0:
             continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
-        if not kind.profile or levels != state.cluster.fewest_levels(int(options.pool[option]), kind.width):
+        if not kind.profile or levels != state.machines.cluster.fewest_levels(int(options.pool[option]), kind.width):
             continue  # it has no profile, or its placement slows it down
-        accelerator = state.cluster.pools[options.pool[option]]
+        accelerator = state.machines.cluster.pools[options.pool[option]]
         partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
         measured *= state.slowdown(
-            int(jobs.id[row]), state.incarnations[int(jobs.id[row])].gpus
+            int(table.id[row]), state.jobs.incarnations[int(table.id[row])].gpus
         )  # a slow GPU says nothing of the kind
-        state.rates = state.rates.learned(kind.profile, accelerator, kind.width, measured, partner, 0 if partner else levels)
+        state.knowledge.rates = state.knowledge.rates.learned(
+            kind.profile, accelerator, kind.width, measured, partner, 0 if partner else levels
+        )
         touched |= {kind.profile, partner} - {""}
     if touched:
         _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])
 
 
-def _believe(state: Ledger, numbers: list[int]) -> None:
+def _believe(state: State, numbers: list[int]) -> None:
     """New rates for these kinds; row numbers stay."""
-    jobs = state.jobs
-    state.options = renewed(state.options, list(state.kind_of), state.cluster, state.rates, set(numbers))
-    size = jobs.size
-    mine = np.isin(jobs.kind[:size], numbers).nonzero()[0]
-    best = state.options.best[jobs.kind[mine]]
-    jobs.best_rate[mine[best >= 0]] = state.options.rate[best[best >= 0]]
-    state._traits.clear()
-    runs = ((jobs.using[:size] > 0) & (jobs.rate[:size] > 0)).nonzero()[0]
-    jobs.rate[runs] = state.options.rate[state.options.by_account[jobs.kind[runs], jobs.account[runs]]]
-    jobs.rate[runs] /= [state.slowdown(job, state.incarnations[job].gpus) for job in jobs.id[runs].tolist()]
-    state.touch()
+    table = state.jobs.table
+    state.knowledge.options = renewed(
+        state.knowledge.options, list(state.jobs.kind_of), state.machines.cluster, state.knowledge.rates, set(numbers)
+    )
+    size = table.size
+    mine = np.isin(table.kind[:size], numbers).nonzero()[0]
+    best = state.knowledge.options.best[table.kind[mine]]
+    table.best_rate[mine[best >= 0]] = state.knowledge.options.rate[best[best >= 0]]
+    state.knowledge.forget_traits()
+    runs = ((table.using[:size] > 0) & (table.rate[:size] > 0)).nonzero()[0]
+    table.rate[runs] = state.knowledge.options.rate[state.knowledge.options.by_account[table.kind[runs], table.account[runs]]]
+    table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]
+    state.question.touch()

@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import NO_GPUS, Answer
+from rota.core.state.state import State
 from rota.model.allocation import Allocation, Candidates
 from rota.model.lazy import lazy
 from rota.model.options import Options
@@ -23,7 +23,7 @@ NONE: AbstractSet[int] = frozenset()
 class CandidateTable:
     """What an allocation may ask about its jobs (see `Candidacy`), gathered when asked."""
 
-    def __init__(self, state: Ledger, rows: Ints, settings: Settings) -> None:
+    def __init__(self, state: State, rows: Ints, settings: Settings) -> None:
         self._state = state
         self._settings = settings
         self.rows = rows
@@ -38,63 +38,63 @@ class CandidateTable:
         """The GPU that a job has a part of by this option, and may keep; -1: none."""
         if self.granted_option.item(position) != option:
             return -1
-        gpu: int = self._state.desired[self._state.jobs.id.item(self.rows[position])].item(0)
+        gpu: int = self._state.jobs.desired[self._state.jobs.table.id.item(self.rows[position])].item(0)
         return gpu if self._state.usable()[0][gpu] else -1
 
     def room_at(self, gpu: int) -> int:
         """Thousandths of a GPU that jobs of this table may have: all but what jobs keep that the answer knows nothing of."""
         if gpu not in self.kept_gpus:
             return MILLI
-        mine = set(self._state.jobs.id[self.rows].tolist())
-        return MILLI - sum(size for job, size in self._state.planned.parts.get(gpu, ()) if job not in mine)
+        mine = set(self._state.jobs.table.id[self.rows].tolist())
+        return MILLI - sum(size for job, size in self._state.machines.planned.parts.get(gpu, ()) if job not in mine)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @lazy
     def running(self) -> Bools:
-        return self._state.jobs.using[self.rows] > 0
+        return self._state.jobs.table.using[self.rows] > 0
 
     @lazy
     def kind(self) -> Ints:
-        return self._state.jobs.kind[self.rows]
+        return self._state.jobs.table.kind[self.rows]
 
     @lazy
     def granted_option(self) -> Ints:
-        return self._state.jobs.option[self.rows]
+        return self._state.jobs.table.option[self.rows]
 
     @property
     def options(self) -> Options:
-        return self._state.options
+        return self._state.knowledge.options
 
     @property
     def gpu_pool(self) -> Ints:
-        return self._state.cluster.gpu_pool
+        return self._state.machines.cluster.gpu_pool
 
     @lazy
     def move_seconds(self) -> Floats:
-        return self._state.jobs.move_seconds[self.rows]
+        return self._state.jobs.table.move_seconds[self.rows]
 
     @lazy
     def steps_left(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        done = jobs.steps_done[rows] + jobs.rate[rows] * self._since
-        return np.maximum(jobs.steps_total[rows] - done, 0.0)
+        table, rows = self._state.jobs.table, self.rows
+        done = table.steps_done[rows] + table.rate[rows] * self._since
+        return np.maximum(table.steps_total[rows] - done, 0.0)
 
     @lazy
     def seconds_left(self) -> Floats:
-        return self.steps_left / self._state.jobs.best_rate[self.rows]
+        return self.steps_left / self._state.jobs.table.best_rate[self.rows]
 
     @lazy
     def received_seconds(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        received = jobs.received[rows]
-        received[np.arange(len(rows)), jobs.account[rows]] += self._since
+        table, rows = self._state.jobs.table, self.rows
+        received = table.received[rows]
+        received[np.arange(len(rows)), table.account[rows]] += self._since
         return received
 
     @lazy
     def deficit_seconds(self) -> Floats:
-        return self._state.jobs.deficit[self.rows]
+        return self._state.jobs.table.deficit[self.rows]
 
     @lazy
     def had_seconds(self) -> Floats:
@@ -105,66 +105,67 @@ class CandidateTable:
 
     @lazy
     def slice_left_seconds(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
+        table, rows = self._state.jobs.table, self.rows
         if not self._settings.at_events:
             return np.zeros(len(rows))  # rounds are slices
-        begun_s = jobs.slice_s[rows]
-        begun_s = np.where(begun_s < FOREVER, begun_s, jobs.phase_s[rows])  # one that is starting has a whole slice before it
-        return self.slice_seconds - np.where(jobs.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
+        begun_s = table.slice_s[rows]
+        begun_s = np.where(begun_s < FOREVER, begun_s, table.phase_s[rows])  # one that is starting has a whole slice before it
+        return self.slice_seconds - np.where(table.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
 
     def memoised(self, owner: object, make: Callable[["CandidateTable"], T]) -> T:
-        state = self._state
-        if state._drawn is None or state._drawn[0] is not owner or state._drawn[1] is not state.options:
-            state._drawn = (owner, state.options, make(self))
-        found: T = state._drawn[2]
-        return found
+        return self._state.question.memoised(owner, self.options, lambda: make(self))
 
     def pool_order(self, blind: bool) -> Ints:
         state = self._state
         if blind:
-            return keyed_rng(self._settings.seed, state.plans, 5).random(len(state.cluster.pools)).argsort().argsort()
-        return state.pool_rank
+            return (
+                keyed_rng(self._settings.seed, state.question.plans, 5)
+                .random(len(state.machines.cluster.pools))
+                .argsort()
+                .argsort()
+            )
+        return state.knowledge.pool_rank(state.machines.cluster)
 
     @lazy
     def _since(self) -> Floats:
-        jobs, rows = self._state.jobs, self.rows
-        return np.where(jobs.using[rows] > 0, self._state.now_s - jobs.as_of_s[rows], 0.0)
+        table, rows = self._state.jobs.table, self.rows
+        return np.where(table.using[rows] > 0, self._state.now_s - table.as_of_s[rows], 0.0)
 
 
 def list_candidates(
-    state: Ledger, settings: Settings, allocation: Allocation, table: CandidateTable, alive: Bools | None
+    state: State, settings: Settings, allocation: Allocation, table: CandidateTable, alive: Bools | None
 ) -> tuple[Candidates, Ints]:
     """Who may run by which option, best first, and the GPUs of each pool that are there for them."""
     _, capacity = state.usable()
     candidates = allocation.candidates(table)
     if alive is not None:
-        spoken_of = np.zeros(state.jobs.size, dtype=bool)
+        spoken_of = np.zeros(state.jobs.table.size, dtype=bool)
         spoken_of[table.rows[alive]] = True
-        kept = _kept_gpus(state, state.rows[~spoken_of[state.rows]])
-        capacity = capacity - np.bincount(state.cluster.gpu_pool[kept], minlength=len(capacity))
+        kept = _kept_gpus(state, state.jobs.rows[~spoken_of[state.jobs.rows]])
+        capacity = capacity - np.bincount(state.machines.cluster.gpu_pool[kept], minlength=len(capacity))
         table.kept_gpus = set(kept.tolist())
-        candidates = _with_alone(_living(candidates, alive), state.options)
-    if settings.steady and not state.fresh and not allocation.reusable:
+        candidates = _with_alone(_living(candidates, alive), state.knowledge.options)
+    if settings.steady and not state.question.fresh and not allocation.reusable:
         candidates = _going_on(candidates, table)
     if not settings.backfill:
         candidates.blocking = True
     return candidates, capacity
 
 
-def jobs_of(state: Ledger, answer: Answer) -> tuple[Ints, Bools | None]:
+def jobs_of(state: State, answer: Answer) -> tuple[Ints, Bools | None]:
     """Rows of the jobs an answer speaks of, and which may still be scheduled (None: all, and there are no others)."""
-    if state.version == answer.version:
-        return state.rows, None
-    known = state.jobs.id[: state.jobs.size]
+    if state.jobs.version == answer.version:
+        return state.jobs.rows, None
+    known = state.jobs.table.id[: state.jobs.table.size]
     if not len(known):
         return np.zeros(len(answer.ids), dtype=np.int64), np.zeros(len(answer.ids), dtype=bool)
     found = np.minimum(known.searchsorted(answer.ids), len(known) - 1)
-    return found, (known[found] == answer.ids) & state.jobs.schedulable[found]
+    return found, (known[found] == answer.ids) & state.jobs.table.schedulable[found]
 
 
-def _kept_gpus(state: Ledger, rows: Ints) -> Ints:
+def _kept_gpus(state: State, rows: Ints) -> Ints:
     """GPUs promised to jobs the answer knows nothing of: they keep what they have until the next answer."""
-    granted = [state.desired[job] for job in state.jobs.id[rows[state.jobs.option[rows] >= 0]].tolist()]
+    granted = [state.jobs.desired[job] for job in state.jobs.table.id[rows[state.jobs.table.option[rows] >= 0]].tolist()]
     return np.unique(np.concatenate(granted)) if granted else NO_GPUS
 
 

@@ -14,7 +14,7 @@ from rota.core.plan import pairing
 from rota.core.plan.candidates import CandidateTable
 from rota.core.plan.grant import Grants, SplitGpu
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.units import MILLI, Bools, Ints
@@ -36,7 +36,7 @@ class GangSearch:
 
     def __init__(
         self,
-        state: Ledger,
+        state: State,
         settings: Settings,
         placer: Placer,
         candidates: Candidates,
@@ -51,15 +51,22 @@ class GangSearch:
         self._way: Ints = options.best[table.kind[self._position]] if candidates.option is None else candidates.option
         self._blocking, self._reserve = candidates.blocking, candidates.reserve
         self._option, self._left = grants.option.copy(), grants.left.copy()
-        self._jobs: list[int] = state.jobs.id[table.rows].tolist()
+        self._jobs: list[int] = state.jobs.table.id[table.rows].tolist()
         self._order: list[int] = []
         self._gpus: dict[int, Ints] = {}
         self._refused: set[tuple[int, int]] = set()
         """(kind, option) of those who found no place. Every place that is found makes fewer, so none of them gets one later."""
         usable, _ = state.usable()
         living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
-        free = usable & pairing.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.desired])
-        self._floor = Floor(state.cluster, free, state.observed.free, settings.seed, state.decision, *pairing.scores(state))
+        free = usable & pairing.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.jobs.desired])
+        self._floor = Floor(
+            state.machines.cluster,
+            free,
+            state.machines.observed.free,
+            settings.seed,
+            state.question.decision,
+            *pairing.scores(state),
+        )
         self._split = grants.split
         for split in self._split:
             if split.gpu >= 0:
@@ -70,7 +77,7 @@ class GangSearch:
         for position in self._granted:
             option = int(self._option[position])
             if self._has(position, option) and table.options.milligpus[option] >= MILLI:
-                self._behind[state.desired[self._jobs[position]]] = True
+                self._behind[state.jobs.desired[self._jobs[position]]] = True
 
     def run(self) -> Places:
         for number, position in enumerate(self._granted):
@@ -105,8 +112,8 @@ class GangSearch:
         state, gpus = self._state, np.array([split.gpu], dtype=np.int64)
         if split.gpu < 0:
             job = self._jobs[split.members[0]]
-            request = pairing.ask(state, job, split.pool, 1, state.jobs.move_seconds.item(state.row[job]))
-            gpus = self._ask(request, self._floor.available & (state.cluster.gpu_pool == split.pool))
+            request = pairing.ask(state, job, split.pool, 1, state.jobs.table.move_seconds.item(state.jobs.row[job]))
+            gpus = self._ask(request, self._floor.available & (state.machines.cluster.gpu_pool == split.pool))
             self._floor.available[gpus] = False
         for position in split.members:
             if self._table.home(position, int(self._option[position])) != gpus.item(0):
@@ -119,7 +126,7 @@ class GangSearch:
         """It keeps the GPUs that it has by this option, unless a job before it took them."""
         if not self._has(position, option):
             return False
-        gpus = self._state.desired[self._jobs[position]]
+        gpus = self._state.jobs.desired[self._jobs[position]]
         self._behind[gpus] = False
         if not self._floor.available[gpus].all():
             return False
@@ -132,14 +139,14 @@ class GangSearch:
         if key in self._refused:
             return False
         state, job = self._state, self._jobs[position]
-        pool, need = int(state.options.pool[option]), int(state.options.gpus[option])
-        request = pairing.ask(state, job, pool, need, state.jobs.move_seconds.item(state.row[job]))
+        pool, need = int(state.knowledge.options.pool[option]), int(state.knowledge.options.gpus[option])
+        request = pairing.ask(state, job, pool, need, state.jobs.table.move_seconds.item(state.jobs.row[job]))
         hint = list(self._hints.get(position, ()))
         for room in (self._floor.available & ~self._behind, self._floor.available):
             if hint and room[hint].all():
                 gpus: Ints | None = np.array(sorted(hint), dtype=np.int64)
             else:
-                gpus = self._place(request, room & (state.cluster.gpu_pool == pool))
+                gpus = self._place(request, room & (state.machines.cluster.gpu_pool == pool))
             if gpus is not None:
                 self._take(position, option, gpus)
                 self._gpus[position] = gpus
@@ -155,14 +162,14 @@ class GangSearch:
         if not self._placer.keeps_together(request):
             return self._ask(request, room)
         state, fewest = self._state, self._state.fewest_nodes(request.pool, request.gpus)
-        nodes = _whole(state.cluster.count_by_node(room), request.gpus, fewest)
+        nodes = _whole(state.machines.cluster.count_by_node(room), request.gpus, fewest)
         if nodes is None:
             return None
         gpus = self._ask(request, room)
-        if len(state.nodes_of(gpus)) <= fewest:
+        if len(state.machines.nodes_of(gpus)) <= fewest:
             return gpus
-        together = self._ask(request, room & np.isin(state.cluster.gpu_node, nodes))
-        return together if len(state.nodes_of(together)) <= fewest else gpus
+        together = self._ask(request, room & np.isin(state.machines.cluster.gpu_node, nodes))
+        return together if len(state.machines.nodes_of(together)) <= fewest else gpus
 
     def _ask(self, request: Request, room: Bools) -> Ints:
         before = self._floor.available
@@ -177,19 +184,19 @@ class GangSearch:
         self._order.append(position)
 
     def _give_up(self, position: int, option: int) -> None:
-        self._left[self._state.options.pool[option]] += self._state.options.milligpus[option]
+        self._left[self._state.knowledge.options.pool[option]] += self._state.knowledge.options.milligpus[option]
         self._option[position] = -1
 
     def _otherwise(self, position: int) -> bool:
         """Whether it finds a place by another option that it may run by."""
         for option in self._way[self._position == position].tolist():
             if self._fits(option) and self._starts(position, option):
-                self._left[self._state.options.pool[option]] -= self._state.options.milligpus[option]
+                self._left[self._state.knowledge.options.pool[option]] -= self._state.knowledge.options.milligpus[option]
                 return True
         return False
 
     def _fits(self, option: int) -> bool:
-        return bool(self._state.options.milligpus[option] <= self._left[self._state.options.pool[option]])
+        return bool(self._state.knowledge.options.milligpus[option] <= self._left[self._state.knowledge.options.pool[option]])
 
     def _go_on(self) -> None:
         """What is left goes to those behind, first to jobs that hold it already and would have been suspended for nothing."""

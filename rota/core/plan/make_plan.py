@@ -6,12 +6,12 @@ from rota.core.plan.grant import grant
 from rota.core.plan.placements import changes
 from rota.core.plan.plan_duration import holds_until_s
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.model.floor import Placer
 from rota.model.plan import Plan
 
 
-def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
+def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     """Turn the policy's answer into who runs where next.
 
     1. The answer names candidates: (job, option) pairs, best first.
@@ -21,9 +21,9 @@ def make_plan(state: Ledger, settings: Settings, placer: Placer) -> Plan:
     5. What differs from the plan in force becomes a change.
     6. The plan holds until a rank changes, a slice ends, or something happens.
     """
-    assert state.answer is not None
-    allocation = state.answer.allocation
-    rows, alive = jobs_of(state, state.answer)
+    assert state.question.answer is not None
+    allocation = state.question.answer.allocation
+    rows, alive = jobs_of(state, state.question.answer)
     table = CandidateTable(state, rows, settings)
     candidates, capacity = list_candidates(state, settings, allocation, table, alive)
     places = Places(grant(candidates, table, capacity))

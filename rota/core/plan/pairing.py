@@ -6,8 +6,8 @@ import numpy as np
 
 from rota.core.plan.candidates import CandidateTable
 from rota.core.plan.grant import Grants
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import same_gpus
+from rota.core.state.state import State
 from rota.model.floor import Floor, Placer, Request
 from rota.model.options import Options
 from rota.model.plan import Change
@@ -17,7 +17,7 @@ Unit = tuple[tuple[int, int], ...]
 """(job, option) of each member."""
 
 
-def partners(state: Ledger, table: CandidateTable, grants: Grants) -> Ints:
+def partners(state: State, table: CandidateTable, grants: Grants) -> Ints:
     """Per position: the job it will share its GPUs with. Jobs of one kind are as good as each other: those who are together stay
     together, and two who have GPUs of the same pool each do not give some up if others have none."""
     found = np.full(len(table), -1, dtype=np.int64)
@@ -25,12 +25,12 @@ def partners(state: Ledger, table: CandidateTable, grants: Grants) -> Ints:
         return found
     shared = np.flatnonzero(grants.partner >= 0)
     partner = dict(zip(shared.tolist(), grants.partner[shared].tolist(), strict=True))
-    ids, before = state.jobs.id[table.rows[shared]], state.jobs.partner[table.rows[shared]]
+    ids, before = state.jobs.table.id[table.rows[shared]], state.jobs.table.partner[table.rows[shared]]
     position = dict(zip(ids.tolist(), shared.tolist(), strict=True))
     mates = {at: position[mate] for at, mate in zip(shared.tolist(), before.tolist(), strict=True) if mate in position}
     _keep_together(partner, mates, grants.option, table.options)
     _spare_moves(partner, mates, _sits(table, grants, shared), grants.option, table.options)
-    found[list(partner)] = state.jobs.id[table.rows[list(partner.values())]]
+    found[list(partner)] = state.jobs.table.id[table.rows[list(partner.values())]]
     return found
 
 
@@ -70,28 +70,28 @@ def _spare_moves(partner: dict[int, int], mates: dict[int, int], sits: set[int],
                 _swap(partner, one, free.pop())
 
 
-def released(state: Ledger, jobs: list[int]) -> Bools:
+def released(state: State, jobs: list[int]) -> Bools:
     """GPUs that are free in the plan once these jobs give theirs up."""
-    left = state.planned.copy()
+    left = state.machines.planned.copy()
     for job in jobs:
-        if job in state.desired:
-            left.release(job, state.desired[job])
+        if job in state.jobs.desired:
+            left.release(job, state.jobs.desired[job])
     return left.free
 
 
-def left_behind(state: Ledger, jobs: list[int]) -> list[Change]:
+def left_behind(state: State, jobs: list[int]) -> list[Change]:
     """Jobs of which the answer knows nothing, beside some that it moves: they keep their GPUs, alone."""
-    table, changed, found = state.jobs, set(jobs), []
+    table, changed, found = state.jobs.table, set(jobs), []
     for job in jobs:
-        mate = table.partner.item(state.row[job])
+        mate = table.partner.item(state.jobs.row[job])
         if mate >= 0 and mate not in changed:
-            option = state.options.alone.item(table.option.item(state.row[mate]))
-            found.append(Change(mate, option, state.desired[mate]))
+            option = state.knowledge.options.alone.item(table.option.item(state.jobs.row[mate]))
+            found.append(Change(mate, option, state.jobs.desired[mate]))
     return found
 
 
 def place(
-    state: Ledger, placer: Placer, floor: Floor, hints: Mapping[int, tuple[int, ...]], units: dict[int, Unit]
+    state: State, placer: Placer, floor: Floor, hints: Mapping[int, tuple[int, ...]], units: dict[int, Unit]
 ) -> list[tuple[Unit, Ints]]:
     """GPUs for each unit, given by the position of a member. With a sticky placer, a member that has suitable GPUs keeps them and
     the other joins it; who runs there comes before who was only to start there."""
@@ -107,40 +107,40 @@ def place(
     return [(unit, seats[at]) for at, unit in units.items()]
 
 
-def _seat(state: Ledger, floor: Floor, unit: Unit, running: bool) -> Ints | None:
+def _seat(state: State, floor: Floor, unit: Unit, running: bool) -> Ints | None:
     """GPUs that a member has, that serve the unit and that no other unit has taken."""
     pool, need = _wants(state, unit)
     for job, _ in unit:
-        gpus, incarnation = state.desired.get(job), state.incarnations.get(job)
+        gpus, incarnation = state.jobs.desired.get(job), state.jobs.incarnations.get(job)
         if gpus is None or (running and (incarnation is None or incarnation.parked or not same_gpus(gpus, incarnation.gpus))):
             continue
-        if len(gpus) == need and state.cluster.gpu_pool[gpus[0]] == pool and floor.available[gpus].all():
+        if len(gpus) == need and state.machines.cluster.gpu_pool[gpus[0]] == pool and floor.available[gpus].all():
             floor.available[gpus] = False
             return gpus
     return None
 
 
-def _wants(state: Ledger, unit: Unit) -> tuple[int, int]:
+def _wants(state: State, unit: Unit) -> tuple[int, int]:
     option = unit[0][1]
-    return int(state.options.pool[option]), int(state.options.gpus[option])
+    return int(state.knowledge.options.pool[option]), int(state.knowledge.options.gpus[option])
 
 
-def _request(state: Ledger, unit: Unit) -> Request:
+def _request(state: State, unit: Unit) -> Request:
     """A unit is where its first member is that is anywhere, and its move costs what the dearer of the two costs."""
     pool, gpus = _wants(state, unit)
-    asked = [ask(state, job, pool, gpus, state.jobs.move_seconds.item(state.row[job])) for job, _ in unit]
+    asked = [ask(state, job, pool, gpus, state.jobs.table.move_seconds.item(state.jobs.row[job])) for job, _ in unit]
     found = next((request for request in asked if request.current is not None), asked[0])
     found.move_seconds = max(request.move_seconds for request in asked)
     return found
 
 
-def ask(state: Ledger, job: int, pool: int, gpus: int, price: float) -> Request:
+def ask(state: State, job: int, pool: int, gpus: int, price: float) -> Request:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
-    incarnation = state.incarnations.get(job)
+    incarnation = state.jobs.incarnations.get(job)
     traits = state.placement_traits(job, pool)
     if incarnation is not None and incarnation.parked:
         return Request(job, pool, gpus, max(price, 1.0), incarnation.gpus, True, *traits)
-    return Request(job, pool, gpus, price, state.desired.get(job), False, *traits)
+    return Request(job, pool, gpus, price, state.jobs.desired.get(job), False, *traits)
 
 
 def place_all(placer: Placer, floor: Floor, requests: list[Request], hints: Sequence[tuple[int, ...]]) -> list[Ints]:
@@ -157,7 +157,7 @@ def place_all(placer: Placer, floor: Floor, requests: list[Request], hints: Sequ
     return [placed[number] for number in range(len(requests))]
 
 
-def scores(state: Ledger) -> tuple[Floats | None, Floats | None]:
+def scores(state: State) -> tuple[Floats | None, Floats | None]:
     """How slow GPUs are believed to be, in levels and exactly."""
-    known = state.variability
+    known = state.knowledge.variability
     return (None, None) if known is None else (known.bins(), known.feared)

@@ -7,8 +7,8 @@ from rota.core.plan.candidates import CandidateTable
 from rota.core.plan.gang_search import Places
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
 from rota.core.state.records import same_gpus
+from rota.core.state.state import State
 from rota.model.allocation import Allocation
 from rota.model.floor import Floor, Placer
 from rota.model.plan import Change
@@ -16,7 +16,7 @@ from rota.model.units import MILLI, Bools, Ints
 
 
 def changes(
-    state: Ledger,
+    state: State,
     settings: Settings,
     placer: Placer,
     allocation: Allocation,
@@ -28,10 +28,10 @@ def changes(
     grants = places.grants
     differs = grants.option != table.granted_option
     partner = None
-    if grants.partner is not None or grants.split or state.planned.parts:
+    if grants.partner is not None or grants.split or state.machines.planned.parts:
         partner = pairing.partners(state, table, grants)
-        differs |= partner != state.jobs.partner[table.rows]
-    if state.cordoned or state.draining:
+        differs |= partner != state.jobs.table.partner[table.rows]
+    if state.machines.cordoned or state.machines.draining:
         differs |= _must_leave(state, table.rows)
     stays: set[int] = set()
     for split in grants.split:
@@ -55,16 +55,25 @@ def changes(
         starts = grants.position[differs[grants.position]]
     if not len(stops) and not len(starts):
         return ()
-    found = [Change(job, -1, None) for job in state.jobs.id[table.rows[stops]].tolist()]
-    touched = [*(change.job for change in found), *state.jobs.id[table.rows[starts]].tolist()]
+    found = [Change(job, -1, None) for job in state.jobs.table.id[table.rows[stops]].tolist()]
+    touched = [*(change.job for change in found), *state.jobs.table.id[table.rows[starts]].tolist()]
     if partner is not None:
         found += pairing.left_behind(state, touched)
     if settings.wait_for_place:
-        found += [Change(int(state.jobs.id[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()]
+        found += [
+            Change(int(state.jobs.table.id[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()
+        ]
     elif len(starts):
         usable, _ = state.usable()
         free = pairing.released(state, touched)
-        floor = Floor(state.cluster, usable & free, state.observed.free, settings.seed, state.decision, *pairing.scores(state))
+        floor = Floor(
+            state.machines.cluster,
+            usable & free,
+            state.machines.observed.free,
+            settings.seed,
+            state.question.decision,
+            *pairing.scores(state),
+        )
         if partner is None:
             found += _place(state, placer, floor, allocation, table, grants, starts)
         else:
@@ -72,50 +81,50 @@ def changes(
     return tuple(found)
 
 
-def _must_leave(state: Ledger, rows: Ints) -> Bools:
+def _must_leave(state: State, rows: Ints) -> Bools:
     """Jobs with GPUs that are out of service, or on nodes that are drained. One that shares such GPUs leaves with the other."""
-    drained = np.isin(state.cluster.gpu_node, list(state.draining)).nonzero()[0]
+    drained = np.isin(state.machines.cluster.gpu_node, list(state.machines.draining)).nonzero()[0]
     out = np.concatenate((np.array(state.out_of_service(), dtype=np.int64), drained))
-    return np.isin(state.jobs.id[rows], list(state.planned.holders(out)))
+    return np.isin(state.jobs.table.id[rows], list(state.machines.planned.holders(out)))
 
 
-def _may_move(state: Ledger, rows: Ints) -> Bools:
+def _may_move(state: State, rows: Ints) -> Bools:
     """A job is placed anew only once it has run for at least what a move costs: else moving could be all it ever does. Two that
     share move together."""
-    jobs = state.jobs
-    may = (jobs.using[rows] > 0) & (state.now_s - jobs.phase_s[rows] >= jobs.move_seconds[rows])
-    if state.planned.parts:
-        stays = jobs.id[rows[~may]]
-        may &= ~np.isin(jobs.partner[rows], stays)
+    table = state.jobs.table
+    may = (table.using[rows] > 0) & (state.now_s - table.phase_s[rows] >= table.move_seconds[rows])
+    if state.machines.planned.parts:
+        stays = table.id[rows[~may]]
+        may &= ~np.isin(table.partner[rows], stays)
     return may
 
 
 def _place(
-    state: Ledger, placer: Placer, floor: Floor, allocation: Allocation, table: CandidateTable, grants: Grants, starts: Ints
+    state: State, placer: Placer, floor: Floor, allocation: Allocation, table: CandidateTable, grants: Grants, starts: Ints
 ) -> list[Change]:
     hints = allocation.hints
     option, rows = grants.option[starts], table.rows[starts]
     granted = option.tolist()
     columns = (
         starts.tolist(),
-        state.jobs.id[rows].tolist(),
-        state.options.pool[option].tolist(),
-        (state.options.milligpus[option] // MILLI).tolist(),
-        state.jobs.move_seconds[rows].tolist(),
+        state.jobs.table.id[rows].tolist(),
+        state.knowledge.options.pool[option].tolist(),
+        (state.knowledge.options.milligpus[option] // MILLI).tolist(),
+        state.jobs.table.move_seconds[rows].tolist(),
     )
     ask = pairing.ask
     requests = [ask(state, job, pool, need, price) for _, job, pool, need, price in zip(*columns, strict=True)]
     placed = pairing.place_all(placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
     changes = []
     for request, option, gpus in zip(requests, granted, placed, strict=True):
-        promised = state.desired.get(request.job)
-        if promised is None or not same_gpus(promised, gpus) or state.jobs.option[state.row[request.job]] != option:
+        promised = state.jobs.desired.get(request.job)
+        if promised is None or not same_gpus(promised, gpus) or state.jobs.table.option[state.jobs.row[request.job]] != option:
             changes.append(Change(request.job, option, gpus))
     return changes
 
 
 def _place_units(
-    state: Ledger,
+    state: State,
     placer: Placer,
     floor: Floor,
     allocation: Allocation,
@@ -125,7 +134,7 @@ def _place_units(
     partner: Ints,
 ) -> list[Change]:
     """The same where two jobs may share GPUs: a unit is placed once, and both its members are told."""
-    jobs = state.jobs
+    jobs = state.jobs.table
     ids = jobs.id[table.rows[starts]].tolist()
     option_of = dict(zip(ids, grants.option[starts].tolist(), strict=True))
     partner_of = dict(zip(ids, partner[starts].tolist(), strict=True))
@@ -147,17 +156,19 @@ def _place_units(
             found[position] = tuple((member, option_of[member]) for member in (job, partner_of[job]) if member >= 0)
     for unit, gpus in pairing.place(state, placer, floor, allocation.hints, found):
         for job, option in unit:
-            promised, row = state.desired.get(job), state.row[job]
+            promised, row = state.jobs.desired.get(job), state.jobs.row[job]
             same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option
             if not same or jobs.partner[row] != partner_of[job]:
                 changes.append(Change(job, option, gpus, partner_of[job]))
     return changes
 
 
-def _joining(state: Ledger, members: list[tuple[int, int]], gpus: Ints) -> list[Change]:
+def _joining(state: State, members: list[tuple[int, int]], gpus: Ints) -> list[Change]:
     """Jobs that come to a GPU of which others have parts. Those who are there stay."""
     return [
         Change(job, option, gpus)
         for job, option in members
-        if job not in state.desired or not same_gpus(state.desired[job], gpus) or state.jobs.option[state.row[job]] != option
+        if job not in state.jobs.desired
+        or not same_gpus(state.jobs.desired[job], gpus)
+        or state.jobs.table.option[state.jobs.row[job]] != option
     ]

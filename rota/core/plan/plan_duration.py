@@ -5,14 +5,14 @@ import numpy as np
 from rota.core.plan.candidates import CandidateTable
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
-from rota.core.state.ledger import Ledger
+from rota.core.state.state import State
 from rota.model.allocation import Allocation
 from rota.model.job import Phase
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
 
 
 def holds_until_s(
-    state: Ledger, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, granted: Bools
+    state: State, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, granted: Bools
 ) -> float:
     """Until the answer is over, a rank changes or a slice ends. In rounds of whole steps: until all jobs have done theirs."""
     if settings.whole_steps:
@@ -21,7 +21,7 @@ def holds_until_s(
         return FOREVER
     holds = allocation.holds_seconds(granted, table)
     # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
-    may_ask_s = state.asked_s + settings.solve_every_seconds
+    may_ask_s = state.question.asked_s + settings.solve_every_seconds
     if allocation.reusable:
         until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
@@ -29,18 +29,18 @@ def holds_until_s(
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
 
 
-def _all_done_s(settings: Settings, state: Ledger, table: CandidateTable, grants: Grants) -> float:
+def _all_done_s(settings: Settings, state: State, table: CandidateTable, grants: Grants) -> float:
     """When all jobs will have started and done the whole steps of this round. If none runs: when the policy may be asked again,
     or a round later if it may be asked now and has no better answer."""
     position = grants.position
     if not len(position):
-        may_ask_s = state.asked_s + settings.solve_every_seconds
+        may_ask_s = state.question.asked_s + settings.solve_every_seconds
         return may_ask_s if may_ask_s > state.now_s else state.now_s + settings.round_seconds
-    rate = state.options.rate[grants.option[position]]
+    rate = state.knowledge.options.rate[grants.option[position]]
     steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
     seconds = steps / rate
-    if state.costs.move_seconds:
-        runs = state.jobs.phase[table.rows[position]] == Phase.RUNNING
+    if state.knowledge.costs.move_seconds:
+        runs = state.jobs.table.phase[table.rows[position]] == Phase.RUNNING
         goes_on = runs & (grants.option[position] == table.granted_option[position])
-        seconds += np.where(goes_on, 0.0, state.costs.move_seconds)
+        seconds += np.where(goes_on, 0.0, state.knowledge.costs.move_seconds)
     return state.now_s + max(float(seconds.max()), SHORTEST_HOLD_SECONDS)

@@ -1,4 +1,4 @@
-"""What the ledger is made of: small frozen values, one incarnation, one command on its way, one answer."""
+"""What the records of the state hold: small frozen values, one incarnation, one command on its way, one answer."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -81,6 +81,6 @@ class Answer:
     allocation: Allocation
     ids: Ints
     version: int
-    """The ledger's version when the question was asked: while it stands, positions are rows."""
+    """The version of the jobs when the question was asked: while it stands, positions are rows."""
     policy: str
     """Whose answer it is."""

@@ -41,7 +41,7 @@ SLEEPER = {"steps": 1000.0, "can_park": True, "parked_gib": 1.0}
 
 
 def phase(bench: Bench, job: int) -> Phase:
-    return Phase(bench.state.jobs.phase[bench.state.row[job]])
+    return Phase(bench.state.jobs.table.phase[bench.state.jobs.row[job]])
 
 
 def test_cancelled_and_started_in_one_batch() -> None:
@@ -72,7 +72,7 @@ def test_a_sleeping_process_that_dies_ends_its_job() -> None:
     bench.obey(bench.submit(at_s=5.0, steps=50.0))
     assert phase(bench, 0) is Phase.PARKED
     bench.tell(Exited(0, 1, 7.0, Outcome.FAILED, 0.0, 0), at_s=7.0)
-    assert 0 not in bench.state.row and bench.state.host_gib.tolist() == [10.0]
+    assert 0 not in bench.state.jobs.row and bench.state.machines.host_gib.tolist() == [10.0]
 
 
 def test_a_resumed_job_is_fenced_by_the_lease_of_its_resume() -> None:
@@ -80,7 +80,7 @@ def test_a_resumed_job_is_fenced_by_the_lease_of_its_resume() -> None:
     bench.obey(bench.submit(**SLEEPER))
     bench.obey(bench.submit(at_s=5.0, steps=10.0))
     (resume,) = of_type(bench.tell(Exited(1, 1, 14.0, Outcome.FINISHED, 10.0), at_s=14.0), Resume)
-    assert bench.state.jobs.lease_s[bench.state.row[0]] == resume.lease_s == 44.0
+    assert bench.state.jobs.table.lease_s[bench.state.jobs.row[0]] == resume.lease_s == 44.0
 
 
 def out_of_sight(bench: Bench) -> None:
@@ -96,9 +96,9 @@ def test_resumed_while_out_of_sight() -> None:
     out_of_sight(bench)
     bench.tell(Started(0, 1, resume.sequence, 12.5, 0), at_s=12.5)
     bench.tell(NodeReported(0, 0, 13.0, (Part(0, 1, resume.sequence, PartState.RUNNING, 0.0),)), at_s=13.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.observed.holder.tolist() == [0]
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.machines.observed.holder.tolist() == [0]
     bench.tell(Exited(0, 1, 20.0, Outcome.FINISHED, 1000.0, 0), at_s=20.0)
-    assert not bench.state.row
+    assert not bench.state.jobs.row
 
 
 def test_parked_while_out_of_sight() -> None:
@@ -108,7 +108,7 @@ def test_parked_while_out_of_sight() -> None:
     out_of_sight(bench)
     bench.tell(Suspended(0, 1, suspend.sequence, 12.5, SuspendKind.PARK, 11.0, 0), at_s=12.5)
     back = bench.tell(NodeReported(0, 0, 13.0, (Part(0, 1, suspend.sequence, PartState.PARKED, 11.0),)), at_s=13.0)
-    assert phase(bench, 0) is Phase.PARKED and bench.state.jobs.schedulable[bench.state.row[0]]
+    assert phase(bench, 0) is Phase.PARKED and bench.state.jobs.table.schedulable[bench.state.jobs.row[0]]
     assert [launch.job for launch in of_type(back, Launch)] == [1]
 
 
@@ -129,7 +129,7 @@ def test_a_vouched_loss_of_an_older_boot_changes_nothing() -> None:
     bench.tell(NodeReported(0, 3, 1.0), at_s=1.0)
     bench.obey(bench.submit())
     bench.tell(NodeLost(0, 2, 2.0), at_s=2.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.node_up.all()
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.machines.node_up.all()
 
 
 def test_gpus_of_a_held_job_go_to_whoever_waits() -> None:
@@ -144,16 +144,16 @@ def test_gpus_of_a_held_job_go_to_whoever_waits() -> None:
 
 def test_a_move_whose_target_dies_is_planned_anew() -> None:
     bench = Bench("4xK80 + 2x(4xV100)")
-    bench.core = Scheduler(bench.state.cluster, Packed(), Settings(), rates=Rates(speeds={"K80": 0.2}))
+    bench.core = Scheduler(bench.state.machines.cluster, Packed(), Settings(), rates=Rates(speeds={"K80": 0.2}))
     bench.obey(bench.submit(gpus=8, steps=10.0))
     bench.obey(bench.submit(gpus=4, steps=5000.0))
     (suspend,) = of_type(bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0), Suspend)
-    target = int(bench.state.cluster.gpu_node[bench.state.desired[1][0]])
+    target = int(bench.state.machines.cluster.gpu_node[bench.state.jobs.desired[1][0]])
     bench.tell(NodeLost(target, 0, 11.0), at_s=11.0)
     again = bench.tell(Suspended(1, 1, suspend.sequence, 12.0, suspend.kind, 2.0), at_s=12.0)
     (launch,) = of_type(again, Launch)
-    assert target not in launch.nodes and bench.state.cluster.pools[1] == "V100"
-    assert bench.state.cluster.node_pool[launch.nodes[0]] == 1, "the other V100 node"
+    assert target not in launch.nodes and bench.state.machines.cluster.pools[1] == "V100"
+    assert bench.state.machines.cluster.node_pool[launch.nodes[0]] == 1, "the other V100 node"
 
 
 def test_a_clock_that_runs_ahead_gains_nothing() -> None:
@@ -184,7 +184,7 @@ def test_rounds_of_any_length_go_on(seconds: float) -> None:
     bench.submit()
     seen = []
     for _ in range(200):
-        (wake,) = of_type(bench.tell(Woke(bench.state.wake_s), at_s=bench.state.wake_s), WakeAt)
+        (wake,) = of_type(bench.tell(Woke(bench.state.question.wake_s), at_s=bench.state.question.wake_s), WakeAt)
         seen.append(wake.at_s)
     assert all(a < b for a, b in itertools.pairwise(seen))
 
@@ -193,9 +193,9 @@ def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
     bench = Bench("1xV100", Fifo(), solve_every_seconds=50.0)
     bench.obey(bench.submit(steps=10.0))
     commands = bench.submit(at_s=1.0)
-    assert of_type(commands, WakeAt)[-1].at_s == 50.0 and bench.state.decision == 1
+    assert of_type(commands, WakeAt)[-1].at_s == 50.0 and bench.state.question.decision == 1
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert not bench.state.incarnations
+    assert not bench.state.jobs.incarnations
     assert of_type(bench.tell(Woke(50.0), at_s=50.0), Launch)
 
 
@@ -240,14 +240,16 @@ def test_las_shares_time_where_jobs_compete_not_where_gpus_idle() -> None:
         bench.obey(bench.submit(accelerators=("V100",), steps=1000.0))
     for at_s in range(10, 200, 10):
         bench.obey(bench.tell(Woke(float(at_s)), at_s=float(at_s)))
-    assert bench.state.jobs.suspensions[:2].sum() >= 15
+    assert bench.state.jobs.table.suspensions[:2].sum() >= 15
 
 
 def test_a_job_believed_to_be_done_is_not_moved_at_any_price() -> None:
     from rota.beliefs.costs import MoveCosts
 
     bench = Bench("1xV100 + 1xK80", Srsf())
-    bench.core = Scheduler(bench.state.cluster, Packed(), rates=Rates(speeds={"K80": 0.25}), costs=MoveCosts(launch_seconds=1e9))
+    bench.core = Scheduler(
+        bench.state.machines.cluster, Packed(), rates=Rates(speeds={"K80": 0.25}), costs=MoveCosts(launch_seconds=1e9)
+    )
     bench.obey(bench.submit(steps=500.0))
     bench.obey(bench.submit(steps=600.0))
     bench.tell(at_s=3000.0)
@@ -260,7 +262,7 @@ def test_a_demotion_timer_runs_only_while_the_job_does() -> None:
     bench = Bench("1xV100", Tiresias(thresholds=(10.0,)))
     commands = bench.submit()
     bench.submit()
-    assert bench.state.wake_s == float("inf"), "it is still starting"
+    assert bench.state.question.wake_s == float("inf"), "it is still starting"
     (launch,) = of_type(commands, Launch)
     started = bench.tell(Started(0, 1, launch.sequence, 60.0), at_s=60.0)
     assert of_type(started, WakeAt)[-1].at_s == 70.0

@@ -37,44 +37,46 @@ def running(rates: Rates, variability: Variability | None = None) -> Scheduler:
     )
     policy, commands = Fifo(), core.step(0.0, [Submitted(0, JobSpec(profile="c", steps=1e6), 0.0)])
     answer = policy.allocate(core.view())
-    for command in core.step(0.0, [Allocated(core.state.decision, answer, 0.0)]):
+    for command in core.step(0.0, [Allocated(core.state.question.decision, answer, 0.0)]):
         if hasattr(command, "gpus"):
             core.step(0.0, [Started(0, command.incarnation, command.sequence, 0.0, from_step=0.0)])
-    assert core.state.jobs.using[0] > 0 and commands
+    assert core.state.jobs.table.using[0] > 0 and commands
     return core
 
 
 def tell(core: Scheduler, steps: float, at_s: float) -> None:
     one = np.array([0])
-    core.step(at_s, [Progressed(one, core.state.jobs.incarnation[:1].astype(np.int64), np.array([steps]), np.array([0.0]), at_s)])
+    core.step(
+        at_s, [Progressed(one, core.state.jobs.table.incarnation[:1].astype(np.int64), np.array([steps]), np.array([0.0]), at_s)]
+    )
 
 
 def test_a_wrong_belief_is_corrected_once_and_told_to_the_policy() -> None:
     core = running(Rates(model=Estimator(TRUE, ("a", "b"), {("c", "K80", 1, False, ""): (0.5,)})))
-    before = core.state.options
-    believed = before.rate[before.by_account[0, core.state.jobs.account[0]]]
-    asked = core.state.decision
+    before = core.state.knowledge.options
+    believed = before.rate[before.by_account[0, core.state.jobs.table.account[0]]]
+    asked = core.state.question.decision
     tell(core, 60 * believed * 2, 60.0)
-    after = core.state.options
-    row = after.by_account[0, core.state.jobs.account[0]]
+    after = core.state.knowledge.options
+    row = after.by_account[0, core.state.jobs.table.account[0]]
     assert after.rate[row] == pytest.approx(2 * believed)
-    assert core.state.jobs.rate[0] == pytest.approx(2 * believed) and core.state.jobs.best_rate[0] == after.rate.max()
-    assert core.state.decision > asked, "the policy is asked again"
+    assert core.state.jobs.table.rate[0] == pytest.approx(2 * believed) and core.state.jobs.table.best_rate[0] == after.rate.max()
+    assert core.state.question.decision > asked, "the policy is asked again"
     assert (after.kind == before.kind).all() and (after.pool == before.pool).all(), "numbers in use stay true"
 
 
 def test_what_was_believed_rightly_changes_nothing() -> None:
     core = running(TRUE)
-    before = core.state.options
-    tell(core, 60 * core.state.jobs.rate[0] * 1.01, 60.0)
-    assert core.state.options is before
+    before = core.state.knowledge.options
+    tell(core, 60 * core.state.jobs.table.rate[0] * 1.01, 60.0)
+    assert core.state.knowledge.options is before
 
 
 def test_a_moment_says_nothing() -> None:
     core = running(TRUE)
-    before = core.state.options
+    before = core.state.knowledge.options
     tell(core, 1000.0, 5.0)
-    assert core.state.options is before
+    assert core.state.knowledge.options is before
 
 
 def test_a_measured_table_learns_too() -> None:
@@ -114,20 +116,20 @@ def test_a_scheduler_that_was_told_little_still_finishes_and_the_result_says_so(
 def test_a_slow_gpu_is_not_taken_for_a_slow_kind() -> None:
     slow = Variability(("A",), np.array([[2.0, 1.0]]), np.zeros((1, 2)))
     core = running(TRUE, slow)
-    believed = core.state.options.rate[core.state.options.by_account[0, core.state.jobs.account[0]]]
-    assert core.state.jobs.rate[0] == pytest.approx(believed / 2), "it runs on the slow one"
+    believed = core.state.knowledge.options.rate[core.state.knowledge.options.by_account[0, core.state.jobs.table.account[0]]]
+    assert core.state.jobs.table.rate[0] == pytest.approx(believed / 2), "it runs on the slow one"
     tell(core, 60 * believed, 60.0)  # twice what was believed of it there, so twice what was believed of its kind
-    after = core.state.options
-    assert after.rate[after.by_account[0, core.state.jobs.account[0]]] == pytest.approx(2 * believed)
-    assert core.state.jobs.rate[0] == pytest.approx(believed)
+    after = core.state.knowledge.options
+    assert after.rate[after.by_account[0, core.state.jobs.table.account[0]]] == pytest.approx(2 * believed)
+    assert core.state.jobs.table.rate[0] == pytest.approx(believed)
 
 
 def test_a_copy_learns_for_itself() -> None:
     core = running(TRUE)
     core.state.placement_traits(0, 0)
     twin = core.fork()
-    twin.state._traits.clear()
-    assert core.state._traits, "a fork may number new kinds otherwise"
+    twin.state.knowledge._traits.clear()
+    assert core.state.knowledge._traits, "a fork may number new kinds otherwise"
 
 
 def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_core() -> None:
@@ -138,14 +140,14 @@ def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_cor
     specs.append(JobSpec(profile="a", gpus=2, steps=1e6))
     for number, spec in enumerate(specs):
         core.step(0.0, [Submitted(number, spec, 0.0)])
-        for command in core.step(0.0, [Allocated(core.state.decision, Fifo().allocate(core.view()), 0.0)]):
+        for command in core.step(0.0, [Allocated(core.state.question.decision, Fifo().allocate(core.view()), 0.0)]):
             if hasattr(command, "gpus"):
                 core.step(0.0, [Started(command.job, command.incarnation, command.sequence, 0.0, from_step=0.0)])
-    assert core.state.cluster.spanned(core.state.incarnations[3].gpus) == 1 and core.state.jobs.rate[3] == 0.5
+    assert core.state.machines.cluster.spanned(core.state.jobs.incarnations[3].gpus) == 1 and core.state.jobs.table.rate[3] == 0.5
     words = codec()
     twin = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), core.settings, rates=rates)
     twin.restore(core.snapshot(words), words)
     news = Progressed(np.array([0]), np.array([1]), np.array([120.0]), np.array([0.0]), 60.0)
     for each in (core, twin):
         each.step(60.0, [news])
-        assert each.state.jobs.rate[:4].tolist() == [2.0, 2.0, 2.0, 0.5]
+        assert each.state.jobs.table.rate[:4].tolist() == [2.0, 2.0, 2.0, 0.5]

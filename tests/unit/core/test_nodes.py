@@ -24,7 +24,7 @@ LEASED = {"lease_seconds": 30.0, "lease_margin_seconds": 1.0, "retry_seconds": 4
 
 
 def phase(bench: Bench, job: int) -> Phase:
-    return Phase(bench.state.jobs.phase[bench.state.row[job]])
+    return Phase(bench.state.jobs.table.phase[bench.state.jobs.row[job]])
 
 
 def start_gang(bench: Bench, **spec: object) -> Launch:
@@ -49,7 +49,7 @@ def test_a_lost_part_takes_the_gang_with_it_and_it_starts_again_from_storage() -
     start_gang(bench, gpus=4)
     (kill,) = of_type(bench.tell(Exited(0, 1, 5.0, Outcome.LOST, 2.0, 1), at_s=5.0), Kill)
     assert kill.nodes == (0,) and phase(bench, 0) is Phase.STOPPING
-    assert bench.state.observed.holder.tolist() == [0, 0, -1, -1]
+    assert bench.state.machines.observed.holder.tolist() == [0, 0, -1, -1]
     again = bench.tell(Exited(0, 1, 6.0, Outcome.LOST, 2.0, 0), at_s=6.0)
     (launch,) = of_type(again, Launch)
     assert (launch.incarnation, launch.from_step) == (2, 2.0)
@@ -61,9 +61,9 @@ def test_the_last_part_frees_only_what_is_still_its_own() -> None:
     bench.tell(CancelAsked(0, 1.0), at_s=1.0)
     bench.tell(Exited(0, 1, 2.0, Outcome.LOST, 0.0, 1), at_s=2.0)
     start_gang(bench, gpus=2)
-    assert bench.state.observed.holder.tolist() == [0, 0, 1, 1]
+    assert bench.state.machines.observed.holder.tolist() == [0, 0, 1, 1]
     bench.tell(Exited(0, 1, 3.0, Outcome.LOST, 0.0, 0), at_s=3.0)
-    assert bench.state.observed.holder.tolist() == [-1, -1, 1, 1]
+    assert bench.state.machines.observed.holder.tolist() == [-1, -1, 1, 1]
 
 
 def test_one_part_that_finished_means_the_work_is_done() -> None:
@@ -71,7 +71,7 @@ def test_one_part_that_finished_means_the_work_is_done() -> None:
     start_gang(bench, gpus=4)
     bench.tell(Exited(0, 1, 100.0, Outcome.FINISHED, 100.0, 0), at_s=100.0)
     bench.tell(NodeLost(1, 0, 101.0), at_s=101.0)
-    assert 0 not in bench.state.row
+    assert 0 not in bench.state.jobs.row
 
 
 def test_a_crashed_node_loses_its_jobs_and_is_not_used() -> None:
@@ -88,7 +88,7 @@ def test_an_old_boot_is_not_believed() -> None:
     bench = Bench("2x(2xV100)")
     bench.tell(NodeLost(0, 0, 5.0), at_s=5.0)
     bench.tell(NodeReported(0, 0, 4.0), at_s=6.0)
-    assert not bench.state.node_up[0]
+    assert not bench.state.machines.node_up[0]
 
 
 def test_a_silent_nodes_job_waits_for_its_lease_before_it_starts_elsewhere() -> None:
@@ -112,7 +112,7 @@ def test_a_node_that_comes_back_in_time_goes_on_as_if_nothing_happened() -> None
         bench.tell(NodeReported(1, 0, at_s), at_s=at_s)
     part = Part(0, 1, launch.sequence, PartState.RUNNING, 13.0)
     bench.tell(NodeReported(0, 0, 14.0, (part,)), at_s=14.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.jobs.incarnation[bench.state.row[0]] == 1
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.jobs.table.incarnation[bench.state.jobs.row[0]] == 1
 
 
 def test_leases_are_renewed_at_half_time() -> None:
@@ -137,7 +137,7 @@ def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
     stray = Part(0, 7, 3, PartState.RUNNING, 1.0)
     (kill,) = of_type(bench.tell(NodeReported(1, 0, 5.0, (stray,)), at_s=5.0), Kill)
     assert (kill.job, kill.incarnation, kill.nodes) == (0, 7, (1,))
-    assert not bench.state.in_flight and phase(bench, 0) is Phase.RUNNING
+    assert not bench.state.jobs.in_flight and phase(bench, 0) is Phase.RUNNING
 
 
 def test_an_inventory_answers_for_lost_messages() -> None:
@@ -146,7 +146,7 @@ def test_an_inventory_answers_for_lost_messages() -> None:
     bench.tell(NodeReported(0, 0, 2.0, (Part(0, 1, launch.sequence, PartState.RUNNING, 1.0),)), at_s=2.0)
     assert phase(bench, 0) is Phase.RUNNING
     bench.tell(NodeReported(0, 0, 9.0, (Part(0, 1, 1, PartState.ENDED, 100.0, Outcome.FINISHED),)), at_s=9.0)
-    assert 0 not in bench.state.row
+    assert 0 not in bench.state.jobs.row
 
 
 @pytest.fixture
@@ -162,25 +162,25 @@ def park(bench: Bench) -> None:
     bench.obey(bench.submit(at_s=5.0, steps=1.0))
     (suspend,) = of_type(bench.submit(at_s=6.0, steps=2.0), Suspend)
     assert (suspend.job, suspend.kind) == (0, SuspendKind.PARK)
-    assert bench.state.host_gib.tolist() == [2.0, 10.0], "set aside as soon as it is told"
+    assert bench.state.machines.host_gib.tolist() == [2.0, 10.0], "set aside as soon as it is told"
     bench.obey([suspend])
 
 
 def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) -> None:
     park(parking)
-    assert phase(parking, 0) is Phase.PARKED and parking.state.observed.holder.tolist() == [3, 2]
+    assert phase(parking, 0) is Phase.PARKED and parking.state.machines.observed.holder.tolist() == [3, 2]
     ended = parking.tell(Exited(3, 1, 9.0, Outcome.FINISHED, 2.0), at_s=9.0)
     (resume,) = of_type(ended, Resume)
     assert (resume.job, resume.incarnation) == (0, 1)
     parking.tell(Started(0, 1, resume.sequence, 9.5), at_s=9.5)
-    assert phase(parking, 0) is Phase.RUNNING and parking.state.host_gib.tolist() == [10.0, 10.0]
+    assert phase(parking, 0) is Phase.RUNNING and parking.state.machines.host_gib.tolist() == [10.0, 10.0]
 
 
 def test_a_parked_job_dies_with_its_node(parking: Bench) -> None:
     park(parking)
     parking.tell(NodeLost(0, 0, 8.0), at_s=8.0)
     assert phase(parking, 0) is Phase.QUEUED, "it was never saved to storage"
-    assert parking.state.host_gib.tolist() == [10.0, 10.0]
+    assert parking.state.machines.host_gib.tolist() == [10.0, 10.0]
 
 
 def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> None:

@@ -32,16 +32,16 @@ def bench(*units: tuple[int, ...], cluster: Any = "2xV100", gpus: int = 1, count
 def told(made: Bench, *units: tuple[int, ...], at_s: float | None = None) -> list[Any]:
     """Have the policy asked again with this answer, and obey."""
     made.policy = Told(*units)
-    made.state.touch()
+    made.state.question.touch()
     return made.obey(made.tell(Woke(at_s or made.now_s), at_s=at_s))
 
 
 def column(made: Bench, name: str, *jobs: int) -> list[float]:
-    return [getattr(made.state.jobs, name)[made.state.row[job]].item() for job in jobs]
+    return [getattr(made.state.jobs.table, name)[made.state.jobs.row[job]].item() for job in jobs]
 
 
 def exits(made: Bench, job: int, outcome: Outcome = Outcome.FINISHED) -> Exited:
-    return Exited(job, int(made.state.jobs.incarnation[made.state.row[job]]), made.now_s, outcome, 0.0)
+    return Exited(job, int(made.state.jobs.table.incarnation[made.state.jobs.row[job]]), made.now_s, outcome, 0.0)
 
 
 def steps(made: Bench, *jobs: int) -> list[float]:
@@ -54,7 +54,7 @@ def test_a_pair_gets_one_placement_and_both_hold_it() -> None:
     commands = told(made, (0, 1))
     launches = of_type(commands, Launch)
     assert [(launch.job, launch.gpus.tolist(), launch.partner) for launch in launches] == [(0, [0, 1], 1), (1, [0, 1], 0)]
-    assert made.state.observed.parts == {0: ((0, 500), (1, 500)), 1: ((0, 500), (1, 500))}
+    assert made.state.machines.observed.parts == {0: ((0, 500), (1, 500)), 1: ((0, 500), (1, 500))}
     assert column(made, "partner", 0, 1) == [1, 0]
     assert column(made, "rate", 0, 1) == [0.8, 0.6]
     assert column(made, "using", 0, 1) == [1.0, 1.0], "each of two on two GPUs uses one"
@@ -62,9 +62,9 @@ def test_a_pair_gets_one_placement_and_both_hold_it() -> None:
 
 def test_together_already_means_no_change_at_all() -> None:
     made = bench((0, 1))
-    plans = made.state.plans
+    plans = made.state.question.plans
     assert not told(made, (1, 0), at_s=5.0)
-    assert made.state.plans > plans
+    assert made.state.question.plans > plans
 
 
 def test_who_is_alone_stays_when_somebody_joins_it() -> None:
@@ -80,28 +80,28 @@ def test_who_is_alone_stays_when_somebody_joins_it() -> None:
 def test_a_job_runs_alone_until_its_partner_does() -> None:
     made = bench()
     made.policy = Told((0, 1))
-    made.state.touch()
+    made.state.question.touch()
     first, second = of_type(made.tell(Woke(0.0)), Launch)
     made.tell(Started(0, first.incarnation, first.sequence, 0.0))
     assert column(made, "rate", 0) == [1.0] and column(made, "using", 0, 1) == [1.0, 0.0]
     made.tell(Started(1, second.incarnation, second.sequence, 4.0), at_s=6.0)
     # The report came two seconds late: what happened since then happened in company.
     assert steps(made, 0, 1) == pytest.approx([4.0 + 2 * 0.8, 2 * 0.6])
-    alone, shared = made.state.options.account[[0, column(made, "option", 0)[0]]]
-    received = made.state.jobs.received[0]
+    alone, shared = made.state.knowledge.options.account[[0, column(made, "option", 0)[0]]]
+    received = made.state.jobs.table.received[0]
     assert received[alone] == 4.0 and received[shared] == 0.0
     made.tell(Progressed(np.array([0]), np.array([1]), np.array([6.0]), np.array([0.0]), 8.0), at_s=8.0)
-    assert made.state.jobs.received[0, shared] == 4.0
+    assert made.state.jobs.table.received[0, shared] == 4.0
 
 
 def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
     made = bench((0, 1))
     made.now_s = 10.0
     assert not of_type(made.tell(exits(made, 0), at_s=10.0), Launch, Suspend)
-    assert made.state.observed.holder.tolist() == [1, -1] and not made.state.observed.parts
-    assert made.state.planned.holder.tolist() == [1, -1]
+    assert made.state.machines.observed.holder.tolist() == [1, -1] and not made.state.machines.observed.parts
+    assert made.state.machines.planned.holder.tolist() == [1, -1]
     assert column(made, "rate", 1) == [1.0] and column(made, "using", 1) == [1.0] and column(made, "partner", 1) == [-1]
-    assert made.state.options.partner_kind[column(made, "option", 1)[0]] == -1
+    assert made.state.knowledge.options.partner_kind[column(made, "option", 1)[0]] == -1
     made.tell(Woke(15.0), at_s=15.0)
     assert steps(made, 1) == [10 * 0.6 + 5.0]
 
@@ -109,7 +109,7 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
 def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     made = bench((0, 1), count=3)
     made.policy = Told((1, 2))
-    made.state.touch()
+    made.state.question.touch()
     (suspend,) = of_type(made.tell(Woke(10.0), at_s=10.0), Launch, Suspend)
     assert suspend.job == 0
     assert [(e.code, e.facts["victims"]) for e in explain(made.state, 2)] == [(Reason.WAITING_FOR_SUSPEND, [0])]
@@ -117,13 +117,13 @@ def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     (launch,) = of_type(made.tell(Suspended(0, 1, suspend.sequence, 12.0, suspend.kind, 9.6), at_s=12.0), Launch)
     assert (launch.job, launch.gpus.tolist(), launch.partner) == (2, [0], 1)
     assert column(made, "rate", 1) == [1.0]
-    assert made.state.observed.parts == {0: ((1, 500), (2, 500))}
+    assert made.state.machines.observed.parts == {0: ((1, 500), (2, 500))}
 
 
 def test_a_pair_waits_for_both_of_the_pair_before_it() -> None:
     made = bench((0, 1), cluster="1xV100", count=4)
     made.policy = Told((2, 3))
-    made.state.touch()
+    made.state.question.touch()
     first, second = of_type(made.tell(Woke(10.0), at_s=10.0), Suspend)
     assert not of_type(made.tell(Suspended(0, 1, first.sequence, 11.0, first.kind, 1.0), at_s=11.0), Launch)
     launches = of_type(made.tell(Suspended(1, 1, second.sequence, 12.0, second.kind, 1.0), at_s=12.0), Launch)
@@ -134,14 +134,14 @@ def test_when_a_pair_parts_one_stays() -> None:
     made = bench((0, 1))
     commands = of_type(told(made, (0,), (1,), at_s=5.0), Suspend, Launch)
     assert [type(command) for command in commands] == [Suspend, Launch] and {command.job for command in commands} == {1}
-    assert made.state.observed.holder.tolist() == [0, 1]
+    assert made.state.machines.observed.holder.tolist() == [0, 1]
 
 
 def test_two_pairs_change_partners_and_only_two_jobs_move() -> None:
     made = bench((0, 1), (3, 4), count=6)  # kinds a b c a b c
     commands = of_type(told(made, (0, 2), (1, 5), at_s=5.0), Suspend, Launch)
     stayed = {0, 1, 3, 4} - {command.job for command in commands if isinstance(command, Suspend)}
-    assert 0 in stayed and 0 in made.state.planned.holders(np.array([0]))
+    assert 0 in stayed and 0 in made.state.machines.planned.holders(np.array([0]))
 
 
 def test_jobs_of_one_kind_keep_their_partners_whatever_the_order() -> None:
@@ -161,10 +161,10 @@ def test_what_happens_to_one_is_not_the_others_fate(event: Any) -> None:
     made = bench((0, 1), cluster="1xV100")
     commands = made.tell(event(0, 3.0), at_s=3.0)
     assert {command.job for command in of_type(commands, Suspend, Kill, Launch)} == {0}
-    assert column(made, "partner", 1) == [-1] and made.state.desired[1].tolist() == [0]
+    assert column(made, "partner", 1) == [-1] and made.state.jobs.desired[1].tolist() == [0]
     assert made.state.usable()[1].tolist() == [1], "its GPU is in use, not lost"
     made.tell(Woke(4.0), at_s=4.0)
-    assert Phase(int(column(made, "phase", 1)[0])) is Phase.RUNNING and 1 in made.state.desired
+    assert Phase(int(column(made, "phase", 1)[0])) is Phase.RUNNING and 1 in made.state.jobs.desired
 
 
 def test_a_failure_of_one_leaves_the_other_running() -> None:
@@ -172,15 +172,17 @@ def test_a_failure_of_one_leaves_the_other_running() -> None:
     made.now_s = 5.0
     commands = made.tell(exits(made, 0, Outcome.LOST), at_s=5.0)
     assert {command.job for command in of_type(commands, Launch, Suspend)} <= {0}
-    assert made.state.observed.parts == {0: ((1, 500), (0, 500))}, "it is launched again, beside the other"
+    assert made.state.machines.observed.parts == {0: ((1, 500), (0, 500))}, "it is launched again, beside the other"
     assert column(made, "rate", 1) == [1.0]
 
 
 def test_a_lost_node_takes_both() -> None:
     made = bench((0, 1), cluster=[Node("n", "V100", 1), Node("m", "K80", 1)])
     made.tell(NodeLost(0, 0, 5.0), at_s=5.0)
-    assert made.state.observed.free.all()
-    assert not any(job in made.state.incarnations and made.state.incarnations[job].gpus.tolist() == [0] for job in (0, 1))
+    assert made.state.machines.observed.free.all()
+    assert not any(
+        job in made.state.jobs.incarnations and made.state.jobs.incarnations[job].gpus.tolist() == [0] for job in (0, 1)
+    )
 
 
 def test_a_parked_job_wakes_beside_its_partner() -> None:
@@ -197,12 +199,12 @@ def test_a_parked_job_wakes_beside_its_partner() -> None:
 
 def test_who_lost_its_partner_goes_on_until_the_policy_is_asked_again() -> None:
     made = bench((0, 1), (2,), count=3, solve_every_seconds=100.0)
-    assert len(made.state.desired) == 0, "the policy may not be asked yet"
+    assert len(made.state.jobs.desired) == 0, "the policy may not be asked yet"
     told(made, (0, 1), (2,), at_s=200.0)
     made.now_s = 210.0
     assert not of_type(made.tell(exits(made, 0), at_s=210.0), Suspend, Launch)
     made.tell(Woke(211.0), at_s=211.0)
-    assert sorted(made.state.desired) == [1, 2]
+    assert sorted(made.state.jobs.desired) == [1, 2]
 
 
 def test_a_steady_answer_goes_on_with_those_who_are_left() -> None:
@@ -211,7 +213,7 @@ def test_a_steady_answer_goes_on_with_those_who_are_left() -> None:
     made.now_s = 205.0
     made.tell(exits(made, 0), at_s=205.0)
     assert not of_type(made.tell(Woke(210.0), at_s=210.0), Suspend, Launch, Kill)
-    assert sorted(made.state.desired) == [1, 2]
+    assert sorted(made.state.jobs.desired) == [1, 2]
 
 
 def test_a_pair_no_answer_knows_of_counts_its_gpus_once() -> None:
@@ -230,15 +232,19 @@ def test_the_second_moves_up_and_a_copy_knows_it() -> None:
     assert twin.snapshot(words) == made.core.snapshot(words)
     made.now_s = 3.0
     made.tell(exits(made, 0), at_s=3.0)
-    assert made.state.observed.holder.tolist() == [1, 2] and twin.state.observed.parts == {0: ((0, 500), (1, 500))}
+    assert made.state.machines.observed.holder.tolist() == [1, 2] and twin.state.machines.observed.parts == {
+        0: ((0, 500), (1, 500))
+    }
     made.core.restore(plain, words)
     assert made.core.snapshot(words) == twin.snapshot(words)
 
 
 def test_a_lease_that_ends_frees_only_its_own_half() -> None:
     made = bench((0, 1), lease_seconds=30.0, retry_seconds=5.0)
-    made.state.jobs.lease_s[1] = 100.0  # job 1 was renewed, job 0 was not
-    made.state.jobs.lease_s[0] = 9.0
+    made.state.jobs.table.lease_s[1] = 100.0  # job 1 was renewed, job 0 was not
+    made.state.jobs.table.lease_s[0] = 9.0
     made.tell(Woke(10.0), at_s=10.0)
-    assert 0 not in made.state.incarnations or made.state.incarnations[0].number == 2
-    assert made.state.incarnations[1].number == 1 and 1 in made.state.observed.holders(made.state.incarnations[1].gpus)
+    assert 0 not in made.state.jobs.incarnations or made.state.jobs.incarnations[0].number == 2
+    assert made.state.jobs.incarnations[1].number == 1 and 1 in made.state.machines.observed.holders(
+        made.state.jobs.incarnations[1].gpus
+    )

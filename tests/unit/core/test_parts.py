@@ -66,11 +66,11 @@ def test_a_part_waits_where_there_is_no_room_and_says_so() -> None:
     bench = Bench("1xV100", Las(quantum_seconds=1000.0))
     bench.obey(bench.submit(gpus=0.7))
     bench.obey(bench.submit(gpus=0.5))
-    assert bench.state.planned.room(0) == 300
+    assert bench.state.machines.planned.room(0) == 300
     assert explain(bench.state, 1)[0].code is Reason.NO_FREE_GPUS
     assert "needs 0.5 GPUs" in explain(bench.state, 1)[0].sentence
     bench.obey(bench.submit(gpus=0.3))
-    assert sorted(bench.state.observed.parts[0]) == [(0, 700), (2, 300)]
+    assert sorted(bench.state.machines.observed.parts[0]) == [(0, 700), (2, 300)]
 
 
 def test_a_whole_gpu_is_not_made_of_two_halves() -> None:

@@ -35,43 +35,43 @@ def scattered(policy: Any = None, wait: bool = True) -> Bench:
     bench.core.placer = Spread()
     for _ in range(2):
         bench.obey(bench.submit(gpus=2, steps=1000.0))
-    assert [bench.state.desired[job].tolist() for job in (0, 1)] == [[0, 1], [4, 5]]
+    assert [bench.state.jobs.desired[job].tolist() for job in (0, 1)] == [[0, 1], [4, 5]]
     return bench
 
 
 def ends(bench: Bench, job: int) -> list[Any]:
-    return bench.tell(Exited(job, bench.state.incarnations[job].number, bench.now_s, Outcome.FINISHED, 1000.0))
+    return bench.tell(Exited(job, bench.state.jobs.incarnations[job].number, bench.now_s, Outcome.FINISHED, 1000.0))
 
 
 def test_it_waits_and_says_why_and_starts_when_a_node_is_free() -> None:
     bench = scattered()
     bench.submit(gpus=4)
-    assert 2 not in bench.state.desired
+    assert 2 not in bench.state.jobs.desired
     (why, *_) = explain(bench.state, 2)
     assert why.code is Reason.FRAGMENTED
     assert why.sentence == "It needs 4 GPUs on one node; 4 are free, but scattered: 2, 2 by node."
     bench.obey(ends(bench, 0))
-    assert bench.state.desired[2].tolist() == [0, 1, 2, 3] and explain(bench.state, 2) == []
+    assert bench.state.jobs.desired[2].tolist() == [0, 1, 2, 3] and explain(bench.state, 2) == []
 
 
 def test_without_the_option_it_is_scattered() -> None:
     bench = scattered(wait=False)
     bench.obey(bench.submit(gpus=4))
-    assert bench.state.desired[2].tolist() == [2, 3, 6, 7]
+    assert bench.state.jobs.desired[2].tolist() == [2, 3, 6, 7]
 
 
 def test_a_placer_that_does_not_mind_makes_nobody_wait() -> None:
     bench = scattered()
     bench.core.placer = Random()
     bench.obey(bench.submit(gpus=4))
-    assert bench.state.desired[2].tolist() == [2, 3, 6, 7]
+    assert bench.state.jobs.desired[2].tolist() == [2, 3, 6, 7]
 
 
 def test_nobody_overtakes_where_nobody_may() -> None:
     bench = scattered(Fifo(backfill=False))
     bench.submit(gpus=4)
     bench.submit(gpus=1)
-    assert 3 not in bench.state.desired
+    assert 3 not in bench.state.jobs.desired
     assert explain(bench.state, 3)[0].code is Reason.OUTRANKED
 
 
@@ -79,14 +79,14 @@ def test_who_comes_after_gets_what_it_would_have_had() -> None:
     bench = scattered(Srsf())
     bench.submit(gpus=4, steps=2000.0)
     bench.obey(bench.submit(gpus=2, steps=9000.0))
-    assert 2 not in bench.state.desired and 3 in bench.state.desired
+    assert 2 not in bench.state.jobs.desired and 3 in bench.state.jobs.desired
 
 
 def test_who_comes_first_drives_others_to_other_places() -> None:
     bench = scattered(Srsf())
     bench.obey(bench.submit(gpus=4, steps=1.0))
-    assert sorted(bench.state.desired) == [0, 1, 2], "all fit, once one of the others has moved"
-    assert len(set((bench.state.desired[2] // 4).tolist())) == 1
+    assert sorted(bench.state.jobs.desired) == [0, 1, 2], "all fit, once one of the others has moved"
+    assert len(set((bench.state.jobs.desired[2] // 4).tolist())) == 1
 
 
 def test_nobody_is_stopped_in_vain() -> None:
@@ -97,7 +97,7 @@ def test_nobody_is_stopped_in_vain() -> None:
     bench.obey(bench.submit(gpus=2, steps=10.0))
     bench.obey(bench.submit(gpus=1, steps=1000.0))
     bench.obey(bench.submit(gpus=2, steps=100.0))
-    assert sorted(bench.state.desired) == [0, 1, 2], "the last one runs on"
+    assert sorted(bench.state.jobs.desired) == [0, 1, 2], "the last one runs on"
     assert explain(bench.state, 3)[0].code in (Reason.NO_FREE_GPUS, Reason.FRAGMENTED)
 
 
@@ -126,7 +126,7 @@ def test_other_types_are_tried_before_it_waits() -> None:
     for _ in range(2):
         bench.obey(bench.submit(gpus=2, steps=1.0, accelerators=("V100",)))
     bench.obey(bench.submit(gpus=4, steps=1000.0))
-    assert bench.state.desired[2].tolist() == [8, 9, 10, 11] and bench.state.fragmented == ()
+    assert bench.state.jobs.desired[2].tolist() == [8, 9, 10, 11] and bench.state.question.fragmented == ()
 
 
 def test_a_rack_with_whole_nodes_comes_before_one_with_less_to_spare() -> None:
@@ -152,12 +152,12 @@ def test_who_is_not_spoken_of_keeps_its_place() -> None:
     """The table was compacted between question and plan, and a job came that the answer knows nothing of."""
     bench = Bench("2x(4xV100)", Srsf(), wait_for_place=True)
     bench.obey(bench.submit(gpus=2))
-    answer = bench.state.answer
+    answer = bench.state.question.answer
     bench.obey(bench.submit(gpus=2))
-    bench.state.compact()
-    bench.state.answer, bench.state.fresh = answer, True
+    bench.state.jobs.compact()
+    bench.state.question.answer, bench.state.question.fresh = answer, True
     bench.obey(bench.submit(gpus=2))
-    assert {0, 1} <= set(bench.state.desired), "and nothing is promised twice, as every step checks"
+    assert {0, 1} <= set(bench.state.jobs.desired), "and nothing is promised twice, as every step checks"
 
 
 def test_it_survives_a_snapshot() -> None:
@@ -183,4 +183,4 @@ def test_an_urgent_job_makes_one_of_the_others_wait_for_its_place() -> None:
     bench.obey(bench.submit(gpus=3, steps=10_000.0))
     bench.obey(bench.tell(at_s=200.0))
     bench.obey(bench.submit(gpus=2, steps=10.0))
-    assert sorted(bench.state.desired) in ([0, 2], [1, 2]), "one of the old ones makes room for the new one"
+    assert sorted(bench.state.jobs.desired) in ([0, 2], [1, 2]), "one of the old ones makes room for the new one"

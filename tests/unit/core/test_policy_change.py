@@ -43,7 +43,7 @@ def test_it_starts_without_the_memory_of_the_other(first: str, second: str) -> N
     engine.policy = make_policy(second)
     record = engine.run()
     assert record.ended == 10
-    assert engine.scheduler.state.answer is not None and engine.scheduler.state.answer.policy == second
+    assert engine.scheduler.state.question.answer is not None and engine.scheduler.state.question.answer.policy == second
 
 
 def test_the_same_policy_keeps_its_memory() -> None:

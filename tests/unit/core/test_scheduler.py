@@ -28,7 +28,7 @@ from tests.unit.core.helpers import Bench, of_type
 
 
 def phase(bench: Bench, job: int) -> Phase:
-    return Phase(bench.state.jobs.phase[bench.state.row[job]])
+    return Phase(bench.state.jobs.table.phase[bench.state.jobs.row[job]])
 
 
 def test_a_submission_asks_the_policy_and_an_answer_launches() -> None:
@@ -47,7 +47,7 @@ def test_nothing_is_decided_before_the_answer_comes() -> None:
     bench = Bench("2xV100")
     bench.core.step(0.0, [Submitted(0, JobSpec(steps=10.0), 0.0)])
     assert of_type(bench.core.step(1.0, [Submitted(1, JobSpec(steps=10.0), 1.0)]), Solve, Launch) == []
-    assert bench.state.dirty
+    assert bench.state.question.dirty
 
 
 def test_a_launch_waits_for_its_victim() -> None:
@@ -70,7 +70,7 @@ def test_a_resumed_job_goes_on_from_its_checkpoint_in_a_new_incarnation() -> Non
     done = bench.tell(Exited(1, 1, 15.0, Outcome.FINISHED, 5.0), at_s=15.0)
     (launch,) = of_type(done, Launch)
     assert (launch.job, launch.incarnation, launch.from_step) == (0, 2, 7.0)
-    assert 1 not in bench.state.row
+    assert 1 not in bench.state.jobs.row
 
 
 def test_fifo_is_strict_and_backfill_overtakes_without_delaying() -> None:
@@ -80,8 +80,8 @@ def test_fifo_is_strict_and_backfill_overtakes_without_delaying() -> None:
         bench.obey(bench.submit(gpus=4, steps=10.0))
         bench.obey(bench.submit(gpus=1, steps=50.0))
         bench.obey(bench.submit(gpus=1, steps=200.0))
-    assert sorted(strict.state.incarnations) == [0]
-    assert sorted(loose.state.incarnations) == [0, 2], "job 2 ends before job 0 does, job 3 would delay job 1"
+    assert sorted(strict.state.jobs.incarnations) == [0]
+    assert sorted(loose.state.jobs.incarnations) == [0, 2], "job 2 ends before job 0 does, job 3 would delay job 1"
 
 
 def test_tiresias_wakes_exactly_when_a_job_sinks() -> None:
@@ -101,7 +101,7 @@ def test_a_failure_uses_a_retry_and_then_ends_the_job() -> None:
     assert of_type(again, Launch)[0].incarnation == 2
     bench.obey(again)
     bench.tell(Exited(0, 2, 9.0, Outcome.FAILED, 0.0), at_s=9.0)
-    assert 0 not in bench.state.row
+    assert 0 not in bench.state.jobs.row
 
 
 def test_a_crash_after_a_request_to_stop_is_a_suspension() -> None:
@@ -109,9 +109,13 @@ def test_a_crash_after_a_request_to_stop_is_a_suspension() -> None:
     bench.obey(bench.submit(steps=1000.0))
     bench.submit(at_s=10.0, steps=5.0)
     bench.tell(Exited(0, 1, 11.0, Outcome.FAILED, 3.0), at_s=11.0)
-    row = bench.state.row[0]
+    row = bench.state.jobs.row[0]
     assert phase(bench, 0) is Phase.CHECKPOINTED
-    assert (bench.state.jobs.failures[row], bench.state.jobs.suspensions[row], bench.state.jobs.steps_done[row]) == (0, 1, 3.0)
+    assert (
+        bench.state.jobs.table.failures[row],
+        bench.state.jobs.table.suspensions[row],
+        bench.state.jobs.table.steps_done[row],
+    ) == (0, 1, 3.0)
 
 
 @pytest.mark.parametrize("repeat", [1, 2, 3])
@@ -122,7 +126,7 @@ def test_late_and_repeated_events_change_nothing(repeat: int) -> None:
     for _ in range(repeat):
         bench.tell(Exited(0, 1, 11.0, Outcome.FAILED, 0.0), Started(0, 1, 1, 11.0), Submitted(1, JobSpec(), 11.0), at_s=12.0)
     assert phase(bench, 0) is Phase.CHECKPOINTED and phase(bench, 1) is Phase.RUNNING
-    assert bench.state.observed.holder.tolist() == [1]
+    assert bench.state.machines.observed.holder.tolist() == [1]
 
 
 def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
@@ -130,11 +134,11 @@ def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
     bench.obey(bench.submit())
     bench.submit()
     bench.tell(CancelAsked(1, 5.0), at_s=5.0)
-    assert 1 not in bench.state.row
+    assert 1 not in bench.state.jobs.row
     (kill,) = bench.tell(CancelAsked(0, 6.0), at_s=6.0)
     assert phase(bench, 0) is Phase.STOPPING
     bench.tell(Exited(0, kill.incarnation, 7.0, Outcome.LOST, 0.0), at_s=7.0)
-    assert not bench.state.row and bench.state.observed.holder.tolist() == [-1]
+    assert not bench.state.jobs.row and bench.state.machines.observed.holder.tolist() == [-1]
 
 
 def test_hold_suspends_and_release_brings_back() -> None:
@@ -143,7 +147,7 @@ def test_hold_suspends_and_release_brings_back() -> None:
     held = bench.tell(HoldAsked(0, 5.0), at_s=5.0)
     assert [c.job for c in of_type(held, Suspend)] == [0]
     bench.obey(held)
-    assert len(bench.state.rows) == 0
+    assert len(bench.state.jobs.rows) == 0
     assert of_type(bench.tell(HoldAsked(0, 9.0, held=False), at_s=9.0), Launch)
 
 
@@ -167,7 +171,7 @@ def test_an_answer_to_an_old_question_is_ignored() -> None:
 def test_rounds_fall_on_multiples_and_idle_time_skips_them() -> None:
     bench = Bench("1xV100", round_seconds=60.0, at_events=False)
     assert of_type(bench.submit(at_s=130.0), WakeAt)[-1].at_s == 180.0
-    assert not bench.state.incarnations
+    assert not bench.state.jobs.incarnations
     assert of_type(bench.tell(Woke(180.0), at_s=180.0), Launch)
 
 
@@ -175,7 +179,7 @@ def test_a_late_round_is_skipped_not_piled_up() -> None:
     bench = Bench("1xV100", round_seconds=60.0, at_events=False)
     bench.submit(at_s=10.0)
     bench.obey(bench.tell(Woke(200.0), at_s=200.0))
-    assert bench.state.next_round_s == 240.0 and bench.state.wake_s == 240.0
+    assert bench.state.question.next_round_s == 240.0 and bench.state.question.wake_s == 240.0
 
 
 def test_solve_every_plans_from_the_last_answer_in_between() -> None:
@@ -183,7 +187,7 @@ def test_solve_every_plans_from_the_last_answer_in_between() -> None:
     bench.obey(bench.submit(steps=10.0))
     bench.submit(at_s=1.0)
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert bench.state.decision == 1 and not bench.state.incarnations, "job 1 came after the answer in force"
+    assert bench.state.question.decision == 1 and not bench.state.jobs.incarnations, "job 1 came after the answer in force"
 
 
 def test_progress_is_believed_between_reports_and_corrected_by_them() -> None:
@@ -205,15 +209,15 @@ def test_a_fork_goes_its_own_way() -> None:
     bench.obey(bench.submit())
     twin = bench.core.fork()
     twin.step(5.0, [Exited(0, 1, 5.0, Outcome.FINISHED, 100.0)])
-    assert not twin.state.row and 0 in bench.state.row
-    assert bench.state.observed.holder.tolist() == [0, -1] and twin.state.observed.holder.tolist() == [-1, -1]
+    assert not twin.state.jobs.row and 0 in bench.state.jobs.row
+    assert bench.state.machines.observed.holder.tolist() == [0, -1] and twin.state.machines.observed.holder.tolist() == [-1, -1]
 
 
 def test_a_job_that_cannot_run_is_kept_and_never_scheduled() -> None:
     bench = Bench("2xV100")
     bench.submit(gpus=3)
     bench.submit(gpus=1, accelerators=("H100",))
-    assert len(bench.state.rows) == 0 and set(bench.state.row) == {0, 1}
+    assert len(bench.state.jobs.rows) == 0 and set(bench.state.jobs.row) == {0, 1}
 
 
 def test_ended_rows_are_compacted_away() -> None:
@@ -222,7 +226,7 @@ def test_ended_rows_are_compacted_away() -> None:
         commands = bench.obey(bench.submit(at_s=float(number)))
         launch = of_type(commands, Launch)[0]
         bench.tell(Exited(launch.job, launch.incarnation, bench.now_s, Outcome.FINISHED, 100.0))
-    assert bench.state.jobs.size < 600 and bench.state.finished == 700
+    assert bench.state.jobs.table.size < 600 and bench.state.knowledge.finished == 700
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_time_is_in_proportion_to_shares(shares: tuple[float, ...], ties: bool) 
 def test_time_is_in_proportion_on_each_type() -> None:
     wanted = {("a", "", "V100"): 0.75, ("a", "", "K80"): 0.25, ("b", "", "V100"): 0.25, ("b", "", "K80"): 0.75}
     made = turn(bench("1xV100 + 1xK80", wanted, "ab"), 2000.0)
-    received = made.state.jobs.received[:2, :2]
+    received = made.state.jobs.table.received[:2, :2]
     assert received / received.sum(axis=1, keepdims=True) == pytest.approx(np.array([[0.75, 0.25], [0.25, 0.75]]), abs=0.02)
     assert ran(made) == pytest.approx([2000.0, 2000.0], rel=0.02), "no GPU idles"
 
@@ -131,11 +131,11 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
     """Job b is owed its half while a ran; the new answer lets b catch up first, unless debts only break ties."""
     made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab")
     policy: Any = made.policy
-    first = 0 if made.state.jobs.option[0] >= 0 else 1
+    first = 0 if made.state.jobs.table.option[0] >= 0 else 1
     at_s = 0.0
     for _ in range(6):  # every 10 s a new answer: without debts the same job would win each time
         at_s += 10.0
-        made.state.touch()
+        made.state.question.touch()
         made.obey(made.tell(Woke(at_s), at_s=at_s), steps=0.0)
     assert policy.asked >= 6
     assert ran(made) == pytest.approx([30.0, 30.0], abs=10.1), f"{first} had the first turn"
@@ -144,21 +144,20 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
 def test_debts_that_break_ties_do_not_outweigh_time_received() -> None:
     """Gavel's rule: b, owed a lot from before, comes first only among equals."""
     made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", deficits_break_ties=True)
-    table = made.state
-    table.jobs.deficit[0, 0], table.jobs.deficit[1, 0] = -500.0, 500.0
+    made.state.jobs.table.deficit[0, 0], made.state.jobs.table.deficit[1, 0] = -500.0, 500.0
     turn(made, 200.0)
     assert ran(made) == pytest.approx([100.0, 100.0], abs=20.1), "turns, not a payback of 500 s"
     paid = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab")
-    paid.state.jobs.deficit[0, 0], paid.state.jobs.deficit[1, 0] = -500.0, 500.0
+    paid.state.jobs.table.deficit[0, 0], paid.state.jobs.table.deficit[1, 0] = -500.0, 500.0
     turn(paid, 100.0)
     assert ran(paid)[1] >= 79.0
 
 
 def test_old_debts_are_bounded() -> None:
     made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab")
-    made.state.jobs.deficit[1, 0] = 1e9
+    made.state.jobs.table.deficit[1, 0] = 1e9
     made.obey(made.submit(profile="a", steps=1e9))  # new shares: what the old ones owed is booked, up to a limit
-    assert made.state.jobs.deficit[1, 0] <= 10 * made.core.settings.slice_seconds
+    assert made.state.jobs.table.deficit[1, 0] <= 10 * made.core.settings.slice_seconds
     turn(made, 3000.0)
     assert ran(made)[0] > 500.0, "nobody runs for hours because of what was owed long ago"
 
@@ -168,18 +167,18 @@ def test_the_fastest_type_is_filled_first_unless_the_shares_are_blind() -> None:
     rates = Rates(speeds={"K80": 0.25, "V100": 1.0})
     wanted = {("a", "", "V100"): 0.5, ("a", "", "K80"): 0.5}
     aware = bench("1xV100 + 1xK80", wanted, "a", rates=rates)
-    assert aware.state.observed.holder.tolist() == [0, -1]
+    assert aware.state.machines.observed.holder.tolist() == [0, -1]
     firsts = set()
     for seed in range(12):
         made = bench("1xV100 + 1xK80", wanted, "a", rates=rates, answer={"blind": True}, seed=seed)
-        firsts.add(tuple(made.state.observed.holder.tolist()))
+        firsts.add(tuple(made.state.machines.observed.holder.tolist()))
     assert firsts == {(0, -1), (-1, 0)}
 
 
 def test_a_blind_order_depends_on_the_seed_alone() -> None:
     wanted = {(name, "", kind): 0.5 for name in "ab" for kind in ("V100", "K80")}
     two = [turn(bench("1xV100 + 1xK80", wanted, "ab", answer={"blind": True}, seed=5), 500.0) for _ in range(2)]
-    assert two[0].state.jobs.received.tolist() == two[1].state.jobs.received.tolist()
+    assert two[0].state.jobs.table.received.tolist() == two[1].state.jobs.table.received.tolist()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_what_is_wrong_with_shares_is_said(answer: dict[str, Any], fault: str) -
 
     made = bench("1xV100", {}, "ab")
     columns = {name: np.array(values, dtype=np.float64 if name == "share" else np.int64) for name, values in answer.items()}
-    assert fault in Shares(**columns).fault(CandidateTable(made.state, made.state.rows, made.core.settings))
+    assert fault in Shares(**columns).fault(CandidateTable(made.state, made.state.jobs.rows, made.core.settings))
 
 
 # The preset of Gavel's simulator -----------------------------------------------------------------------------------------
@@ -272,15 +271,15 @@ def test_between_answers_a_steady_ranking_begins_nobody() -> None:
         made.obey(made.submit(steps=1e6))
         made.obey(made.tell(Woke(0.0)))
         made.obey(made.tell(Woke(10.0), at_s=10.0))
-        assert set(made.state.desired) == {0}
+        assert set(made.state.jobs.desired) == {0}
         # The second comes: the answer in force does not know it, so it waits in either case until the policy is asked.
         made.obey(made.submit(steps=1e6, at_s=15.0))
         for at_s in (20.0, 30.0, 40.0):
             made.obey(made.tell(Woke(at_s), at_s=at_s))
-        assert set(made.state.desired) <= running
+        assert set(made.state.jobs.desired) <= running
         for at_s in range(50, 220, 10):
             made.obey(made.tell(Woke(float(at_s)), at_s=float(at_s)))
-        assert set(made.state.desired) == {0, 1}
+        assert set(made.state.jobs.desired) == {0, 1}
 
 
 def test_an_upgrade_moves_a_job_that_nobody_may_suspend() -> None:

@@ -54,7 +54,7 @@ SLOW = [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0]
 
 def test_a_slow_gpu_is_found_and_avoided() -> None:
     core, record = run(arrivals(60, every_s=280.0), SLOW, Pal(sticky=True))
-    known = core.state.variability
+    known = core.state.knowledge.variability
     assert known is not None and [(gpu, round(score, 2)) for gpu, _, score in known.outliers(1.2)] == [(5, 2.0)]
     assert slow_gpus(core.state) == ["GPU 5 on n2 takes 2.00 times as long as others for class A."]
     there = record.holds.gpus[record.holds.first[:-1]] == 5
@@ -70,8 +70,8 @@ def test_gpus_that_are_alike_stay_so_whatever_runs() -> None:
         for i in range(60)
     ]
     core, _ = run(mixed, rates=rates)
-    assert core.state.variability is not None
-    assert core.state.variability.feared == pytest.approx(np.ones((1, 8)), rel=1e-6)
+    assert core.state.knowledge.variability is not None
+    assert core.state.knowledge.variability.feared == pytest.approx(np.ones((1, 8)), rel=1e-6)
 
 
 def test_company_is_not_taken_for_a_slow_gpu() -> None:
@@ -79,8 +79,8 @@ def test_company_is_not_taken_for_a_slow_gpu() -> None:
     jobs = [Arrival(60.0 * i, JobSpec(steps=1500.0, profile="pq"[i % 2])) for i in range(40)]
     core, record = run(jobs, rates=rates, placer=Packed(), packing=True)
     assert record.holds.shared, "some shared"
-    assert core.state.variability is not None
-    assert core.state.variability.feared == pytest.approx(np.ones((1, 8)), rel=0.02)
+    assert core.state.knowledge.variability is not None
+    assert core.state.knowledge.variability.feared == pytest.approx(np.ones((1, 8)), rel=0.02)
 
 
 def test_a_gang_that_is_always_the_same_makes_suspects() -> None:
@@ -91,8 +91,8 @@ def test_a_gang_that_is_always_the_same_makes_suspects() -> None:
     speed[5] = 0.5
     jobs = arrivals(60, every_s=400.0, gpus=(4,), steps=1500.0)
     Engine(core, Fifo(), Physics(gpu_speed=speed), jobs, report_seconds=300.0).run()
-    known = core.state.variability
-    assert known is not None and (known.scores == 1.0).all() and core.state.cordoned == (), "nobody is proven to be slow"
+    known = core.state.knowledge.variability
+    assert known is not None and (known.scores == 1.0).all() and core.state.machines.cordoned == (), "nobody is proven to be slow"
     assert known.feared[0, 4:8] == pytest.approx(2.0) and (np.delete(known.feared[0], [4, 5, 6, 7]) == 1.0).all()
     assert slow_gpus(core.state) == ["One of GPUs 4 to 7 on n2 takes 2.00 times as long as others for class A."]
 
@@ -109,9 +109,14 @@ def test_the_journal_tells_it_again_and_a_snapshot_keeps_it() -> None:
             plain = json.loads(json.dumps(twin.snapshot(words)))
             twin = Scheduler(CLUSTER, Pal(sticky=True), core.settings, rates=SAME_SPEED)
             twin.restore(plain, words)
-    assert core.state.learning is not None and twin.state.learning is not None
-    assert (twin.state.learning.scores == core.state.learning.scores).all() and core.state.learning.scores.max() > 1.5
-    assert twin.state.paces == core.state.paces and twin.state.cordoned == core.state.cordoned == (5,)
+    assert core.state.knowledge.learning is not None and twin.state.knowledge.learning is not None
+    assert (
+        twin.state.knowledge.learning.scores == core.state.knowledge.learning.scores
+    ).all() and core.state.knowledge.learning.scores.max() > 1.5
+    assert (
+        twin.state.knowledge.paces == core.state.knowledge.paces
+        and twin.state.machines.cordoned == core.state.machines.cordoned == (5,)
+    )
 
 
 def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
@@ -121,14 +126,14 @@ def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
     told = Variability(("A",), np.array([[1 / speed for speed in SLOW]]), np.zeros((1, 8)))
     known = Scheduler(CLUSTER, Packed(), Settings(cordon_slower_than=1.5), variability=told)
     record = Engine(known, Fifo(), Physics(gpu_speed=np.array(SLOW)), jobs).run()
-    assert known.state.cordoned == (5,) and 5 not in record.holds.gpus.tolist()
+    assert known.state.machines.cordoned == (5,) and 5 not in record.holds.gpus.tolist()
     assert "out of service" in slow_gpus(known.state)[0]
     assert free.ended == record.ended == 12
 
 
 def test_who_runs_there_when_the_rule_strikes_moves() -> None:
     core, record = run(arrivals(60, every_s=400.0, steps=2600.0), SLOW, Pal(sticky=True), cordon_slower_than=1.5)
-    assert core.state.cordoned == (5,)
+    assert core.state.machines.cordoned == (5,)
     there = [
         (s, e)
         for s, e, g in zip(record.holds.start_s, record.holds.end_s, record.holds.gpus[record.holds.first[:-1]], strict=True)
@@ -143,7 +148,7 @@ def test_nothing_is_cordoned_that_a_job_needs() -> None:
     core = Scheduler(CLUSTER, Packed(), Settings(cordon_slower_than=1.5), variability=told)
     assert core.state.out_of_service() == [5]
     record = Engine(core, Fifo(), Physics(gpu_speed=np.array(SLOW)), arrivals(10, gpus=(1, 8))).run()
-    assert record.ended == 10 and core.state.cordoned == (5,) and core.state.out_of_service() == []
+    assert record.ended == 10 and core.state.machines.cordoned == (5,) and core.state.out_of_service() == []
 
 
 def test_a_gpu_comes_back_when_a_node_is_lost_and_a_job_needs_it() -> None:
@@ -158,7 +163,7 @@ def test_a_gpu_comes_back_when_a_node_is_lost_and_a_job_needs_it() -> None:
 
 def test_what_was_seen_of_a_job_that_nobody_profiled_goes_with_it() -> None:
     core, _ = run(arrivals(10, every_s=400.0, profile=""))
-    assert core.state.paces == {}
+    assert core.state.knowledge.paces == {}
 
 
 def test_a_rule_must_leave_the_median_in_service() -> None:

@@ -33,7 +33,7 @@ def running(home: Path, cluster: str = "4xV100", policy: str = "fifo") -> Iterat
         home,
         scheduler,
         WORDS,
-        Local(home, scheduler.state.cluster, lease_grace_seconds=5.0),
+        Local(home, scheduler.state.machines.cluster, lease_grace_seconds=5.0),
         worker=worker,
         configuration=chosen,
         on_failure=failed.append,
@@ -134,7 +134,7 @@ def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, 
         assert ended(daemon, submit(daemon, "true")).phase == "finished"
         assert daemon.job(str(long)).phase == "running", "it goes on"
         state = daemon.scheduler.state
-        assert state.answer is not None and state.answer.policy == second and not state.policy_fault
+        assert state.question.answer is not None and state.question.answer.policy == second and not state.question.policy_fault
         daemon.cancel(long)
         ended(daemon, long)
 
@@ -245,7 +245,7 @@ def test_two_jobs_of_half_a_gpu_run_on_one(tmp_path: Path) -> None:
         while [daemon.job(str(job)).phase for job in jobs] != ["running", "running", "queued"]:
             assert time.monotonic() < end, [daemon.job(str(job)).phase for job in jobs]
             time.sleep(0.02)
-        assert daemon.scheduler.state.observed.parts == {0: ((jobs[0], 500), (jobs[1], 500))}
+        assert daemon.scheduler.state.machines.observed.parts == {0: ((jobs[0], 500), (jobs[1], 500))}
         assert "needs 0.5 GPUs" in daemon.why(jobs[2]).reasons[0].sentence
         daemon.cancel(jobs[0])
         while daemon.job(str(jobs[2])).phase != "running":

@@ -64,10 +64,10 @@ def test_new_kinds_leave_option_numbers_as_they_were() -> None:
     state = core.state
     seen: list[tuple[int, float]] = []
     for gpus in (3, 1, 2, 4):
-        state.add_job(state.last_job + 1, JobSpec(gpus=gpus, steps=1.0), 0.0)
+        state.add_job(state.jobs.last_job + 1, JobSpec(gpus=gpus, steps=1.0), 0.0)
         for number, (kind, rate) in enumerate(seen):
-            assert (state.options.kind[number], state.options.rate[number]) == (kind, rate)
-        seen = list(zip(state.options.kind.tolist(), state.options.rate.tolist(), strict=True))
+            assert (state.knowledge.options.kind[number], state.knowledge.options.rate[number]) == (kind, rate)
+        seen = list(zip(state.knowledge.options.kind.tolist(), state.knowledge.options.rate.tolist(), strict=True))
 
 
 def test_randomness_is_keyed() -> None:
@@ -86,7 +86,7 @@ def test_an_illegal_change_is_refused_with_a_story() -> None:
     core = Scheduler(Cluster.parse("1xV100"), Packed())
     core.state.add_job(0, JobSpec(), 0.0)
     with pytest.raises(IllegalTransition, match="job 0 cannot go from queued to running"):
-        core.state.set_phase(0, Phase.RUNNING, 0.0)
+        core.state.jobs.set_phase(0, Phase.RUNNING, 0.0)
 
 
 def test_errors_say_where_what_and_what_next() -> None:

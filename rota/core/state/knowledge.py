@@ -1,0 +1,100 @@
+"""Knowledge: what is believed of jobs and GPUs, and what was measured to believe it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.rates import SPEEDS, Rates
+from rota.beliefs.skew import Skews
+from rota.beliefs.variability import Variability
+from rota.core.state.copying import copied
+from rota.core.state.records import PaceKey, PlacementTraits
+from rota.model.cluster import Cluster
+from rota.model.job import JobSpec
+from rota.model.options import Options
+from rota.model.units import FOREVER, Floats, Ints
+
+HISTORY = 4096
+"""How many finished jobs' service is remembered."""
+
+
+@dataclass(eq=False)
+class Knowledge:
+    """What is believed. Beliefs are frozen values: one that changes is replaced."""
+
+    rates: Rates
+    """How fast each profile runs on each type of GPU."""
+    costs: MoveCosts
+    """What starting and moving a job costs."""
+    options: Options = field(default_factory=lambda: Options.of([], 0))
+    """By which options each kind of job can run, and how fast."""
+    variability: Variability | None = None
+    """How slow each GPU is believed to be for each application class; None: all of a type alike."""
+    learning: Variability | None = None
+    """The same with the latest measurements, where it is learned: it becomes what is believed now and then."""
+    believed_s: float = -FOREVER
+    """When it was last looked whether it should."""
+    paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
+    """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
+    skews: Skews = field(default_factory=Skews)
+    """How skewed models are, as their tensors say."""
+    history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
+    """Service of the last jobs to finish: a ring."""
+    finished: int = 0
+    """Jobs that ran to their end so far."""
+    _traits: dict[tuple[int, int], PlacementTraits] = field(default_factory=dict)
+    _pool_rank: Ints | None = None
+
+    def past(self) -> Floats:
+        """Service of the last jobs to finish, for reading only."""
+        known = self.history[: self.finished]
+        known.setflags(write=False)
+        return known
+
+    def pool_rank(self, cluster: Cluster) -> Ints:
+        """Rank of each pool when the fastest types come first."""
+        if self._pool_rank is None:
+            speed = [self.rates.speeds.get(name, SPEEDS.get(name, 1.0)) for name in cluster.pools]
+            self._pool_rank = np.argsort(np.argsort(-np.array(speed), kind="stable"))
+        return self._pool_rank
+
+    def placement_traits(self, kind: int, pool: int, spec: JobSpec, cluster: Cluster) -> PlacementTraits:
+        """What is believed of a kind of job that depends on where it is placed. `spec` is of a job of this kind."""
+        found = self._traits.get((kind, pool))
+        if found is None:
+            found = self._traits[kind, pool] = self._traits_of(spec, cluster.pools[pool], len(cluster.domains))
+        return found
+
+    def _traits_of(self, spec: JobSpec, accelerator: str, domains: int) -> PlacementTraits:
+        rates = [
+            self.rates.rate(spec.profile, accelerator, spec.width, levels)[0] if spec.width > 1 else 1.0
+            for levels in range(domains + 1)
+        ]
+        penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
+        row = self.variability.row(spec.profile) if self.variability is not None else 0
+        return PlacementTraits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
+
+    def finish(self, service: float) -> None:
+        """A job ran to its end and had so much service."""
+        self.history[self.finished % len(self.history)] = service
+        self.finished += 1
+
+    def forget_paces(self, job: int) -> None:
+        """A job without a profile was compared only with itself, and has ended."""
+        if self.paces:
+            self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
+
+    def forget_traits(self) -> None:
+        """What was worked out from the rates no longer holds."""
+        self._traits.clear()
+
+    def grow(self, gpus: int) -> None:
+        """A node with so many GPUs joined: nothing is known of them, and pools may be others."""
+        self.variability = self.variability and self.variability.grown(gpus)
+        self.learning = self.learning and self.learning.grown(gpus)
+        self._traits.clear()
+        self._pool_rank = None
+
+    def copy(self) -> "Knowledge":
+        return copied(self)

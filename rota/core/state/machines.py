@@ -1,0 +1,78 @@
+"""Machines: which nodes there are and in what condition, and who holds which of their GPUs."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from rota.core.state.copying import copied
+from rota.model.cluster import Cluster, Node
+from rota.model.occupancy import FREE, Occupancy
+from rota.model.units import Bools, Floats, Ints
+
+
+@dataclass(eq=False)
+class Machines:
+    """Nodes by number, as columns, and their GPUs."""
+
+    cluster: Cluster
+    """All nodes that ever joined."""
+    observed: Occupancy
+    """Who holds which GPUs, as far as is known."""
+    planned: Occupancy
+    """Who should hold them."""
+    node_up: Bools
+    """Whether each node answers."""
+    node_boot: Ints
+    """How often each node started anew: news from before it is old."""
+    node_heard_s: Floats
+    """When each node was last heard of."""
+    host_gib: Floats
+    """Host memory left on each node for parked jobs."""
+    draining: set[int] = field(default_factory=set)
+    """Nodes that jobs are to leave."""
+    gone: set[int] = field(default_factory=set)
+    """Nodes that left for good. Their numbers are not used again."""
+    cordoned: tuple[int, ...] = ()
+    """GPUs that are out of service because they are too slow, the slowest first."""
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        """All nodes up and empty."""
+        nodes = len(cluster.nodes)
+        return cls(
+            cluster=cluster,
+            observed=Occupancy(np.full(cluster.gpus, FREE, dtype=np.int64)),
+            planned=Occupancy(np.full(cluster.gpus, FREE, dtype=np.int64)),
+            node_up=np.ones(nodes, dtype=bool),
+            node_boot=np.zeros(nodes, dtype=np.int64),
+            node_heard_s=np.zeros(nodes),
+            host_gib=np.array([node.host_gib for node in cluster.nodes], dtype=np.float64),
+        )
+
+    def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
+        """Nodes of some sorted GPUs."""
+        nodes = self.cluster.gpu_node
+        first = nodes.item(gpus.item(0))
+        last = nodes.item(gpus.item(-1)) if len(gpus) > 1 else first
+        return (first,) if first == last else tuple(dict.fromkeys(nodes[gpus].tolist()))
+
+    def staying(self) -> Bools:
+        """GPUs on nodes that are up and not drained."""
+        mask = self.node_up[self.cluster.gpu_node]
+        if self.draining:
+            mask &= ~np.isin(self.cluster.gpu_node, list(self.draining))
+        return mask
+
+    def add(self, node: Node, now_s: float) -> None:
+        """A new node behind the others: columns grow."""
+        self.cluster = replace(self.cluster, nodes=(*self.cluster.nodes, node), text="")
+        for occupancy in (self.observed, self.planned):
+            occupancy.grow(node.gpus)
+        self.node_up = np.append(self.node_up, True)
+        self.node_boot = np.append(self.node_boot, 0)
+        self.node_heard_s = np.append(self.node_heard_s, now_s)
+        self.host_gib = np.append(self.host_gib, node.host_gib)
+
+    def copy(self) -> "Machines":
+        return copied(self)

@@ -1,0 +1,315 @@
+"""The state: all the core knows, as four records, and what takes more than one of them to read or to change.
+
+Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
+"""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from rota.beliefs.costs import MoveCosts
+from rota.beliefs.deadlines import deadline_seconds
+from rota.beliefs.options import grown, make_options
+from rota.beliefs.rates import Rates
+from rota.beliefs.skew import Skews
+from rota.beliefs.variability import Variability
+from rota.core.state.job_table import NOBODY
+from rota.core.state.jobs import ActiveJobs
+from rota.core.state.knowledge import Knowledge
+from rota.core.state.machines import Machines
+from rota.core.state.question import Question
+from rota.core.state.records import NO_GPUS, Incarnation, PlacementTraits, same_gpus
+from rota.model.cluster import Cluster, Node
+from rota.model.job import JobSpec
+from rota.model.occupancy import HALF
+from rota.model.options import Kind
+from rota.model.units import MILLI, Bools, Ints
+
+
+@dataclass(eq=False)
+class State:
+    """The whole state of the scheduler. `fold` writes it; everybody else reads."""
+
+    machines: Machines
+    """Nodes, and who holds which GPUs."""
+    knowledge: Knowledge
+    """What is believed."""
+    jobs: ActiveJobs = field(default_factory=ActiveJobs)
+    """Jobs that have not ended."""
+    question: Question = field(default_factory=Question)
+    """The talk with the policy."""
+    now_s: float = 0.0
+    """The latest time that the core was told."""
+    _usable: tuple[Bools, Ints] | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        cluster: Cluster,
+        rates: Rates,
+        costs: MoveCosts,
+        variability: Variability | None = None,
+        skews: Skews | None = None,
+        learning: Variability | None = None,
+    ) -> Self:
+        """No job yet, and all nodes up."""
+        known = Knowledge(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
+        return cls(machines=Machines.of(cluster), knowledge=known)
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def slowdown(self, job: int, gpus: Ints) -> float:
+        """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
+        together as they can."""
+        known = self.knowledge.variability
+        slow = 1.0 if known is None else known.slowdown(self.jobs.specs[job].profile, gpus)
+        return slow * self.stretch(job, gpus)
+
+    def stretch(self, job: int, gpus: Ints) -> float:
+        """How many times longer it is believed to take because these GPUs do not lie as close together as they could."""
+        cluster = self.machines.cluster
+        levels = cluster.spanned(gpus)
+        if not levels:
+            return 1.0
+        pool = cluster.gpu_pool.item(gpus.item(0))
+        penalties = self.placement_traits(job, pool).penalties
+        return penalties[levels] / penalties[cluster.fewest_levels(pool, len(gpus))]
+
+    def placement_traits(self, job: int, pool: int) -> PlacementTraits:
+        """What is believed of a job that depends on where it is placed."""
+        jobs = self.jobs
+        kind = jobs.table.kind.item(jobs.row[job])
+        return self.knowledge.placement_traits(kind, pool, jobs.specs[job], self.machines.cluster)
+
+    def usable(self) -> tuple[Bools, Ints]:
+        """Which GPUs may be granted, and how many of them each pool has."""
+        if self._usable is None:
+            machines, jobs = self.machines, self.jobs
+            mask = machines.staying()
+            mask[self.out_of_service()] = False
+            for job in jobs.barred:
+                mask[self.gpus_of(job)] = False
+                mask[jobs.desired.get(job, NO_GPUS)] = False
+            if jobs.barred and machines.observed.parts:
+                mask |= self._shared_with_the_barred()
+            counts = np.bincount(machines.cluster.gpu_pool[mask], minlength=len(machines.cluster.pools))
+            mask.setflags(write=False)
+            counts.setflags(write=False)  # policies see this very array
+            self._usable = mask, counts
+        return self._usable
+
+    def _shared_with_the_barred(self) -> Bools:
+        """GPUs on which a job that may be scheduled runs by right, beside one on its way out: no reason to stop it."""
+        machines, jobs = self.machines, self.jobs
+        mask = np.zeros(machines.cluster.gpus, dtype=bool)
+        for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.barred:
+            gpus = jobs.incarnations[job].gpus
+            mask[gpus] = same_gpus(jobs.desired.get(job, NO_GPUS), gpus)
+        for job in jobs.barred:
+            mask[jobs.desired.get(job, NO_GPUS)] = False
+        mask[self.out_of_service()] = False
+        return mask & machines.staying()
+
+    def out_of_service(self) -> list[int]:
+        """GPUs that are cordoned and not needed: where so many nodes are down that a known gang would no longer fit without them,
+        the least slow come back."""
+        machines, options = self.machines, self.knowledge.options
+        if not machines.cordoned:
+            return []
+        cluster, gpus = machines.cluster, np.array(machines.cordoned)
+        spare = np.bincount(cluster.gpu_pool[machines.node_up[cluster.gpu_node]], minlength=len(cluster.pools))
+        widest = np.zeros(len(cluster.pools), dtype=np.int64)
+        np.maximum.at(widest, options.pool, options.gpus)
+        pool, up = cluster.gpu_pool[gpus], machines.node_up[cluster.gpu_node[gpus]]
+        found: list[int] = []
+        for gpu, where, counts in zip(gpus.tolist(), pool.tolist(), up.tolist(), strict=True):
+            if not counts or spare[where] > widest[where]:
+                found.append(gpu)
+                spare[where] -= counts
+        return found
+
+    def fewest_nodes(self, pool: int, gpus: int) -> int:
+        """Nodes that so many GPUs of a pool take at least, of those that are in service."""
+        cluster = self.machines.cluster
+        mine = cluster.count_by_node(self.usable()[0] & (cluster.gpu_pool == pool))
+        return int(np.cumsum(np.sort(mine)[::-1]).searchsorted(gpus)) + 1
+
+    def gpus_of(self, job: int) -> Ints:
+        """GPUs a job is observed to hold."""
+        gpus = self.jobs.incarnations[job].gpus
+        held: Ints = gpus[self.machines.observed.held(job, gpus)]
+        return held
+
+    def gib_per_node(self, job: int, incarnation: Incarnation) -> float:
+        """Host memory its parts take on each node while parked."""
+        return self.jobs.specs[job].parked_gib / len(self.machines.nodes_of(incarnation.gpus))
+
+    def settled(self, job: int) -> bool:
+        """Desired and observed agree, and nothing is on its way."""
+        jobs = self.jobs
+        if job in jobs.in_flight or job in jobs.doomed:
+            return False
+        incarnation, want = jobs.incarnations.get(job), jobs.desired.get(job)
+        if incarnation is None:
+            return want is None
+        if incarnation.parked:  # where a node is drained, it has to be written to storage
+            return want is None and self.machines.draining.isdisjoint(incarnation.parts)
+        return want is not None and same_gpus(want, incarnation.gpus)
+
+    # Writing: only `fold` and `learn` call these -------------------------------------------------------------------
+
+    def add_job(self, job: int, spec: JobSpec, at_s: float, packing: bool = False) -> None:
+        kind = self._kind(spec, packing)
+        known, table = self.knowledge, self.jobs.table
+        row = table.add()
+        table.id[row] = job
+        table.kind[row] = kind
+        table.gpus[row] = spec.gpus
+        table.weight[row] = spec.weight
+        table.submitted_s[row] = table.phase_s[row] = table.as_of_s[row] = at_s
+        table.steps_total[row] = spec.steps
+        table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
+        table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
+        table.move_seconds[row] = known.costs.move_seconds
+        best = known.options.by_kind[kind, 0]
+        if best >= 0:
+            table.best_rate[row] = known.options.rate[best]
+            accelerator = self.machines.cluster.pools[known.options.pool[best]]
+            table.nominal_rate[row] = known.rates.rate(spec.profile, accelerator, spec.width)[0] or table.best_rate[row]
+            self.jobs.set_schedulable(row, True)
+        self.jobs.row[job] = row
+        self.jobs.specs[job] = spec
+        self.jobs.last_job = job
+
+    def _kind(self, spec: JobSpec, packing: bool) -> int:
+        kind = Kind.of(spec)
+        number = self.jobs.kind_of.get(kind)
+        if number is None:
+            number = self.jobs.kind_of[kind] = len(self.jobs.kind_of)
+            self._add_options(packing)
+        return number
+
+    def _add_options(self, packing: bool) -> None:
+        """Options are rows sorted by kind, so a new kind appends its rows and numbers in use stay true. With `packing` there are
+        some by which two jobs share GPUs."""
+        known, kinds = self.knowledge, list(self.jobs.kind_of)
+        known.options = make_options(kinds, self.machines.cluster, known.rates, packing=packing, before=known.options)
+        self._usable = None if self.machines.cordoned else self._usable
+        self.jobs.table.widen(known.options.accounts)
+
+    def set_schedulable(self, job: int, row: int, yes: bool) -> None:
+        self.jobs.set_schedulable(row, yes)
+        self._set_barred(job, not yes and job in self.jobs.incarnations)
+
+    def _set_barred(self, job: int, barred: bool) -> None:
+        if barred != (job in self.jobs.barred):
+            (self.jobs.barred.add if barred else self.jobs.barred.discard)(job)
+            self._usable = None
+
+    def set_node(self, node: int, up: bool) -> None:
+        if bool(self.machines.node_up[node]) != up:
+            self.machines.node_up[node] = up
+            self._usable = None
+            self.question.touch()
+
+    def add_node(self, node: Node, packing: bool) -> None:
+        """A new node behind the others: columns grow, and kinds get the options that it offers."""
+        known, machines = self.knowledge, self.machines
+        machines.add(node, self.now_s)
+        known.grow(node.gpus)
+        self._usable = None
+        known.options = grown(known.options, list(self.jobs.kind_of), machines.cluster, known.rates, packing=packing)
+        self.jobs.table.widen(known.options.accounts)
+        self._new_best_rates()
+        self.question.touch()
+
+    def _new_best_rates(self) -> None:
+        """Jobs may be faster by an option that is new, or have one for the first time."""
+        table, options = self.jobs.table, self.knowledge.options
+        best = options.best[table.kind[: table.size]]
+        have = (best >= 0).nonzero()[0]
+        for row in have[table.best_rate[have] != options.rate[best[have]]].tolist():
+            table.best_rate[row] = options.rate[best[row]]
+            spec = self.jobs.specs.get(table.id.item(row))
+            if spec is not None:
+                accelerator = self.machines.cluster.pools[options.pool[best[row]]]
+                nominal = self.knowledge.rates.rate(spec.profile, accelerator, spec.width)[0]
+                table.nominal_rate[row] = nominal or table.best_rate[row]
+
+    def set_draining(self, node: int, draining: bool) -> None:
+        nodes = self.machines.draining
+        if draining != (node in nodes):
+            (nodes.add if draining else nodes.discard)(node)
+            self._usable = None
+            self.question.touch()
+
+    def set_cordoned(self, gpus: tuple[int, ...]) -> None:
+        self.machines.cordoned = gpus
+        self._usable = None
+        self.question.touch()
+
+    def hold(self, job: int, gpus: Ints) -> None:
+        """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
+        spec, observed = self.jobs.specs[job], self.machines.observed
+        if spec.gpus < 1:
+            observed.take(job, gpus, spec.part)
+        elif self.knowledge.options.shared:
+            observed.join(job, gpus)
+        else:
+            observed.take(job, gpus)
+        self._usable = None if self.jobs.barred else self._usable
+
+    def let_go(self, job: int, gpus: Ints) -> None:
+        """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
+        if self.knowledge.options.shared and self.jobs.specs[job].gpus >= 1:
+            self.machines.observed.leave(job, gpus)
+        else:
+            self.machines.observed.release(job, gpus)
+        self._usable = None if self.jobs.barred else self._usable
+        if job in self.jobs.barred:
+            self._usable = None
+            self.question.touch()
+
+    def want(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NOBODY) -> None:
+        """Set a job's desired placement, and its partner there."""
+        jobs, planned = self.jobs, self.machines.planned
+        if jobs.barred:
+            self._usable = None
+        table = jobs.table
+        old = jobs.desired.pop(job, None)
+        if old is not None:
+            planned.release(job, old)
+        if table.partner.item(row) != partner:
+            self._part(job, table.partner.item(row))
+            table.partner[row] = partner
+        if gpus is not None:
+            jobs.desired[job] = gpus
+            spec = jobs.specs[job]
+            whole = MILLI if spec.gpus >= 1 else spec.part
+            planned.take(job, gpus, whole if partner == NOBODY else HALF)
+        table.option[row] = option if gpus is not None else -1
+
+    def _part(self, job: int, partner: int) -> None:
+        """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
+        table, row = self.jobs.table, self.jobs.row.get(partner)
+        if row is not None and table.partner.item(row) == job:
+            table.partner[row] = NOBODY
+            table.option[row] = self.knowledge.options.alone[table.option.item(row)]
+            self.machines.planned.resize(partner, self.jobs.desired[partner], MILLI)
+
+    def forget(self, job: int, row: int) -> None:
+        """The job has ended: out of every table."""
+        self._set_barred(job, False)
+        self.want(job, row, -1, None)
+        if not self.jobs.specs[job].profile:
+            self.knowledge.forget_paces(job)
+        self.jobs.drop(job, row)
+
+    def copy(self) -> "State":
+        """An independent twin."""
+        twin = State.__new__(State)
+        twin.__dict__.update(self.__dict__)
+        twin.jobs, twin.machines = self.jobs.copy(), self.machines.copy()
+        twin.question, twin.knowledge = self.question.copy(), self.knowledge.copy()
+        return twin
