@@ -51,7 +51,9 @@ def crowd(jobs: int, kinds: int, *, packing: bool = False, seed: int = 0) -> Vie
     rng = np.random.default_rng(seed)
     each = max(jobs // 4, 1)
     cluster = Cluster.parse(" + ".join(f"{each}x{name}" for name in TYPES))
-    options: Options = make_options([Kind(f"kind{k}", Demand(1)) for k in range(kinds)], cluster, rates(kinds, rng), packing=packing)
+    options: Options = make_options(
+        [Kind(f"kind{k}", Demand(1)) for k in range(kinds)], cluster, rates(kinds, rng), packing=packing
+    )
     kind = np.arange(jobs) % kinds
     best = options.rate[options.best][kind]
     age = rng.uniform(0, 20_000, jobs)

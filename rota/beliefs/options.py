@@ -1,5 +1,5 @@
-"""Makes the options of each kind of job from what is believed: one per accelerator pool and size that the job accepts, and one per
-kind to share its GPUs with. Jobs share only at the size that they asked for."""
+"""Makes the options of each kind of job from what is believed: one per accelerator pool and size that the job accepts, and one
+per kind to share its GPUs with. Jobs share only at the size that they asked for."""
 
 from collections.abc import Iterator, Sequence
 

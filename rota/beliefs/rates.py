@@ -105,7 +105,7 @@ class Rates:
     def rate_of(
         self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
     ) -> tuple[float, float]:
-        """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: a step with twice the
+        """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: one with twice the
         batch counts as two. Where nothing is known of a batch size, as many examples a second are believed as at the one it
         asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
         rate, spread = self.rate(profile, accelerator, gpus, levels)
@@ -203,6 +203,10 @@ class Rates:
         if levels:
             return replace(self, apart={**self.apart, key_alone: rate})
         return replace(self, table={**self.table, key_alone: rate})
+
+    def goes_by_batch(self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int) -> bool:
+        """Whether what is believed of a size goes by what was measured at its batch size, or should once it has been."""
+        return batch_size != demand.batch_size or (profile, self.everywhere or accelerator, gpus, batch_size) in self.batches
 
     def batch_learned(self, profile: str, demand: Demand, accelerator: str, gpus: int, rate: float, batch_size: int) -> "Rates":
         """These rates with a measurement at another batch size than asked for, in one node. Steps are as in `rate_of`."""

@@ -80,9 +80,7 @@ class Prepared:
             self.placer,
             self.settings,
             rates=self.rates_shown,
-            costs=MoveCosts(
-                physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds, physics.resize_seconds
-            ),
+            costs=MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds, physics.resize_seconds),
             variability=self.variability_shown and self.variability_shown.first(there.gpus),
             skews=self.skews,
         )

@@ -138,6 +138,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     now_s = max((age for age, _ in instance.jobs), default=0.0)
     events = [Submitted(n, instance.jobs[i][1], now_s - instance.jobs[i][0]) for n, i in enumerate(order)]
     scheduler.fold(now_s, events)
+    scheduler.state.open_accounts(np.arange(len(scheduler.state.knowledge.options)))  # the answer may name any option
     view = scheduler.view()
     began = time.perf_counter()
     answer = policy.allocate(view)
@@ -201,7 +202,8 @@ def _units(share: Floats, table: CandidateTable, names: list[int], cluster: Clus
         accelerator = cluster.pools[options.pool[row]]
         twin = int(options.partner_row[row])
         if twin < 0:
-            found.append({"jobs": [names[job]], "accelerator": accelerator, "share": min(mine, 1.0)})
+            size = {"gpus": int(options.gpus[row])} if options.elastic else {}
+            found.append({"jobs": [names[job]], "accelerator": accelerator, **size, "share": min(mine, 1.0)})
             continue
         others = ((table.kind == options.kind[twin]) & (share[:, options.account[twin]] > NONE)).nonzero()[0]
         others = others[others != job]

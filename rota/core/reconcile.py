@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from rota.core.settings import Settings
 from rota.core.state.records import Incarnation, InFlight, same_gpus
 from rota.core.state.state import State
-from rota.model.commands import JobCommand, Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
+from rota.model.job import Phase
 from rota.model.occupancy import FREE
 from rota.model.plan import Change, Plan
 from rota.model.units import FOREVER, Bools, Floats, Ints
@@ -26,22 +29,19 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     given: dict[int, int] = {}
     host_gib = state.machines.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
-    starts: list[tuple[int, int, Ints, int]] = []
+    starts: list[Change] = []
     for job in sorted(todo):
-        change = changes.get(job)
-        want = state.jobs.desired.get(job) if change is None else change.gpus
+        wish = changes.get(job)
+        if wish is None:
+            table, row = state.jobs.table, state.jobs.row[job]
+            wish = Change(job, table.option.item(row), state.jobs.desired.get(job), table.partner.item(row))
         incarnation = state.jobs.incarnations.get(job)
         if incarnation is not None:
-            command = _next_command(state, settings, job, incarnation, want, change, host_gib, taken, given)
+            command = _next_command(state, settings, wish, incarnation, host_gib, taken, given)
             if command is not None:
                 commands.append(command)
-        elif want is None:
-            continue
-        elif change is None:
-            row = state.jobs.row[job]
-            starts.append((job, state.jobs.table.option.item(row), want, state.jobs.table.partner.item(row)))
-        else:
-            starts.append((job, change.option, want, change.partner))
+        elif wish.gpus is not None:
+            starts.append(wish)
     if starts:
         commands.extend(_launches(state, settings, starts, taken, given))
     if settings.retry_seconds < FOREVER and state.jobs.in_flight:
@@ -49,20 +49,21 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     return commands
 
 
-def _launches(
-    state: State, settings: Settings, starts: list[tuple[int, int, Ints, int]], taken: Bools, given: dict[int, int]
-) -> list[Launch]:
+def _launches(state: State, settings: Settings, starts: list[Change], taken: Bools, given: dict[int, int]) -> list[Launch]:
     """Launches of all whose GPUs are free for them."""
     table, boots = state.jobs.table, state.machines.node_boot
     lease_s = state.now_s + settings.lease_seconds
+    batch_size = state.knowledge.options.batch_size
     found = []
-    for job, option, want, partner in starts:
-        if _has_room(state, job, want, partner, taken, given):
+    for wish in starts:
+        job, option, want = wish.job, wish.option, wish.gpus
+        if want is not None and _has_room(state, job, want, wish.partner, taken, given):
             row, nodes = state.jobs.row[job], state.machines.nodes_of(want)
             incarnation, sequence = table.incarnation.item(row) + 1, table.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
             saved = table.steps_saved.item(row)
-            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, partner))
+            batch = batch_size.item(option)
+            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, wish.partner, batch))
     return found
 
 
@@ -99,15 +100,14 @@ def _only_partner(state: State, want: Ints, partner: int) -> bool:
 def _next_command(
     state: State,
     settings: Settings,
-    job: int,
+    wish: Change,
     incarnation: Incarnation,
-    want: Ints | None,
-    change: Change | None,
     host_gib: Floats,
     taken: Bools,
     given: dict[int, int],
 ) -> JobCommand | None:
     """What an incarnation that exists should be told, if anything."""
+    job, want = wish.job, wish.gpus
     flight = state.jobs.in_flight.get(job)
     sequence = int(state.jobs.table.sequence[state.jobs.row[job]]) + 1
     if job in state.jobs.doomed:
@@ -117,33 +117,51 @@ def _next_command(
     if flight is not None or state.jobs.out_of_reach(job):
         return None
     if incarnation.parked:
-        partner = state.jobs.table.partner.item(state.jobs.row[job]) if change is None else change.partner
-        return _for_parked(state, settings, job, incarnation, sequence, want, partner, taken, given)
-    if want is not None and same_gpus(want, incarnation.gpus):
+        return _for_parked(state, settings, wish, incarnation, sequence, taken, given)
+    if want is not None and state.runs_by(incarnation, wish.option, want):
         return None
+    if want is not None and _may_resize(state, wish, want, incarnation):
+        if taken[np.setdiff1d(want, incarnation.gpus)].any():
+            return None  # those who have them are leaving
+        batch_size = state.knowledge.options.batch_size.item(wish.option)
+        return Resize(job, incarnation.number, sequence, wish.option, want, incarnation.parts, batch_size)
     kind = SuspendKind.PARK if want is None and _may_park(state, job, incarnation, host_gib) else SuspendKind.CHECKPOINT
     return Suspend(job, incarnation.number, sequence, incarnation.parts, kind)
+
+
+def _may_resize(state: State, wish: Change, want: Ints, incarnation: Incarnation) -> bool:
+    """It can change its size while it runs, stays on its nodes, only grows or only shrinks, and shares with no other job. A job
+    that shrinks never waits for another, so a job that waits to grow waits for others that do not wait."""
+    if not state.jobs.specs[wish.job].can_resize or wish.partner >= 0:
+        return False
+    if state.jobs.table.phase.item(state.jobs.row[wish.job]) != Phase.RUNNING:
+        return False
+    if state.machines.nodes_of(want) != incarnation.parts or not state.machines.node_up[list(incarnation.parts)].all():
+        return False
+    common = len(np.intersect1d(want, incarnation.gpus))
+    if common != min(len(want), len(incarnation.gpus)):
+        return False
+    return bool((state.machines.observed.holder[incarnation.gpus] == wish.job).all())
 
 
 def _for_parked(
     state: State,
     settings: Settings,
-    job: int,
+    wish: Change,
     incarnation: Incarnation,
     sequence: int,
-    want: Ints | None,
-    partner: int,
     taken: Bools,
     given: dict[int, int],
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
+    job, want = wish.job, wish.gpus
     if want is None and state.machines.draining.isdisjoint(incarnation.parts):
         return None
-    if want is None or not same_gpus(want, incarnation.gpus):
+    if want is None or not state.runs_by(incarnation, wish.option, want):
         return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
-    if not _has_room(state, job, want, partner, taken, given):
+    if not _has_room(state, job, want, wish.partner, taken, given):
         return None
-    return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, partner)
+    return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, wish.partner)
 
 
 def _may_park(state: State, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:

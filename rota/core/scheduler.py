@@ -104,7 +104,7 @@ class Scheduler:
         state = self.state
         return View(
             now_s=state.now_s,
-            jobs=Jobs(state.jobs.table, state.jobs.rows, state.now_s),
+            jobs=Jobs(state.jobs.table, state.jobs.rows, state.now_s, state.knowledge.options),
             options=state.knowledge.options,
             cluster=state.machines.cluster,
             capacity=state.usable()[1],

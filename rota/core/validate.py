@@ -6,6 +6,7 @@ from rota.core.fold.partners import partner_of
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import NO_GPUS, same_gpus
 from rota.core.state.state import State
+from rota.model.commands import Resize
 from rota.model.job import Phase
 from rota.model.occupancy import FREE, HALF, IN_PARTS, Occupancy
 from rota.model.units import MILLI
@@ -63,7 +64,12 @@ def _check_gpus(state: State) -> None:
         assert incarnation.parts, f"job {job} has an incarnation without parts"
         pools = set(state.machines.cluster.gpu_pool[incarnation.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
-        assert len(set(incarnation.gpus.tolist())) == state.jobs.specs[job].width, f"job {job}'s gang is not whole"
+        flight = state.jobs.in_flight.get(job)
+        if flight is None or not isinstance(flight.command, Resize):
+            width = state.knowledge.options.gpus[incarnation.option]
+            assert len(set(incarnation.gpus.tolist())) == width, f"job {job}'s gang is not whole"
+            nodes = set(state.machines.nodes_of(incarnation.gpus))
+            assert set(incarnation.parts) <= nodes, f"job {job} has parts where it has no GPUs"
 
 
 def _check_wishes(state: State) -> None:
@@ -110,6 +116,6 @@ def _check_company(state: State) -> None:
     for job, incarnation in state.jobs.incarnations.items():
         using = table.using[state.jobs.row[job]]
         crowd = 1 if partner_of(state, job, incarnation) == NOBODY else 2
-        assert using in (0, state.jobs.specs[job].gpus / crowd), (
+        assert using in (0, state.knowledge.options.milligpus[incarnation.option] / MILLI / crowd), (
             f"job {job} is believed to use {using} of {len(incarnation.gpus)} GPUs"
         )

@@ -14,6 +14,7 @@ from rota.model.units import FOREVER, Bools, Floats, Ints
 T = TypeVar("T")
 
 NO_HINTS: Mapping[int, tuple[int, ...]] = {}
+NO_OPTIONS: Ints = np.empty(0, dtype=np.int64)
 
 
 class Candidacy(Protocol):
@@ -149,6 +150,11 @@ class Allocation(Protocol):
         ...
 
     @property
+    def timed_options(self) -> Ints:
+        """Options that it promises time by."""
+        ...
+
+    @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:
         """Position -> GPUs that the policy would like a job to get."""
         ...
@@ -254,6 +260,10 @@ class Ranking:
 
     def shares(self, table: Candidacy) -> Floats | None:
         return None
+
+    @property
+    def timed_options(self) -> Ints:
+        return NO_OPTIONS
 
     @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:
@@ -399,7 +409,7 @@ class Shares:
             return f"the list of positions names something outside 0 to {len(table) - 1}"
         if problem := _not_options(self.option, table.kind[self.position], table.options):
             return problem
-        cell = self.position * table.options.accounts + table.options.account[self.option]
+        cell = self.position * len(table.options) + self.option
         return "a job has two shares of one option" if len(np.unique(cell)) < len(cell) else ""
 
     def candidates(self, table: Candidacy) -> Candidates:
@@ -423,7 +433,7 @@ class Shares:
         rows = options.by_account[table.kind]
         some = share > (NEXT_TO_NOTHING if self.strict else 0.0)
         worth = (rows >= 0) & (options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None])
-        alone = worth & (options.partner_kind[rows] < 0)
+        alone = worth & (options.partner_kind[rows] < 0) & options.usual[rows]  # idle GPUs are filled by usual sizes
         may = (worth & some) | (alone if not self.strict else np.False_)
         # A job whose shares are all where it hardly gets further runs elsewhere.
         may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
@@ -449,6 +459,10 @@ class Shares:
         share = np.zeros((len(table), options.accounts))
         share[self.position, options.account[self.option]] = self.share
         return share
+
+    @property
+    def timed_options(self) -> Ints:
+        return self.option[self.share > 0]
 
     @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:
@@ -499,6 +513,10 @@ class Assignment:
 
     def shares(self, table: Candidacy) -> Floats | None:
         return None
+
+    @property
+    def timed_options(self) -> Ints:
+        return NO_OPTIONS
 
     @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:

@@ -149,7 +149,10 @@ class JobSpec:
             )
         if self.batch_sizes and not self.batch_size:
             raise OptionError(
-                "needs batch_size, the one that steps are counted at.", field="batch_sizes", value=self.batch_sizes, hint="batch_size=64"
+                "needs batch_size, the one that steps are counted at.",
+                field="batch_sizes",
+                value=self.batch_sizes,
+                hint="batch_size=64",
             )
         if type(self.batch_size) is not int or self.batch_size < 0:
             raise OptionError("must be a whole number.", field="batch_size", value=self.batch_size, hint="batch_size=64")

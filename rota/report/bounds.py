@@ -17,8 +17,8 @@ than p, its shortest run time. For any set of jobs, whatever else runs beside th
   Queyranne, Schulz, Skutella and Wang 2002);
 - makespan >= t + sum of w over jobs submitted at t or later, for every t, and >= submission + p, both from the first submission.
 
-A job that accepts several sizes pays w at the size where that is least, and p is its shortest run time at any of them. What slows jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only
-adds to a schedule.
+A job that accepts several sizes pays w at the size where that is least, and p is its shortest run time at any of them. What slows
+jobs down (slow GPUs in a pool, gangs over several nodes, overheads, failures) only adds to a schedule.
 
 Where two jobs may share GPUs, both together must not pay more than these GPUs earn. With alpha the price of a job's step, that is
 
@@ -122,8 +122,8 @@ class _Start(NamedTuple):
 def _kinds(
     arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool
 ) -> tuple[Ints, Floats, Floats, _Pairs | None]:
-    """The kind of each job; the best true rate of each kind on each pool for the GPUs it asked for, 0 where it cannot run; its best
-    rate anywhere at any size; and pairs if there are any. If another size does more per GPU, the rate for the GPUs it asked for
+    """The kind of each job; the best true rate of each kind on each pool for the GPUs it asked for, 0 where it cannot run; its
+    best rate anywhere at any size; and pairs if there are any. If another size does more per GPU, the rate for the GPUs it asked for
     is what so many GPUs would do at that size."""
     numbers: dict[Kind, int] = {}
     specs: list[JobSpec] = []

@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.scheduler import Scheduler
@@ -380,7 +379,7 @@ class Chaos:
 
     def _check_size(self, command: Launch | Resize) -> None:
         """It gets a size that it accepts, the one of the option named, on one accelerator type."""
-        job, options, gpus = command.job, self.core.state.options, len(set(command.gpus.tolist()))
+        job, options, gpus = command.job, self.core.state.knowledge.options, len(set(command.gpus.tolist()))
         spec = self.specs[job]
         if gpus not in (spec.gpu_counts or (spec.width,)):
             raise Broken(f"job {job} got {gpus} GPUs and accepts {spec.gpu_counts or spec.gpus}")
@@ -574,36 +573,3 @@ class Chaos:
             job = self.dice.choice(known)
             self.tell([HoldAsked(job, self.now_s)])
             self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldAsked(job, self.now_s, held=False)]))
-
-
-def mixed_jobs(
-    count: int, seed: int, widest: int, *, parking: bool = True, parts: bool = False, elastic: bool = False
-) -> list[JobSpec]:
-    """Small jobs of several widths, or parts of a GPU too, or of several sizes each; some give up after a few failures of their
-    own, nothing else ends them early."""
-    dice = random.Random(seed)
-    widths: list[float] = [width for width in (1, 1, 2, 3, 4, 6, 8) if width <= widest]
-    if parts:
-        widths += [0.5, 0.5, 0.25, 0.7]
-    jobs: list[Any] = []
-    for number in range(count):
-        park = parking and dice.random() < 0.5
-        sizes: dict[str, Any] = {}
-        if elastic and dice.random() < 0.7:
-            counts = tuple(width for width in (1, 2, 3, 4, 6, 8) if width <= widest)
-            sizes["gpu_counts"] = tuple(dice.sample(counts, dice.randrange(1, len(counts) + 1)))
-            sizes["can_resize"] = dice.random() < 0.7
-            if dice.random() < 0.5:
-                sizes["batch_size"], sizes["batch_sizes"] = 64, (32, 128)
-        jobs.append(
-            JobSpec(
-                name=f"job-{number}",
-                gpus=dice.choice([width for width in widths if width >= 1] if sizes else widths),
-                **sizes,
-                steps=float(dice.randrange(5, 90)),
-                retries=dice.choice([2, 1_000_000]),
-                can_park=park,
-                parked_gib=4.0 if park else 0.0,
-            )
-        )
-    return jobs

@@ -6,7 +6,6 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,43 +40,7 @@ from rota.model.units import FOREVER, MILLI
 from rota.model.view import keyed_rng
 from rota.sim.physics import Physics
 from rota.sim.record import Record
-
-
-@dataclass(slots=True)
-class _Run:
-    """The truth about one incarnation."""
-
-    incarnation: int
-    gpus: Any
-    nodes: tuple[int, ...]
-    alone: float
-    """Steps per second while nobody else runs on its GPUs."""
-    rate: float
-    """And now."""
-    from_step: float
-    since_s: float
-    """At this rate since; FOREVER: it makes no progress yet, or no more."""
-    total: float
-    held_s: float
-    """Its GPUs are taken since; FOREVER: they are not."""
-    part: int = MILLI
-    """Thousandths that it takes of each GPU."""
-    limit: float = FOREVER
-    """It rests when it has done so many."""
-    round_s: float = FOREVER
-    """When that was settled."""
-    saves_s: float = 0.0
-    """It saves its state every so often from here on."""
-    shared_seconds: float = 0.0
-    """Time since then in which another job had its GPUs too."""
-    stretch: int = 0
-    """Counts the times its course changed: an end that was foreseen before no longer holds."""
-
-    def steps(self, now_s: float) -> float:
-        if self.since_s >= now_s:
-            return self.from_step
-        steps = min(self.from_step + self.rate * (now_s - self.since_s), self.total)
-        return self.limit if steps > self.limit - WHOLE else steps
+from rota.sim.run import WHOLE, SimulatedRun
 
 
 class _Mark(NamedTuple):
@@ -91,9 +54,6 @@ class _Mark(NamedTuple):
     """Steps that unfinished jobs have done."""
     at_s: float
 
-
-WHOLE = 1e-6
-"""A step done but for this part of it is done: what is left is rounding."""
 
 Progress = Callable[[int, int, float], None]
 """Called now and then with jobs finished, jobs in all, and simulated seconds."""
@@ -152,7 +112,7 @@ class Engine:
         self._heap: list[tuple[float, int, int, Any]] = []
         self._tiebreak = itertools.count()
         self._wake_s = FOREVER
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, SimulatedRun] = {}
         self._sharing = scheduler.settings.packing
         """Partners slow each other down, so that it matters who holds which GPUs with whom."""
         self._held = Occupancy(np.full(self.cluster.gpus, FREE, dtype=np.int64))
@@ -336,7 +296,7 @@ class Engine:
         levels = self.cluster.levels_of(command.nodes)
         rate = self._alone_rate(spec, command.gpus, levels, command.batch_size)
         saved = self._storage.get(job, 0.0)
-        run = _Run(
+        run = SimulatedRun(
             command.incarnation,
             command.gpus,
             command.nodes,
@@ -386,7 +346,7 @@ class Engine:
 
         self._after(self.physics.resize_seconds, job, run, resized, events)
 
-    def _up(self, command: Launch | Resume | Resize, run: _Run, events: list[External]) -> None:
+    def _up(self, command: Launch | Resume | Resize, run: SimulatedRun, events: list[External]) -> None:
         job = command.job
         run.since_s = run.saves_s = self.now_s
         self.record.start(job, self.now_s)
@@ -403,7 +363,7 @@ class Engine:
             if run.since_s < FOREVER:
                 self._go_on(job, run, self._company(job, run))
 
-    def _go_on(self, job: int, run: _Run, other: int | None, new_round: bool = True) -> None:
+    def _go_on(self, job: int, run: SimulatedRun, other: int | None, new_round: bool = True) -> None:
         """From here on at the pace it has in this company, and to the end that follows from it. Where rounds have whole steps, it
         gets as many as fit into one that begins now."""
         now = self.now_s
@@ -475,19 +435,21 @@ class Engine:
 
     # Consequences ------------------------------------------------------------------------------------------------
 
-    def _after(self, seconds: float, job: int, run: _Run, act: Callable[[list[External]], None], events: list[External]) -> None:
+    def _after(
+        self, seconds: float, job: int, run: SimulatedRun, act: Callable[[list[External]], None], events: list[External]
+    ) -> None:
         if seconds > 0:
             self._push(self.now_s + seconds, _ANSWER, (job, run.incarnation, act))
         else:
             act(events)
 
-    def _stop(self, job: int, run: _Run) -> None:
+    def _stop(self, job: int, run: SimulatedRun) -> None:
         self._rest(job, run)
         del self._runs[job]
         if run.held_s < FOREVER:
             self._release(job, run)
 
-    def _rest(self, job: int, run: _Run) -> float:
+    def _rest(self, job: int, run: SimulatedRun) -> float:
         """It makes no more progress; whoever runs on its GPUs has them to itself. In rounds of whole steps that is from the next
         one on: how many steps a job gets, and how fast, is settled when a round begins, as in Gavel."""
         steps = run.steps(self.now_s)
@@ -499,7 +461,7 @@ class Engine:
                 self._go_on(other, self._runs[other], None)
         return steps
 
-    def _company(self, job: int, run: _Run) -> int | None:
+    def _company(self, job: int, run: SimulatedRun) -> int | None:
         """The partner that makes progress on the same GPUs. Two that share have the same ones: the first of them tells."""
         if self._held.parts and run.part == MILLI:
             for other in self._held.holders(run.gpus[:1]):
@@ -507,19 +469,19 @@ class Engine:
                     return other
         return None
 
-    def _hold(self, job: int, run: _Run) -> None:
+    def _hold(self, job: int, run: SimulatedRun) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
         if self._sharing and run.part == MILLI:
             self._held.join(job, run.gpus)
 
-    def _hold_instead(self, job: int, run: _Run, gpus: Any) -> None:
+    def _hold_instead(self, job: int, run: SimulatedRun, gpus: Any) -> None:
         """From now on it holds more GPUs, or fewer."""
         if len(gpus) != len(run.gpus):
             self._release(job, run)
             run.gpus = gpus
             self._hold(job, run)
 
-    def _release(self, job: int, run: _Run) -> None:
+    def _release(self, job: int, run: SimulatedRun) -> None:
         """Its GPUs are free, or its partner's alone."""
         if self._sharing and run.part == MILLI:
             for other in self._held.leave(job, run.gpus):
@@ -531,7 +493,7 @@ class Engine:
         self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
         run.held_s = FOREVER
 
-    def _saved(self, job: int, run: _Run, now_s: float) -> float:
+    def _saved(self, job: int, run: SimulatedRun, now_s: float) -> float:
         """Steps on storage: what it last wrote, and what it saved since it runs."""
         every = self.physics.checkpoint_every_seconds
         saved = self._storage.get(job, 0.0)
@@ -542,7 +504,7 @@ class Engine:
                 self._storage[job] = saved
         return saved
 
-    def _lose(self, job: int, run: _Run) -> float:
+    def _lose(self, job: int, run: SimulatedRun) -> float:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
         if run.alone > 0:

@@ -115,8 +115,8 @@ class Physics:
         return rate
 
     def fastest_together(self, spec: JobSpec, cluster: Cluster, alone: Mapping[int, float]) -> dict[tuple[int, str], float]:
-        """Upper limit of its rate in company, by pool and profile of the partner, wherever the pair is known. `alone`: by pool, at
-        the size it asked for, the only one at which jobs share."""
+        """Upper limit of its rate in company, by pool and profile of the partner, wherever the pair is known. `alone`: by pool,
+        at the size it asked for, the only one at which jobs share."""
         found = {}
         for pool, rate in alone.items():
             accelerator = cluster.pools[pool]

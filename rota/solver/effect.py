@@ -12,7 +12,7 @@ class Effect:
 
     def __init__(self, view: View, share: Floats) -> None:
         self.view, self.share = view, share
-        self._row = view.options.of_kind[view.jobs.kind]
+        self._row = view.options.by_account[view.jobs.kind]
 
     @lazy
     def rate(self) -> Floats:
@@ -30,7 +30,11 @@ class Effect:
     def usual_rate(self) -> Floats:
         """Steps per second on a GPU of average type."""
         options = self.view.options
-        part = self.view.capacity[options.pool] / max(int(self.view.capacity.sum()), 1) * ((options.partner_kind < 0) & options.usual)
+        part = (
+            self.view.capacity[options.pool]
+            / max(int(self.view.capacity.sum()), 1)
+            * ((options.partner_kind < 0) & options.usual)
+        )
         return self._sum(options.rate * part, np.ones_like(self.share))
 
     @lazy

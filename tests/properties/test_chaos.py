@@ -28,7 +28,8 @@ from rota.policies.las import Las
 from rota.policies.queues import Standing
 from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
-from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults, mixed_jobs
+from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults
+from rota.sim.chaos_jobs import mixed_jobs
 from tests.packing import Crowded, Evenly, pairs
 
 FLOOR = Cluster.of(

@@ -20,7 +20,8 @@ from rota.policies.fifo import Fifo
 from rota.policies.las import Las
 from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
-from rota.sim.chaos import Chaos, mixed_jobs
+from rota.sim.chaos import Chaos
+from rota.sim.chaos_jobs import mixed_jobs
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 

@@ -16,7 +16,7 @@ from rota.core.settings import Settings
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation
-from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
+from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
     CancelAsked,
@@ -90,6 +90,7 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
     # noticed. That says nothing.
     clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
+    clean &= table.phase[rows] != Phase.RESIZING
     if settings.learn:
         stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
         seconds = np.where(stands, at_s - table.paced_s[rows], elapsed)
@@ -131,6 +132,7 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
         _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.question.policy_fault))
         return
     _close_accounts(state, settings)
+    state.open_accounts(event.allocation.timed_options)
     state.question.answer = Answer(event.allocation, state.question.asked, state.question.asked_version, event.policy)
     state.question.asked = None
     state.question.fresh = True
@@ -247,6 +249,7 @@ def _new_slice(state: State, change: Change, row: int) -> None:
 def _launched(state: State, launch: Launch, row: int) -> Incarnation:
     """A new incarnation: it holds its GPUs from now on."""
     table = state.jobs.table
+    state.open_accounts(np.array([launch.option]))
     state.jobs.set_phase(row, Phase.STARTING, state.now_s)
     table.incarnation[row] = launch.incarnation
     table.account[row] = state.knowledge.options.account[launch.option]
@@ -280,7 +283,21 @@ def _sent(state: State, command: JobCommand) -> None:
             state.jobs.incarnations[job] = replace(incarnation, reserved=True)
         if not state.jobs.out_of_reach(job):
             state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
+    elif isinstance(command, Resize):
+        _resizing(state, command, incarnation)
     state.jobs.in_flight[job] = InFlight(command, command.nodes, state.now_s)
+
+
+def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:
+    """Until it has answered, a job holds the larger of the sizes that it has and gets."""
+    job = resize.job
+    state.open_accounts(np.array([resize.option]))
+    more = np.setdiff1d(resize.gpus, incarnation.gpus)
+    if len(more):
+        state.hold(job, more)
+        state.jobs.incarnations[job] = replace(incarnation, gpus=resize.gpus)
+    if not state.jobs.out_of_reach(job):
+        state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)
 
 
 def _woke(state: State, settings: Settings, event: Woke) -> None:

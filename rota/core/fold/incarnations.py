@@ -3,14 +3,16 @@
 from dataclasses import replace
 from types import UnionType
 
+import numpy as np
+
 from rota.core.fold import partners
 from rota.core.settings import Settings
 from rota.core.state.records import Incarnation, Verdict
 from rota.core.state.state import State
-from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
+from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
+from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS
 
 VERDICT = {
     Outcome.FINISHED: Verdict.FINISHED,
@@ -21,13 +23,34 @@ VERDICT = {
 
 
 def started(state: State, settings: Settings, event: Started) -> None:
-    if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume):
+    flight = state.jobs.in_flight.get(event.job)
+    if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
+        assert flight is not None
+        if isinstance(flight.command, Resize):
+            _resized(state, flight.command, event)
+            return
         if event.from_step is not None:
             row = state.jobs.row[event.job]
             state.jobs.table.steps_done[row] = event.from_step
             if not state.jobs.incarnations[event.job].parked:
                 state.jobs.table.steps_saved[row] = event.from_step
         begin(state, event.job, event.at_s)
+
+
+def _resized(state: State, resize: Resize, event: Started) -> None:
+    """It goes on with another size. What it no longer has is free."""
+    job, row = event.job, state.jobs.row[event.job]
+    _settle(state, job, event.at_s)
+    if event.from_step is not None:
+        state.jobs.table.steps_done[row] = event.from_step
+    incarnation = state.jobs.incarnations[job]
+    given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
+    if len(given_up):
+        state.let_go(job, given_up)
+    state.jobs.incarnations[job] = replace(incarnation, option=resize.option, gpus=resize.gpus)
+    begin(state, job, event.at_s)
+    if not state.settled(job):
+        state.jobs.unsettled.add(job)
 
 
 def begin(state: State, job: int, at_s: float) -> None:
@@ -45,7 +68,7 @@ def begin(state: State, job: int, at_s: float) -> None:
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
     table.paced_steps[row] = table.steps_done[row]
     table.rate[row] = state.knowledge.options.rate[incarnation.option] / state.slowdown(job, incarnation.gpus)
-    table.using[row] = table.gpus[row]
+    table.using[row] = state.knowledge.options.milligpus.item(incarnation.option) / MILLI
     table.account[row] = state.knowledge.options.account[incarnation.option]
     partners.began(state, job, at_s)
     if table.slice_s.item(row) == FOREVER:

@@ -6,9 +6,12 @@ from rota.core.fold.incarnations import VERDICT, begin, end_part, refresh_schedu
 from rota.core.settings import Settings
 from rota.core.state.records import Verdict, same_gpus
 from rota.core.state.state import State
-from rota.model.commands import Suspend, SuspendKind
+from rota.model.commands import Resize, Suspend, SuspendKind
 from rota.model.events import NodeDrained, NodeJoined, NodeLeft, NodeLost, NodeReported, Part, PartState, Started, Suspended
 from rota.model.job import Phase
+
+PHASE_OF: dict[type, Phase] = {Suspend: Phase.SUSPENDING, Resize: Phase.RESIZING}
+"""The phase of a job that a command is on its way to; else it is starting."""
 
 
 def node_reported(state: State, settings: Settings, event: NodeReported) -> None:
@@ -128,7 +131,7 @@ def _regain(state: State, job: int) -> None:
     if job in state.jobs.doomed:
         phase = Phase.STOPPING
     elif flight is not None:
-        phase = Phase.SUSPENDING if isinstance(flight.command, Suspend) else Phase.STARTING
+        phase = PHASE_OF.get(type(flight.command), Phase.STARTING)
     state.jobs.set_phase(row, phase, state.now_s)
     if phase is Phase.RUNNING and not state.jobs.table.using[row]:
         begin(state, job, state.now_s)

@@ -10,6 +10,7 @@ from rota.core.state.job_table import NOBODY, JobTable
 from rota.core.state.records import Incarnation, same_gpus
 from rota.core.state.state import State
 from rota.model.options import Options
+from rota.model.units import MILLI
 
 
 def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
@@ -65,11 +66,11 @@ def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: fl
     option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NOBODY else alone
     table.account[row] = options.account[option]
     table.rate[row] = options.rate[option] / state.slowdown(job, incarnation.gpus)
-    table.using[row] = state.jobs.specs[job].gpus / (1 if other == NOBODY else 2)
+    table.using[row] = options.milligpus.item(option) / MILLI / (1 if other == NOBODY else 2)
 
 
 def _shared_with(options: Options, alone: int, kind: int) -> int:
     """The option that is this one in the company of a job of some kind."""
-    rows = options.by_account[options.kind[alone]]
+    rows = options.of_kind[options.kind[alone]]
     found = rows[(rows >= 0) & (options.alone[rows] == alone) & (options.partner_kind[rows] == kind)]
     return int(found[0]) if len(found) else alone

@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.beliefs.options import renewed
 from rota.core.state.state import State
-from rota.model.units import Floats, Ints
+from rota.model.units import MILLI, Floats, Ints
 
 SURPRISE = 0.05
 """A measured rate this far from the believed one, relative, is news."""
@@ -32,16 +32,22 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         levels = state.machines.cluster.spanned(state.jobs.incarnations[int(table.id[row])].gpus)
         if partner_kind >= 0 and levels and measured > 0:
             continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
-        if not kind.profile or levels != state.machines.cluster.fewest_levels(int(options.pool[option]), kind.width):
+        width = max(options.milligpus.item(option) // MILLI, 1)
+        if not kind.profile or levels != state.machines.cluster.fewest_levels(int(options.pool[option]), width):
             continue  # it has no profile, or its placement slows it down
         accelerator = state.machines.cluster.pools[options.pool[option]]
         partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
         measured *= state.slowdown(
             int(table.id[row]), state.jobs.incarnations[int(table.id[row])].gpus
         )  # a slow GPU says nothing of the kind
-        state.knowledge.rates = state.knowledge.rates.learned(
-            kind.profile, accelerator, kind.width, measured, partner, 0 if partner else levels
-        )
+        rates, batch_size = state.knowledge.rates, options.batch_size.item(option)
+        if not partner and rates.goes_by_batch(kind.profile, kind.demand, accelerator, width, batch_size):
+            if levels:
+                continue  # batch sizes are believed in one node
+            rates = rates.batch_learned(kind.profile, kind.demand, accelerator, width, measured, batch_size)
+        else:
+            rates = rates.learned(kind.profile, accelerator, width, measured, partner, 0 if partner else levels)
+        state.knowledge.rates = rates
         touched |= {kind.profile, partner} - {""}
     if touched:
         _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])

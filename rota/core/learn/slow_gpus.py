@@ -65,7 +65,7 @@ def _compare(state: State, known: Variability, row: int, rate: float, exact: lis
     option = int(state.knowledge.options.by_account[state.jobs.table.kind[row], state.jobs.table.account[row]])
     if profile and not partner:
         fair = state.knowledge.options.rate.item(option) / state.stretch(job, gpus)
-        rough = _slowdown(state, known, profile, (profile, key[1], 0, 0, ""), gpus, rate / fair)
+        rough = _slowdown(state, known, profile, (profile, key[1], 0, 0, "", 0), gpus, rate / fair)
         if slowdown is None and rough is not None:
             doubt = 1 + DOUBTS * max(state.knowledge.options.spread.item(option), LEAST_DOUBT)
             (exact if rough > doubt else cleared).append((profile, gpus, rough if rough > doubt else doubt))
@@ -93,10 +93,12 @@ def _slowdown(state: State, known: Variability, profile: str, key: PaceKey, gpus
 def _key(state: State, job: int, row: int) -> tuple[PaceKey, str]:
     """What must be the same for two runs to be compared, and the profile of its partner; `#`: the partner has none."""
     options, spec, gpus = state.knowledge.options, state.jobs.specs[job], state.jobs.incarnations[job].gpus
-    partner_kind = int(options.partner_kind[options.by_account[state.jobs.table.kind[row], state.jobs.table.account[row]]])
+    option = int(options.by_account[state.jobs.table.kind[row], state.jobs.table.account[row]])
+    partner_kind = int(options.partner_kind[option])
     partner = list(state.jobs.kind_of)[partner_kind].profile or "#" if partner_kind >= 0 else ""
     pool = state.machines.cluster.gpu_pool.item(gpus.item(0))
-    return (spec.profile or f"#{job}", pool, len(gpus), state.machines.cluster.spanned(gpus), partner), partner
+    levels, batch_size = state.machines.cluster.spanned(gpus), options.batch_size.item(option)
+    return (spec.profile or f"#{job}", pool, len(gpus), levels, partner, batch_size), partner
 
 
 def _believe(state: State, at_s: float) -> None:

@@ -137,7 +137,7 @@ def _request(state: State, unit: Unit) -> Request:
 def ask(state: State, job: int, pool: int, gpus: int, price: float) -> Request:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
     incarnation = state.jobs.incarnations.get(job)
-    traits = state.placement_traits(job, pool)
+    traits = state.placement_traits(job, pool, gpus)
     if incarnation is not None and incarnation.parked:
         return Request(job, pool, gpus, max(price, 1.0), incarnation.gpus, True, *traits)
     return Request(job, pool, gpus, price, state.jobs.desired.get(job), False, *traits)

@@ -44,6 +44,7 @@ class JobTable:
         "tenant": (np.int32, 0),
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
+        "resize_seconds": (np.float64, FOREVER),
         "incarnation": (np.int32, 0),
         "sequence": (np.int32, 0),
         "lease_s": (np.float64, FOREVER),
@@ -86,6 +87,8 @@ class JobTable:
     tenant: Ints
     deadline_s: Floats
     move_seconds: Floats
+    resize_seconds: Floats
+    """The price of another size on the nodes it has; infinite: it has to be stopped for that."""
     incarnation: Ints
     sequence: Ints
     lease_s: Floats

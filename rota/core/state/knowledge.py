@@ -43,7 +43,7 @@ class Knowledge:
     """Service of the last jobs to finish: a ring."""
     finished: int = 0
     """Jobs that ran to their end so far."""
-    _traits: dict[tuple[int, int], PlacementTraits] = field(default_factory=dict)
+    _traits: dict[tuple[int, int, int], PlacementTraits] = field(default_factory=dict)
     _pool_rank: Ints | None = None
 
     def past(self) -> Floats:
@@ -59,17 +59,16 @@ class Knowledge:
             self._pool_rank = np.argsort(np.argsort(-np.array(speed), kind="stable"))
         return self._pool_rank
 
-    def placement_traits(self, kind: int, pool: int, spec: JobSpec, cluster: Cluster) -> PlacementTraits:
-        """What is believed of a kind of job that depends on where it is placed. `spec` is of a job of this kind."""
-        found = self._traits.get((kind, pool))
+    def placement_traits(self, kind: int, pool: int, gpus: int, spec: JobSpec, cluster: Cluster) -> PlacementTraits:
+        """What is believed of a kind of job on so many GPUs that depends on where they are. `spec` is of a job of this kind."""
+        found = self._traits.get((kind, pool, gpus))
         if found is None:
-            found = self._traits[kind, pool] = self._traits_of(spec, cluster.pools[pool], len(cluster.domains))
+            found = self._traits[kind, pool, gpus] = self._traits_of(spec, cluster.pools[pool], gpus, len(cluster.domains))
         return found
 
-    def _traits_of(self, spec: JobSpec, accelerator: str, domains: int) -> PlacementTraits:
+    def _traits_of(self, spec: JobSpec, accelerator: str, gpus: int, domains: int) -> PlacementTraits:
         rates = [
-            self.rates.rate(spec.profile, accelerator, spec.width, levels)[0] if spec.width > 1 else 1.0
-            for levels in range(domains + 1)
+            self.rates.rate(spec.profile, accelerator, gpus, levels)[0] if gpus > 1 else 1.0 for levels in range(domains + 1)
         ]
         penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
         row = self.variability.row(spec.profile) if self.variability is not None else 0

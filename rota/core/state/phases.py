@@ -72,6 +72,7 @@ LEGAL: dict[Phase, frozenset[Phase]] = {
             Phase.STARTING,
             Phase.RUNNING,
             Phase.SUSPENDING,
+            Phase.RESIZING,
             Phase.PARKED,
             Phase.STOPPING,
             Phase.QUEUED,

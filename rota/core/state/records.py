@@ -59,8 +59,8 @@ class InFlight:
     sent_s: float
 
 
-PaceKey = tuple[str, int, int, int, str]
-"""Profile, pool, GPUs, levels of locality spanned, and the profile of who shares them."""
+PaceKey = tuple[str, int, int, int, str, int]
+"""Profile, pool, GPUs, levels of locality spanned, the profile of who shares them, and batch size."""
 
 
 class PlacementTraits(NamedTuple):

@@ -24,7 +24,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.model.occupancy import HALF
 from rota.model.options import Kind
-from rota.model.units import MILLI, Bools, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Ints
 
 
 @dataclass(eq=False)
@@ -73,14 +73,14 @@ class State:
         if not levels:
             return 1.0
         pool = cluster.gpu_pool.item(gpus.item(0))
-        penalties = self.placement_traits(job, pool).penalties
+        penalties = self.placement_traits(job, pool, len(gpus)).penalties
         return penalties[levels] / penalties[cluster.fewest_levels(pool, len(gpus))]
 
-    def placement_traits(self, job: int, pool: int) -> PlacementTraits:
-        """What is believed of a job that depends on where it is placed."""
+    def placement_traits(self, job: int, pool: int, gpus: int) -> PlacementTraits:
+        """What is believed of a job on so many GPUs that depends on where it is placed."""
         jobs = self.jobs
         kind = jobs.table.kind.item(jobs.row[job])
-        return self.knowledge.placement_traits(kind, pool, jobs.specs[job], self.machines.cluster)
+        return self.knowledge.placement_traits(kind, pool, gpus, jobs.specs[job], self.machines.cluster)
 
     def usable(self) -> tuple[Bools, Ints]:
         """Which GPUs may be granted, and how many of them each pool has."""
@@ -155,7 +155,14 @@ class State:
             return want is None
         if incarnation.parked:  # where a node is drained, it has to be written to storage
             return want is None and self.machines.draining.isdisjoint(incarnation.parts)
-        return want is not None and same_gpus(want, incarnation.gpus)
+        return want is not None and self.runs_by(incarnation, jobs.table.option.item(jobs.row[job]), want)
+
+    def runs_by(self, incarnation: Incarnation, option: int, gpus: Ints) -> bool:
+        """Whether an incarnation has these GPUs and the batch size of this option."""
+        if not same_gpus(gpus, incarnation.gpus):
+            return False
+        options = self.knowledge.options
+        return not options.elastic or options.batch_size.item(option) == options.batch_size.item(incarnation.option)
 
     # Writing: only `fold` and `learn` call these -------------------------------------------------------------------
 
@@ -172,11 +179,10 @@ class State:
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
         table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
         table.move_seconds[row] = known.costs.move_seconds
-        best = known.options.by_kind[kind, 0]
+        table.resize_seconds[row] = known.costs.resize_seconds if spec.can_resize else FOREVER
+        best = known.options.best.item(kind)
         if best >= 0:
-            table.best_rate[row] = known.options.rate[best]
-            accelerator = self.machines.cluster.pools[known.options.pool[best]]
-            table.nominal_rate[row] = known.rates.rate(spec.profile, accelerator, spec.width)[0] or table.best_rate[row]
+            self._set_best(row, spec, best)
             self.jobs.set_schedulable(row, True)
         self.jobs.row[job] = row
         self.jobs.specs[job] = spec
@@ -230,12 +236,25 @@ class State:
         best = options.best[table.kind[: table.size]]
         have = (best >= 0).nonzero()[0]
         for row in have[table.best_rate[have] != options.rate[best[have]]].tolist():
-            table.best_rate[row] = options.rate[best[row]]
             spec = self.jobs.specs.get(table.id.item(row))
             if spec is not None:
-                accelerator = self.machines.cluster.pools[options.pool[best[row]]]
-                nominal = self.knowledge.rates.rate(spec.profile, accelerator, spec.width)[0]
-                table.nominal_rate[row] = nominal or table.best_rate[row]
+                self._set_best(row, spec, best.item(row))
+
+    def _set_best(self, row: int, spec: JobSpec, best: int) -> None:
+        """How fast a job is by its best option, and would be in one node."""
+        table, known = self.jobs.table, self.knowledge
+        table.best_rate[row] = known.options.rate[best]
+        accelerator = self.machines.cluster.pools[known.options.pool[best]]
+        gpus, batch_size = max(known.options.milligpus.item(best) // MILLI, 1), known.options.batch_size.item(best)
+        nominal = known.rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size)[0]
+        table.nominal_rate[row] = nominal or table.best_rate[row]
+
+    def open_accounts(self, rows: Ints) -> None:
+        """Jobs get or use time by these options from now on."""
+        known = self.knowledge
+        if known.options.elastic:
+            known.options = known.options.with_accounts(rows)
+            self.jobs.table.widen(known.options.accounts)
 
     def set_draining(self, node: int, draining: bool) -> None:
         nodes = self.machines.draining

@@ -126,7 +126,7 @@ def test_a_slow_gpu_is_not_taken_for_a_slow_kind() -> None:
 
 def test_a_copy_learns_for_itself() -> None:
     core = running(TRUE)
-    core.state.placement_traits(0, 0)
+    core.state.placement_traits(0, 0, 1)
     twin = core.fork()
     twin.state.knowledge._traits.clear()
     assert core.state.knowledge._traits, "a fork may number new kinds otherwise"

@@ -49,7 +49,11 @@ ELASTIC = Kind("", Demand(4, (1, 2, 4, 8)))
 def test_each_size_that_fits_a_pool_is_an_option() -> None:
     options = make_options([ELASTIC, Kind("", Demand(1))], CLUSTER, Rates(speeds={"V100": 1.0, "K80": 0.25}))
     v100, k80 = CLUSTER.pools.index("V100"), CLUSTER.pools.index("K80")
-    found = {(pool, gpus): rate for pool, gpus, rate, kind in zip(options.pool, options.gpus, options.rate, options.kind, strict=True) if kind == 0}
+    found = {
+        (pool, gpus): rate
+        for pool, gpus, rate, kind in zip(options.pool, options.gpus, options.rate, options.kind, strict=True)
+        if kind == 0
+    }
     assert found == {(v100, 4): 1.0, (v100, 1): 0.25, (v100, 2): 0.5, (v100, 8): 2.0, (k80, 1): 0.0625, (k80, 2): 0.125}
     assert options.elastic and options.gpus[options.best[0]] == 8
     usual = {(int(options.pool[row]), int(options.gpus[row])) for row in np.flatnonzero(options.usual & (options.kind == 0))}
