@@ -65,7 +65,7 @@ def _check_gpus(state: State) -> None:
         pools = set(state.machines.cluster.gpu_pool[incarnation.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
         flight = state.jobs.in_flight.get(job)
-        if flight is None or not isinstance(flight.command, Resize):
+        if job not in state.jobs.doomed and (flight is None or not isinstance(flight.command, Resize)):
             width = state.knowledge.options.gpus[incarnation.option]
             assert len(set(incarnation.gpus.tolist())) == width, f"job {job}'s gang is not whole"
             nodes = set(state.machines.nodes_of(incarnation.gpus))

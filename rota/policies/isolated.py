@@ -11,12 +11,12 @@ from rota.model.view import View
 
 @dataclass(frozen=True)
 class Isolated:
-    """A private part of the cluster for each job; blind to types."""
+    """A private part of the cluster for each job, which runs at the size it asked for; blind to types."""
 
     def allocate(self, view: View) -> Shares:
         options, jobs = view.options, max(len(view.jobs), 1)
         gpus = options.milligpus / MILLI
         whole = view.capacity.sum() / jobs / gpus
         share = view.capacity[options.pool] / jobs / gpus / np.maximum(whole, 1.0)
-        alone = (options.partner_kind < 0).nonzero()[0]
+        alone = (options.usual & (options.partner_kind < 0)).nonzero()[0]
         return Shares(option=alone, share=share[alone], blind=True, key="private part")

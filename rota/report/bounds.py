@@ -123,8 +123,8 @@ def _kinds(
     arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, packing: bool
 ) -> tuple[Ints, Floats, Floats, _Pairs | None]:
     """The kind of each job; the best true rate of each kind on each pool for the GPUs it asked for, 0 where it cannot run; its
-    best rate anywhere at any size; and pairs if there are any. If another size does more per GPU, the rate for the GPUs it asked for
-    is what so many GPUs would do at that size."""
+    best rate anywhere at any size; and pairs if there are any. If another size does more per GPU, the rate for the GPUs it asked
+    for is what so many GPUs would do at that size."""
     numbers: dict[Kind, int] = {}
     specs: list[JobSpec] = []
     kind = np.zeros(len(arrivals), dtype=np.int64)

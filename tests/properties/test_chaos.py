@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rota.beliefs.locality import Locality
@@ -244,14 +245,6 @@ def test_sharing_survives_too(batch: int) -> None:
     assert counts["shared"] > 100
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("make", [world, crowded_world])
-def test_a_short_run(make: Callable[..., Chaos], seed: int) -> None:
-    """What the batches do by the million steps, in a second: the chaos of `make quick`."""
-    chaos = make(seed, check_every=5).run(200_000)
-    assert chaos.steps > 1_000 and not chaos.core.state.jobs.row and not chaos.gpu_owner
-
-
 CHANGING = Faults(node_join=1 / 60, node_leave=1 / 90, node_drain=1 / 60)
 
 
@@ -283,6 +276,81 @@ def test_a_cluster_that_changes_survives_too(batch: int, sharing: bool) -> None:
         seed += 1
     for cut in ("joins", "leaves", "drains", "split"):
         assert counts[cut] > 0, f"no {cut} in {steps} steps"
+
+
+def elastic_world(seed: int, sharing: bool = False, **options: Any) -> Chaos:
+    """Jobs of several sizes, some of which change theirs while they run, on a cluster that changes too."""
+    return Chaos(
+        FLOOR,
+        mixed_jobs(25, seed, 8, parts=seed % 3 == 0, elastic=True),
+        (Crowded(), Evenly())[seed % 2] if sharing else POLICIES[seed % len(POLICIES)],
+        PLACERS[seed // 2 % len(PLACERS)],
+        seed=seed,
+        faults=CHANGING,
+        settings=SHARING if sharing else HOSTILE_SETTINGS,
+        rates=pairs(0.8) if sharing else Rates(speeds={}),
+        memory_types=(Standing,),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("sharing", [False, True])
+@pytest.mark.parametrize("batch", range(3))
+def test_jobs_of_several_sizes_survive_too(batch: int, sharing: bool) -> None:
+    steps, counts, seed = 0, Counter[str](), 1000 * batch
+    while steps < STEPS_PER_BATCH:
+        chaos = elastic_world(seed, sharing, check_every=5).run(200_000)
+        assert not chaos.core.state.jobs.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
+        steps += chaos.steps
+        counts.update(chaos.counts)
+        seed += 1
+    for cut in ("resizes", "joins", "leaves", "drains"):
+        assert counts[cut] > 0, f"no {cut} in {steps} steps"
+
+
+def shrink_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the GPUs that a job gives up for free when it is told to, not when it has done so."""
+    original = fold._resizing
+
+    def hasty(state: Any, resize: Any, incarnation: Any) -> None:
+        original(state, resize, incarnation)
+        given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
+        if len(given_up):
+            state.let_go(resize.job, given_up)
+
+    monkeypatch.setattr(fold, "_resizing", hasty)
+
+
+def grow_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a job grow onto GPUs that another has not left."""
+    original = reconcile._next_command
+
+    def greedy(state: Any, settings: Any, wish: Any, incarnation: Any, host_gib: Any, taken: Any, given: Any) -> Any:
+        return original(state, settings, wish, incarnation, host_gib, taken & False, given)
+
+    monkeypatch.setattr(reconcile, "_next_command", greedy)
+
+
+def keep_the_old_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Believe that a job that was resized still has all it had."""
+    monkeypatch.setattr(incarnations, "_resized", lambda state, resize, event: incarnations.begin(state, event.job, event.at_s))
+
+
+@pytest.mark.parametrize(
+    ("mutate", "story"),
+    [
+        (shrink_before_the_answer, r"is held by job \d+ and given|grew onto GPU"),
+        (grow_without_asking, r"is held by job \d+ and given|grew onto GPU"),
+        (keep_the_old_size, r"is not whole|have not ended|believed to use"),
+    ],
+)
+def test_the_checker_notices_wrong_sizes(
+    mutate: Callable[[pytest.MonkeyPatch], None], story: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(Broken, match=story):
+        for seed in range(20):
+            elastic_world(seed, check_every=1 if mutate is keep_the_old_size else 10**9).run(30_000)
 
 
 def overfill_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,3 +398,11 @@ def test_the_checker_notices_strangers(mutate: Callable[[pytest.MonkeyPatch], No
     with pytest.raises(Broken, match=r"is held by job \d+ and given|share GPU"):
         for seed in range(12):
             crowded_world(seed, check_every=10**9).run(30_000)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("make", [world, crowded_world, elastic_world])
+def test_a_short_run(make: Callable[..., Chaos], seed: int) -> None:
+    """What the batches do by the million steps, in a second: the chaos of `make quick`."""
+    chaos = make(seed, check_every=5).run(200_000)
+    assert chaos.steps > 1_000 and not chaos.core.state.jobs.row and not chaos.gpu_owner

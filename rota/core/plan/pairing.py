@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.core.plan.candidates import CandidateTable
 from rota.core.plan.grant import Grants
+from rota.core.plan.in_place import in_place
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.floor import Floor, Placer, Request
@@ -103,7 +104,7 @@ def place(
                     seats[at] = seat
     rest = [at for at in units if at not in seats]
     requests = [_request(state, units[at]) for at in rest]
-    seats.update(zip(rest, place_all(placer, floor, requests, [hints.get(at, ()) for at in rest]), strict=True))
+    seats.update(zip(rest, place_all(state, placer, floor, requests, [hints.get(at, ()) for at in rest]), strict=True))
     return [(unit, seats[at]) for at, unit in units.items()]
 
 
@@ -143,13 +144,22 @@ def ask(state: State, job: int, pool: int, gpus: int, price: float) -> Request:
     return Request(job, pool, gpus, price, state.jobs.desired.get(job), False, *traits)
 
 
-def place_all(placer: Placer, floor: Floor, requests: list[Request], hints: Sequence[tuple[int, ...]]) -> list[Ints]:
-    """GPUs for each request: those that the policy asked for where they can be had, else those that the placer picks."""
+def place_all(
+    state: State, placer: Placer, floor: Floor, requests: list[Request], hints: Sequence[tuple[int, ...]]
+) -> list[Ints]:
+    """GPUs for each request: those that the policy asked for where they can be had; with a sticky placer, those with which a job
+    changes its size in place; else those that the placer picks."""
     placed: dict[int, Ints] = {}
     for number, hint in enumerate(hints):
         if hint and floor.available[list(hint)].all():
             placed[number] = np.array(sorted(hint), dtype=np.int64)
             floor.available[placed[number]] = False
+    if state.knowledge.options.elastic and placer.sticky:
+        for number, request in enumerate(requests):
+            gpus = in_place(state, floor, request) if number not in placed else None
+            if gpus is not None:
+                placed[number] = gpus
+                floor.available[gpus] = False
     if not placed:
         return placer.place(floor, requests)
     rest = [number for number in range(len(requests)) if number not in placed]

@@ -114,7 +114,7 @@ def _place(
     )
     ask = pairing.ask
     requests = [ask(state, job, pool, need, price) for _, job, pool, need, price in zip(*columns, strict=True)]
-    placed = pairing.place_all(placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
+    placed = pairing.place_all(state, placer, floor, requests, [hints.get(at, ()) for at in columns[0]] if hints else ())
     changes = []
     for request, option, gpus in zip(requests, granted, placed, strict=True):
         promised = state.jobs.desired.get(request.job)
