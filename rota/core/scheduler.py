@@ -6,7 +6,6 @@ A driver carries the commands out and comes back with events. `fold` and `decide
 first, on recorded events, and so never decides anything again.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
-from rota.core.fold.events import advance, apply
+from rota.core.fold.events import advance, apply, asked_to_wake, set_clock
 from rota.core.learn.cordon import cordon
 from rota.core.plan.make_plan import make_plan
 from rota.core.reconcile import reconcile, renewals, stray_kills
@@ -58,11 +57,7 @@ class Scheduler:
     def fold(self, now_s: float, events: Sequence[External]) -> None:
         """Learn what happened. Time never runs backwards here, whatever the events say."""
         state, settings = self.state, self.settings
-        if now_s > state.now_s:
-            state.now_s = now_s
-        if settings.round_seconds and not state.jobs.row:
-            length = settings.round_seconds
-            state.question.next_round_s = state.now_s if settings.whole_steps else math.ceil(state.now_s / length) * length
+        set_clock(state, settings, now_s)
         for event in events:
             apply(state, settings, event)
         advance(state, settings)
@@ -95,7 +90,7 @@ class Scheduler:
                 commands.append(Solve(decided.ticket, self.view()))
         wake_s = self._next_wake_s()
         if wake_s != self.state.question.wake_s:
-            self.state.question.wake_s = wake_s
+            asked_to_wake(self.state, wake_s)
             commands.append(WakeAt(wake_s))
         return commands
 

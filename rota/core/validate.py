@@ -38,8 +38,7 @@ def validate(state: State) -> None:
 
 
 def _check_caches(state: State) -> None:
-    fresh = state.copy()
-    fresh.jobs._rows = fresh._usable = None
+    fresh = state.without_memos()
     assert (fresh.jobs.rows == state.jobs.rows).all(), "the list of jobs that may be scheduled is out of date"
     assert (fresh.usable()[0] == state.usable()[0]).all(), "the map of usable GPUs is out of date"
 

@@ -1,5 +1,6 @@
 """Apply: folds what happened into the state. Each event is safe to see late, twice, or out of order."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,20 @@ from rota.model.units import FOREVER
 def apply(state: State, settings: Settings, event: Event) -> None:
     """Fold one event. The state's clock has been set to the instant the core learned of it."""
     _HANDLERS[type(event)](state, settings, event)
+
+
+def set_clock(state: State, settings: Settings, now_s: float) -> None:
+    """It is later now. While there are no jobs, the first round is still to begin."""
+    if now_s > state.now_s:
+        state.now_s = now_s
+    length = settings.round_seconds
+    if length and not state.jobs.row:
+        state.question.next_round_s = state.now_s if settings.whole_steps else math.ceil(state.now_s / length) * length
+
+
+def asked_to_wake(state: State, wake_s: float) -> None:
+    """The driver was asked to come back at this time."""
+    state.question.wake_s = wake_s
 
 
 def advance(state: State, settings: Settings) -> None:

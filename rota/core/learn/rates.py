@@ -63,7 +63,7 @@ def _believe(state: State, numbers: list[int]) -> None:
     mine = np.isin(table.kind[:size], numbers).nonzero()[0]
     best = state.knowledge.options.best[table.kind[mine]]
     table.best_rate[mine[best >= 0]] = state.knowledge.options.rate[best[best >= 0]]
-    state.knowledge.forget_traits()
+    state.knowledge.forget_memos()
     runs = ((table.using[:size] > 0) & (table.rate[:size] > 0)).nonzero()[0]
     table.rate[runs] = state.knowledge.options.rate[state.knowledge.options.by_account[table.kind[runs], table.account[runs]]]
     table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]

@@ -84,16 +84,16 @@ class Knowledge:
         if self.paces:
             self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
 
-    def forget_traits(self) -> None:
+    def forget_memos(self) -> None:
         """What was worked out from the rates no longer holds."""
         self._traits.clear()
+        self._pool_rank = None
 
     def grow(self, gpus: int) -> None:
         """A node with so many GPUs joined: nothing is known of them, and pools may be others."""
         self.variability = self.variability and self.variability.grown(gpus)
         self.learning = self.learning and self.learning.grown(gpus)
-        self._traits.clear()
-        self._pool_rank = None
+        self.forget_memos()
 
     def copy(self) -> "Knowledge":
         return copied(self)

@@ -29,7 +29,7 @@ from rota.model.units import FOREVER, MILLI, Bools, Ints
 
 @dataclass(eq=False)
 class State:
-    """The whole state of the scheduler. `fold` writes it; everybody else reads."""
+    """The whole state of the scheduler. `fold` and `learn` write it; everything else reads it (a test sees to that)."""
 
     machines: Machines
     """Nodes, and who holds which GPUs."""
@@ -324,6 +324,14 @@ class State:
         if not self.jobs.specs[job].profile:
             self.knowledge.forget_paces(job)
         self.jobs.drop(job, row)
+
+    def without_memos(self) -> "State":
+        """An independent twin that has to work out anew what this one remembers only to save work."""
+        twin = self.copy()
+        twin._usable = twin.jobs._rows = None
+        twin.question._drawn = None
+        twin.knowledge.forget_memos()
+        return twin
 
     def copy(self) -> "State":
         """An independent twin."""
