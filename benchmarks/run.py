@@ -26,7 +26,8 @@ import placement
 
 import rota
 from rota.beliefs.rates import Rates
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import draw, spelled_out
 from rota.core.plan.grant import grant
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
@@ -99,7 +100,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
     core.step(0.0, [])
     view = core.view()
     table = CandidateTable(core.state, core.state.jobs.rows, core.settings)
-    candidates = Srsf().allocate(view).candidates(table)
+    candidates = spelled_out(draw(Srsf().allocate(view), table), table)
     fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
 
     def walk() -> set[int]:

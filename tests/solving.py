@@ -10,9 +10,10 @@ from scipy.optimize import linprog
 
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.state.accounts import time_shares
 from rota.model.cluster import Cluster, Node
 from rota.model.events import Submitted
 from rota.model.job import JobSpec
@@ -72,7 +73,7 @@ class Question:
         view = self.view(memory)
         answer = make_policy(policy).allocate(view)
         assert answer.fault(self.table) == ""
-        share: Any = answer.shares(self.table)
+        share: Any = time_shares(answer, self.table.options, self.table.kind)
         return answer, Effect(view, share)
 
     def plain(self, packing: bool = False) -> "Plain":

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.rates import Rates
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import draw
 from rota.core.plan.grant import grant
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.state.accounts import time_shares
 from rota.errors import InputError
 from rota.files.text import read_text
-from rota.model.allocation import Allocation
+from rota.model.allocation import Allocation, Shares
 from rota.model.cluster import Cluster, Node, canonical
 from rota.model.events import Submitted
 from rota.model.floor import Placer
@@ -180,10 +182,9 @@ def _with_tenants(policy: Any, tenants: Tenants) -> Policy:
 
 def _shares(answer: Allocation, table: CandidateTable, capacity: Ints) -> Floats:
     """Per job and account; a job that a ranking would let run has all the time by its option."""
-    share = answer.shares(table)
-    if share is not None:
-        return share
-    granted = grant(answer.candidates(table), table, capacity).option
+    if isinstance(answer, Shares):
+        return time_shares(answer, table.options, table.kind)
+    granted = grant(draw(answer, table), table, capacity).option
     share = np.zeros((len(table), table.options.accounts))
     runs = (granted >= 0).nonzero()[0]
     share[runs, table.options.account[granted[runs]]] = 1.0

@@ -3,9 +3,9 @@
 import numpy as np
 
 from rota.beliefs.options import why_never
-from rota.core.plan.candidates import CandidateTable
-from rota.core.settings import Settings
+from rota.core.state.accounts import time_shares
 from rota.core.state.state import State
+from rota.model.allocation import Ranking, Shares
 from rota.model.commands import Launch, Resume
 from rota.model.job import Phase
 from rota.model.reasons import Explanation, Reason
@@ -54,18 +54,15 @@ def _time_of(state: State, rows: Ints) -> tuple[Floats | None, Floats]:
     policy does not speak of time."""
     answer, jobs = state.question.answer, state.jobs.table
     elapsed = state.now_s - state.question.shares_s
-    if answer is None or not answer.allocation.reusable or elapsed <= 0 or not len(rows):
+    if answer is None or not isinstance(answer.allocation, Shares) or elapsed <= 0 or not len(rows):
         return None, np.zeros(len(rows))
     known = jobs.id[: jobs.size]
     found = np.minimum(known.searchsorted(answer.ids), max(len(known) - 1, 0))
-    table = CandidateTable(state, found, Settings())
-    share = answer.allocation.shares(table)
-    if share is None:
-        return None, np.zeros(len(rows))
+    share = time_shares(answer.allocation, state.knowledge.options, jobs.kind[found])
     target = np.zeros(jobs.size)
     alive = known[found] == answer.ids
     target[found[alive]] = share[alive].sum(axis=1)
-    had = CandidateTable(state, rows, Settings()).received_seconds.sum(axis=1) / elapsed
+    had = state.received_seconds(rows).sum(axis=1) / elapsed
     return target[rows], had
 
 
@@ -128,12 +125,12 @@ def explain(state: State, job: int) -> list[Explanation]:
 
 def _note(state: State, job: int) -> str:
     """What the policy's last answer says of this job, in words."""
-    notes = getattr(state.question.answer.allocation, "notes", None) if state.question.answer is not None else None
-    if not notes or state.question.answer is None:
+    answer = state.question.answer
+    if answer is None or not isinstance(answer.allocation, Shares):
         return ""
-    position = int(state.question.answer.ids.searchsorted(job))
-    mine = position < len(state.question.answer.ids) and state.question.answer.ids[position] == job
-    return str(notes.get(position, "")) if mine else ""
+    position = int(answer.ids.searchsorted(job))
+    mine = position < len(answer.ids) and answer.ids[position] == job
+    return str(answer.allocation.notes.get(position, "")) if mine else ""
 
 
 def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
@@ -220,10 +217,10 @@ def _free(state: State, row: int) -> int:
 def _ahead(state: State, job: int) -> list[int]:
     """Jobs the policy put before this one, best first; where it gave no order, those that run."""
     assert state.question.answer is not None
-    order = getattr(state.question.answer.allocation, "order", None)
-    if order is None:
+    allocation = state.question.answer.allocation
+    if not isinstance(allocation, Ranking):
         rows = state.jobs.rows
         return [int(job) for job in state.jobs.table.id[rows[state.jobs.table.option[rows] >= 0]]]
-    ranked = [int(other) for other in state.question.answer.ids[order]]
+    ranked = [int(other) for other in state.question.answer.ids[allocation.order]]
     before = ranked[: ranked.index(job)] if job in ranked else ranked
     return [other for other in before if other in state.jobs.row]

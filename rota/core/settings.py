@@ -86,5 +86,10 @@ class Settings:
             raise OptionError("decisions need rounds, events or both.", field="round_seconds", value=self.round_seconds)
 
     @property
+    def turn_seconds(self) -> float:
+        """How long jobs that are picked by their shares run before others are."""
+        return self.round_seconds or self.slice_seconds
+
+    @property
     def leased(self) -> bool:
         return self.lease_seconds < FOREVER

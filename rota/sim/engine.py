@@ -14,6 +14,7 @@ import numpy as np
 from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
 from rota.errors import PolicyBroken, RotaError, Stalled
+from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, ClusterChange
 from rota.model.commands import Command, Kill, Launch, Renew, Resize, Resume, Solve, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
@@ -420,7 +421,7 @@ class Engine:
                 hint="rota policy check, with the policy as you named it here",
             ) from problem
         self.record.decision_seconds += time.perf_counter() - began
-        if not hasattr(answer, "candidates"):
+        if not isinstance(answer, Ranking | Shares | Assignment):
             raise PolicyBroken(
                 f"{name}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",

@@ -9,9 +9,11 @@ import pytest
 
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import draw
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.state.accounts import time_shares
 from rota.model.cluster import Cluster, Node
 from rota.model.events import Submitted
 from rota.model.job import JobSpec
@@ -97,7 +99,7 @@ class Case:
         answer = made.allocate(view)
         table = CandidateTable(self.core.state, self.core.state.jobs.rows, self.core.settings)
         assert answer.fault(table) == ""
-        share: Any = answer.shares(table)
+        share: Any = time_shares(answer, table.options, table.kind)
         return answer, Effect(view, share)
 
     def objective(self, policy: str) -> float:
@@ -306,7 +308,7 @@ def test_fifo() -> None:
     view = case.view()
     answer = make_policy("fifo").allocate(view)
     table = CandidateTable(case.core.state, case.core.state.jobs.rows, case.core.settings)
-    granted = grant(answer.candidates(table), table, view.capacity).option
+    granted = grant(draw(answer, table), table, view.capacity).option
     types = [view.cluster.pools[view.options.pool[row]] if row >= 0 else None for row in granted.tolist()]
     assert types == ["V100", "P100", "P100", "K80", "K80", None]
 

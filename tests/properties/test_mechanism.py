@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.plan import grant as mechanism
+from rota.core.plan.draw import Candidates, Preference, spelled_out
 from rota.core.plan.grant import grant
-from rota.model.allocation import Candidates
 from rota.model.options import Options
 from rota.model.units import MILLI
 
@@ -119,3 +119,49 @@ def test_backfill_leaves_nothing_that_could_still_overtake(instance: tuple[Optio
         for option in options.by_kind[table.kind[job]].tolist():
             if option >= 0 and int(options.pool[option]) not in head_pools:
                 assert options.milligpus[option] > grants.left[options.pool[option]]
+
+
+@st.composite
+def elastic_instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.ndarray]:
+    """Jobs of several sizes, some of which have GPUs by an option, and whatever moving and resizing cost."""
+    pools, kinds = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    rows = []
+    for kind in range(kinds):
+        sizes = draw(st.lists(st.tuples(st.integers(0, pools - 1), st.integers(1, 6)), min_size=1, max_size=8, unique=True))
+        rows += [(kind, pool, gpus * MILLI, draw(st.sampled_from([0.01, 0.5, 1.0, 2.0, 9.0])), 0.0) for pool, gpus in sizes]
+    options = Options.of(rows, kinds)
+    jobs = draw(st.integers(0, 12))
+
+    def column(values: st.SearchStrategy[float]) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=jobs, max_size=jobs)), dtype=np.float64)
+
+    kind = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=jobs, max_size=jobs)), dtype=np.int64)
+    held = [draw(st.sampled_from([-1, *np.flatnonzero(options.kind == each).tolist()])) for each in kind.tolist()]
+    table = SimpleNamespace(
+        rows=np.arange(jobs),
+        options=options,
+        kind=kind,
+        granted_option=np.array(held, dtype=np.int64),
+        seconds_left=column(st.sampled_from([0.0, 1.0, 50.0, 1e4])),
+        move_seconds=column(st.sampled_from([0.0, 10.0, 100.0])),
+        resize_seconds=column(st.sampled_from([0.0, 5.0, np.inf])),
+        horizon_seconds=3600.0,
+        pool_order=lambda blind: np.arange(pools)[::-1],
+    )
+    order = np.array(draw(st.permutations(range(jobs))), dtype=np.int64)
+    capacity = np.array(draw(st.lists(st.integers(0, 12), min_size=pools, max_size=pools)), dtype=np.int64)
+    preference = Preference(draw(st.booleans()), draw(st.booleans()))
+    return options, table, Candidates(order, None, draw(st.booleans()), preference=preference), capacity
+
+
+@given(elastic_instances())
+@settings(max_examples=1500, deadline=None, derandomize=True)
+def test_first_fit_equals_the_walk_through_all_options(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
+    options, table, candidates, capacity = instance
+    grants = grant(candidates, table, capacity)
+    written = spelled_out(candidates, table)
+    missing = np.setdiff1d(candidates.position, written.position)
+    expected, left = walk(options, table.kind, written, capacity)
+    if not (candidates.blocking and len(missing)):  # a job without any option in the list blocks nobody in the walk
+        assert {job: int(o) for job, o in enumerate(grants.option.tolist()) if o >= 0} == expected
+        assert grants.left.tolist() == left.tolist()

@@ -11,12 +11,11 @@ from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
-from rota.core.plan.candidates import CandidateTable
-from rota.core.plan.grant import MOST_OWED
 from rota.core.settings import Settings
+from rota.core.state.accounts import MOST_OWED, time_shares
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.core.state.state import State
-from rota.model.allocation import Allocation
+from rota.model.allocation import AskedJobs, Assignment, Ranking, Shares
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -142,44 +141,49 @@ def _hold_asked(state: State, settings: Settings, event: HoldAsked) -> None:
 def _allocated(state: State, settings: Settings, event: Allocated) -> None:
     if state.question.asked is None or event.ticket != state.question.decision:
         return
-    state.question.policy_fault = _fault(event.allocation, _asked_about(state, settings), state.question.asked_s)
+    state.question.policy_fault = _fault(event.allocation, _asked_about(state), state.question.asked_s)
     if state.question.policy_fault:
         _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.question.policy_fault))
         return
     _close_accounts(state, settings)
-    state.open_accounts(event.allocation.timed_options)
+    if isinstance(event.allocation, Shares):
+        state.open_accounts(event.allocation.option[event.allocation.share > 0])
     state.question.answer = Answer(event.allocation, state.question.asked, state.question.asked_version, event.policy)
     state.question.asked = None
     state.question.fresh = True
 
 
-def _fault(allocation: Allocation, table: CandidateTable, asked_s: float) -> str:
+def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
     """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
+    if not isinstance(allocation, Ranking | Shares | Assignment):
+        return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
     try:
         until_s: object = allocation.until_s
         if not isinstance(until_s, int | float | np.integer | np.floating) or until_s != until_s:
             return f"until_s is {until_s!r}, not a time"
         if not until_s > asked_s:
             return f"it holds until {until_s:g} s, but was asked at {asked_s:g} s"
-        return allocation.fault(table)
+        return allocation.fault(asked)
     except Exception as problem:
         return f"its answer cannot be read ({type(problem).__name__}: {problem})"
 
 
-def _asked_about(state: State, settings: Settings) -> CandidateTable:
+def _asked_about(state: State) -> AskedJobs:
     """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
     it recovers."""
     assert state.question.asked is not None
-    if state.jobs.version == state.question.asked_version:
-        return CandidateTable(state, state.jobs.rows, settings)
-    ids = state.jobs.table.id[: state.jobs.table.size]
-    return CandidateTable(state, np.minimum(ids.searchsorted(state.question.asked), max(len(ids) - 1, 0)), settings)
+    rows = state.jobs.rows
+    if state.jobs.version != state.question.asked_version:
+        ids = state.jobs.table.id[: state.jobs.table.size]
+        rows = np.minimum(ids.searchsorted(state.question.asked), max(len(ids) - 1, 0))
+    return AskedJobs(state.jobs.table.kind[rows], state.knowledge.options, state.machines.cluster.gpu_pool)
 
 
 def _policy_failed(state: State, settings: Settings, event: PolicyFailed | TimedOut) -> None:
     if state.question.asked is None or event.ticket != state.question.decision:
         return
-    state.question.policy_fault = getattr(event, "message", "") or state.question.policy_fault or "no answer in time"
+    said = event.message if isinstance(event, PolicyFailed) else ""
+    state.question.policy_fault = said or state.question.policy_fault or "no answer in time"
     state.question.asked = None
     state.question.touch()
     state.question.not_before_s = state.now_s + settings.policy_retry_seconds
@@ -188,23 +192,19 @@ def _policy_failed(state: State, settings: Settings, event: PolicyFailed | Timed
 def _close_accounts(state: State, settings: Settings) -> None:
     """New shares: what the old ones promised and did not give is owed from now on, and time received counts from zero."""
     jobs, answer = state.jobs.table, state.question.answer
-    if answer is None or not jobs.size or not answer.allocation.reusable:
+    if answer is None or not jobs.size or not isinstance(answer.allocation, Shares):
         state.question.shares_s = state.now_s  # only shares promise time
         return
     elapsed, state.question.shares_s = state.now_s - state.question.shares_s, state.now_s
     ids = jobs.id[: jobs.size]
     found = np.minimum(ids.searchsorted(answer.ids), jobs.size - 1)
-    table = CandidateTable(state, found, settings)
-    share = answer.allocation.shares(table)
-    if share is None:
-        return
+    share = time_shares(answer.allocation, state.knowledge.options, jobs.kind[found])
     known = ids[found] == answer.ids
     rows = found[known]
     jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
-    every = CandidateTable(state, np.arange(jobs.size), settings)
-    jobs.deficit[: jobs.size] -= every.received_seconds
+    jobs.deficit[: jobs.size] -= state.received_seconds(np.arange(jobs.size))
     if not settings.deficits_break_ties:
-        most = MOST_OWED * every.slice_seconds
+        most = MOST_OWED * settings.turn_seconds
         np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]

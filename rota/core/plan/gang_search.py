@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.core.plan import pairing
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import Candidates
 from rota.core.plan.grant import Grants, SplitGpu
 from rota.core.settings import Settings
 from rota.core.state.state import State
-from rota.model.allocation import Candidates
 from rota.model.floor import Floor, Placer, Request
 from rota.model.units import MILLI, Bools, Ints
 

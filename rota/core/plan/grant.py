@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rota.core.plan.candidates import CandidateTable
-from rota.model.allocation import Candidates
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import Candidates
+from rota.core.plan.first_fit import first_fit
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 FEW = 512
 """So few candidates are walked one by one: that is faster than many small arrays."""
-
-MOST_OWED = 10.0
-"""A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +49,10 @@ def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Gran
     left = capacity * MILLI
     options = table.options
     position, wanted = candidates.position, candidates.option
+    if candidates.preference is not None:
+        granted, by = first_fit(candidates, candidates.preference, table, left)
+        option[granted] = by
+        return Grants(granted, option, left)
     if options.in_parts:
         wanted = options.best[table.kind[position]] if wanted is None else wanted
         return _fill_with_parts(candidates, wanted, table, left)

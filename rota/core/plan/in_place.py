@@ -9,8 +9,8 @@ from rota.model.units import Ints
 
 
 def in_place(state: State, floor: Floor, request: Request) -> Ints | None:
-    """GPUs of the nodes that a job has, if it can change its size while it runs: some of its own, at least one on each node, or all
-    of its own and more. None: there are none such."""
+    """GPUs of the nodes that a job has, if it can change its size while it runs: some of its own, at least one on each node, or
+    all of its own and more. None: there are none such."""
     incarnation = state.jobs.incarnations.get(request.job)
     if incarnation is None or incarnation.parked or not state.jobs.specs[request.job].can_resize:
         return None

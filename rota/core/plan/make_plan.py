@@ -1,6 +1,7 @@
 """From the policy's answer to a plan, on one screen."""
 
-from rota.core.plan.candidates import CandidateTable, jobs_of, list_candidates
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
 from rota.core.plan.placements import changes

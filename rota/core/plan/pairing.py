@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.grant import Grants
 from rota.core.plan.in_place import in_place
 from rota.core.state.records import same_gpus

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.core.plan import pairing
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.gang_search import Places
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings

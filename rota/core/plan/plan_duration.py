@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from rota.core.plan.candidates import CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import holds_seconds
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.state import State
@@ -19,7 +20,7 @@ def holds_until_s(
         return _all_done_s(settings, state, table, grants)
     if not len(table):
         return FOREVER
-    holds = allocation.holds_seconds(granted, table)
+    holds = holds_seconds(allocation, granted, table)
     # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
     may_ask_s = state.question.asked_s + settings.solve_every_seconds
     if allocation.reusable:

@@ -24,7 +24,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.model.occupancy import HALF
 from rota.model.options import Kind
-from rota.model.units import FOREVER, MILLI, Bools, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 
 @dataclass(eq=False)
@@ -128,6 +128,14 @@ class State:
                 found.append(gpu)
                 spare[where] -= counts
         return found
+
+    def received_seconds(self, rows: Ints) -> Floats:
+        """Time that jobs got on each account since the shares in force were answered, up to now: shape (jobs, accounts)."""
+        table = self.jobs.table
+        received: Floats = table.received[rows]
+        since = np.where(table.using[rows] > 0, self.now_s - table.as_of_s[rows], 0.0)
+        received[np.arange(len(rows)), table.account[rows]] += since
+        return received
 
     def fewest_nodes(self, pool: int, gpus: int) -> int:
         """Nodes that so many GPUs of a pool take at least, of those that are in service."""

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.core.state.accounts import time_shares
 from rota.solver.filling import water_fill
 from rota.solver.linear import least
 from rota.solver.program import Program
@@ -35,7 +36,7 @@ def test_shared_columns_reach_the_optimum_of_all_pairs(seed: int, weights: bool)
         assert found.value == pytest.approx(expected[name], rel=1e-5), (name, by_job)
         answer = found.shares()
         assert answer.fault(question.table) == ""
-        share: Any = answer.shares(question.table)
+        share: Any = time_shares(answer, question.table.options, question.table.kind)
         assert_feasible(effect_of(question, share))
 
 
@@ -57,7 +58,7 @@ def test_kinds_together_are_jobs_one_by_one(seed: int, packing: bool) -> None:
         program.maximise(objective_of(program, "sum"))
         found = program.solve()
         values.append(found.value)
-        share: Any = found.shares().shares(question.table)
+        share: Any = time_shares(found.shares(), question.table.options, question.table.kind)
         rows = view.options.by_account[view.jobs.kind]
         used.append(np.bincount(rows[rows >= 0], weights=share[rows >= 0], minlength=len(view.options)))
         again = Program(view, packing=packing, by_job=by_job)
@@ -133,5 +134,5 @@ def test_sides_of_unequal_numbers_are_in_proportion() -> None:
     program.minimise(program.gpus_used.sum())
     found = program.solve()
     assert program.gpus_used.at(found.x).sum() == pytest.approx(3.0, abs=1e-3)
-    share: Any = found.shares().shares(question.table)
+    share: Any = time_shares(found.shares(), question.table.options, question.table.kind)
     assert_feasible(effect_of(question, share), tolerance=1e-4)

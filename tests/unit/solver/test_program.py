@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rota.compose.catalogue import make_policy
+from rota.core.state.accounts import time_shares
 from rota.errors import OptionError, SolverFailed
 from rota.solver.linear import Linear, greatest, least
 from rota.solver.program import Program
@@ -131,7 +132,7 @@ def test_shares_of_claimants_smaller_than_a_kind_reach_each_job() -> None:
     program.maximise(least(program.rate / program.usual_rate / program.weight))
     answer = program.solve().shares()
     assert answer.fault(question.table) == ""
-    share = answer.shares(question.table)
+    share = time_shares(answer, question.table.options, question.table.kind)
     assert share[0].tolist() == share[3].tolist() and share[1].sum() > share[0].sum()
 
 

@@ -1,0 +1,146 @@
+"""The candidate table: what the mechanism knows of the jobs that an answer speaks of."""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import TypeVar
+
+import numpy as np
+
+from rota.core.settings import Settings
+from rota.core.state.state import State
+from rota.model.lazy import lazy
+from rota.model.options import Options
+from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
+from rota.model.view import keyed_rng
+
+T = TypeVar("T")
+
+NONE: AbstractSet[int] = frozenset()
+
+
+class CandidateTable:
+    """What the mechanism knows of the jobs of an answer, one entry per position, gathered when asked."""
+
+    def __init__(self, state: State, rows: Ints, settings: Settings) -> None:
+        self._state = state
+        self._settings = settings
+        self.rows = rows
+        self.upgrades = settings.upgrades
+        """A job that no other may suspend may still move where it is faster."""
+        self.types_stay = not settings.deficits_break_ties
+        """Where all have GPUs, an answer that is blind to types moves no job from one to another."""
+        self.horizon_seconds = settings.horizon_seconds
+        """Over how long a move must pay for itself."""
+        self.slice_seconds = settings.turn_seconds
+        """How long those who are picked run before others are."""
+        self.kept_gpus: AbstractSet[int] = NONE
+        """GPUs of jobs that the answer knows nothing of, which keep them."""
+
+    def home(self, position: int, option: int) -> int:
+        """The GPU that a job has a part of by this option, and may keep; -1: none."""
+        if self.granted_option.item(position) != option:
+            return -1
+        gpu: int = self._state.jobs.desired[self._state.jobs.table.id.item(self.rows[position])].item(0)
+        return gpu if self._state.usable()[0][gpu] else -1
+
+    def room_at(self, gpu: int) -> int:
+        """Thousandths of a GPU that jobs of this table may have: all but what jobs keep that the answer knows nothing of."""
+        if gpu not in self.kept_gpus:
+            return MILLI
+        mine = set(self._state.jobs.table.id[self.rows].tolist())
+        return MILLI - sum(size for job, size in self._state.machines.planned.parts.get(gpu, ()) if job not in mine)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @lazy
+    def running(self) -> Bools:
+        """Its processes are known to run."""
+        return self._state.jobs.table.using[self.rows] > 0
+
+    @lazy
+    def kind(self) -> Ints:
+        return self._state.jobs.table.kind[self.rows]
+
+    @lazy
+    def granted_option(self) -> Ints:
+        """The option each job was last granted, -1: none."""
+        return self._state.jobs.table.option[self.rows]
+
+    @property
+    def options(self) -> Options:
+        return self._state.knowledge.options
+
+    @property
+    def gpu_pool(self) -> Ints:
+        """The pool of each GPU of the cluster."""
+        return self._state.machines.cluster.gpu_pool
+
+    @lazy
+    def move_seconds(self) -> Floats:
+        """The price of moving: what stopping here and starting elsewhere would cost each job."""
+        return self._state.jobs.table.move_seconds[self.rows]
+
+    @lazy
+    def resize_seconds(self) -> Floats:
+        """The price of another size on the same nodes; infinite: the job has to be stopped for that."""
+        return self._state.jobs.table.resize_seconds[self.rows]
+
+    @lazy
+    def steps_left(self) -> Floats:
+        table, rows = self._state.jobs.table, self.rows
+        done = table.steps_done[rows] + table.rate[rows] * self._since
+        return np.maximum(table.steps_total[rows] - done, 0.0)
+
+    @lazy
+    def seconds_left(self) -> Floats:
+        return self.steps_left / self._state.jobs.table.best_rate[self.rows]
+
+    @lazy
+    def received_seconds(self) -> Floats:
+        """Time each job got by each option of its kind since the shares in force were answered: shape (jobs, accounts)."""
+        return self._state.received_seconds(self.rows)
+
+    @lazy
+    def deficit_seconds(self) -> Floats:
+        """Time each job was owed, by account, when they were answered: what earlier shares promised less what it got."""
+        return self._state.jobs.table.deficit[self.rows]
+
+    @lazy
+    def had_seconds(self) -> Floats:
+        """What each job got, less what earlier shares still owe."""
+        received = self.received_seconds
+        if self._settings.deficits_break_ties:
+            return received
+        return received - self.deficit_seconds
+
+    @lazy
+    def slice_left_seconds(self) -> Floats:
+        """How long each job that was picked may still run undisturbed."""
+        table, rows = self._state.jobs.table, self.rows
+        if not self._settings.at_events:
+            return np.zeros(len(rows))  # rounds are slices
+        begun_s = table.slice_s[rows]
+        begun_s = np.where(begun_s < FOREVER, begun_s, table.phase_s[rows])  # one that is starting has a whole slice before it
+        return self.slice_seconds - np.where(table.option[rows] >= 0, self._state.now_s - begun_s, FOREVER)
+
+    def memoised(self, owner: object, make: Callable[["CandidateTable"], T]) -> T:
+        """What `make` answers for this table, made once as long as the answer and the options are the same."""
+        return self._state.question.memoised(owner, self.options, lambda: make(self))
+
+    def pool_order(self, blind: bool) -> Ints:
+        """Rank of each pool in the order they are filled: fastest type first, or in a random order, new each time."""
+        state = self._state
+        if blind:
+            return (
+                keyed_rng(self._settings.seed, state.question.plans, 5)
+                .random(len(state.machines.cluster.pools))
+                .argsort()
+                .argsort()
+            )
+        return state.knowledge.pool_rank(state.machines.cluster)
+
+    @lazy
+    def _since(self) -> Floats:
+        table, rows = self._state.jobs.table, self.rows
+        return np.where(table.using[rows] > 0, self._state.now_s - table.as_of_s[rows], 0.0)

@@ -1,0 +1,164 @@
+"""Draw: what an answer means to the mechanism: which jobs are tried by which options, in which order, and how long that holds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.state.accounts import time_shares
+from rota.model.allocation import Allocation, Assignment, Ranking, Shares
+from rota.model.options import MUCH_SLOWER
+from rota.model.units import FOREVER, Bools, Floats, Ints
+
+NEXT_TO_NOTHING = 1e-6
+"""What an interior point leaves where there should be nothing."""
+
+MICRO = 1e6
+"""Microseconds in a second."""
+
+TIME_SHARED = 1e-3
+"""A share this small is not worth a move of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How jobs choose between their options."""
+
+    may_move: bool
+    """A job that has GPUs may move to others where that pays."""
+    blind: bool
+    """All types count the same."""
+
+
+@dataclass(slots=True, eq=False)
+class Candidates:
+    """(position, option) pairs in the order they are tried; a job stands in it once per option it may run by.
+
+    Where an option shares GPUs, a unit is complete when both its sides have had their turn."""
+
+    position: Ints
+    option: Ints | None
+    """None: each job stands there once. It takes its only option, or with a preference the best of its options with room."""
+    blocking: bool = False
+    """No job may overtake the first that fits nowhere."""
+    reserve: bool = False
+    """Others may overtake the first that fits nowhere only if they do not delay it."""
+    preference: Preference | None = None
+    """How each job chooses when its turn comes, where that was left open."""
+
+
+def draw(allocation: Allocation, table: CandidateTable) -> Candidates:
+    """Who may run by which option, best first."""
+    if isinstance(allocation, Ranking):
+        return _by_rank(allocation, table)
+    if isinstance(allocation, Shares):
+        return _by_shares(allocation, table)
+    assert isinstance(allocation, Assignment)
+    return Candidates(allocation.position, allocation.option)
+
+
+def holds_seconds(allocation: Allocation, granted: Bools, table: CandidateTable) -> float:
+    """How long an answer holds, given who may run. A job that is still starting neither runs nor waits."""
+    held = FOREVER
+    if isinstance(allocation, Ranking) and not granted.all():  # while all run, no change of rank changes anything
+        if allocation.run_seconds is not None:
+            held = float(allocation.run_seconds[granted & table.running].min(initial=held))
+        if allocation.wait_seconds is not None:
+            held = float(allocation.wait_seconds[~granted].min(initial=held))
+    elif isinstance(allocation, Shares):
+        ends = not granted.all()
+        if not ends:  # where all run, some may still have to run elsewhere now and then
+            ways = (time_shares(allocation, table.options, table.kind) > TIME_SHARED).sum(axis=1)
+            ends = bool((ways > 1).any())
+        held = table.slice_seconds if ends else FOREVER
+    return held
+
+
+# Rankings ---------------------------------------------------------------------------------------------------------
+
+
+def _by_rank(ranking: Ranking, table: CandidateTable) -> Candidates:
+    order = ranking.order
+    if not ranking.preempt:
+        runs = table.granted_option[order] >= 0
+        order = np.concatenate((order[runs], order[~runs]))
+    option = None if ranking.option is None else ranking.option[order]
+    candidates = Candidates(order, option, ranking.blocking, ranking.reserve)
+    if option is None and table.options.by_kind.shape[1] > 1:
+        candidates.preference = Preference(ranking.preempt or table.upgrades, ranking.blind)
+        if not table.options.elastic:
+            return spelled_out(candidates, table)
+    return candidates
+
+
+def spelled_out(candidates: Candidates, table: CandidateTable) -> Candidates:
+    """The same with each job's options in its order of preference, by the steps they bring over the horizon, the price of moving
+    paid first. Blind: in any order of types, and a job that runs stays, unless it hardly does."""
+    order, preference = candidates.position, candidates.preference
+    if preference is None:
+        return candidates
+    options = table.options.by_kind[table.kind[order]]
+    rate, may_move = table.options.rate[options], preference.may_move
+    if preference.blind:
+        rate = 1.0 + table.pool_order(blind=True)[table.options.pool[options]].astype(np.float64)
+        may_move = False
+    held = table.granted_option[order][:, None]
+    elsewhere = (held >= 0) & (options != held)
+    if may_move:
+        # A job believed to be done may still run: it must stay worth more where it is than after a move it cannot pay for.
+        span = np.clip(table.seconds_left[order], 1e-6, table.horizon_seconds)[:, None]
+        price = table.move_seconds[order][:, None]
+        if table.options.elastic:
+            here = table.options.pool[options] == table.options.pool[held]
+            price = np.where(here, np.minimum(price, table.resize_seconds[order][:, None]), price)
+        paid = np.maximum(span - price, 0.0)
+        score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
+    else:
+        score = np.where(elsewhere, -1.0, rate)
+    if table.options.uneven:
+        fastest = table.options.rate[options[:, :1]]  # the first of a kind is its best
+        stuck = (held >= 0) & (table.options.rate[held] * MUCH_SLOWER < fastest)
+        score = np.where(stuck & elsewhere, rate, score)
+        score[table.options.rate[options] * MUCH_SLOWER < fastest] = -1.0
+    score[options < 0] = -1.0
+    best = np.argsort(-score, axis=1, kind="stable")
+    flat = np.take_along_axis(options, best, axis=1).ravel()
+    usable = np.take_along_axis(score, best, axis=1).ravel() >= 0
+    position = np.repeat(order, options.shape[1])[usable]
+    return Candidates(position, flat[usable], candidates.blocking, candidates.reserve)
+
+
+# Shares -----------------------------------------------------------------------------------------------------------
+
+
+def _by_shares(shares: Shares, table: CandidateTable) -> Candidates:
+    """By what jobs should have had and did not (Gavel, section 5): share over time received, then what earlier shares still owe.
+    GPUs that would idle go to those without a share."""
+    position, account, option, share, pool = table.memoised(shares, lambda each: _ways(shares, each))
+    half = table.slice_seconds / 2 * MICRO
+    # In microseconds: what was booked in pieces must not come before what was booked at once.
+    had = np.rint(table.had_seconds[position, account] * MICRO)
+    priority = share / np.maximum(had + half, half / 50)
+    deficit = np.rint(table.deficit_seconds[position, account] * MICRO)
+    # A job that was picked keeps its GPUs for the whole slice, however soon new shares come.
+    mine = table.granted_option[position] == option
+    done = ~mine | (table.slice_left_seconds[position] <= 1e-6)
+    if shares.blind and table.types_stay and (table.granted_option >= 0).all():
+        done = ~mine  # all run, and to the policy another type would be no better
+    order = np.lexsort((-share, -deficit, -priority, table.pool_order(shares.blind)[pool], done))
+    return Candidates(position[order], option[order])
+
+
+def _ways(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints, Ints, Floats, Ints]:
+    """Who may run by what, with which share and where: the same at every draw."""
+    options, share = table.options, time_shares(shares, table.options, table.kind)
+    rows = options.by_account[table.kind]
+    some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
+    worth = (rows >= 0) & (options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None])
+    alone = worth & (options.partner_kind[rows] < 0) & options.usual[rows]  # idle GPUs are filled by usual sizes
+    may = (worth & some) | (alone if not shares.strict else np.False_)
+    # A job whose shares are all where it hardly gets further runs elsewhere.
+    may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
+    position, account = may.nonzero()
+    option = rows[position, account]
+    return position, account, option, share[position, account], options.pool[option]

@@ -1,0 +1,21 @@
+"""Accounts: how much of its time each job should spend by each option."""
+
+import numpy as np
+
+from rota.model.allocation import Shares
+from rota.model.options import Options
+from rota.model.units import Floats, Ints
+
+MOST_OWED = 10.0
+"""A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
+
+
+def time_shares(shares: Shares, options: Options, kind: Ints) -> Floats:
+    """Fraction of time per job, of which the kinds are given, and account."""
+    if shares.position is None:
+        by_option = np.zeros(len(options) + 1)  # the last stands for accounts without an option
+        by_option[shares.option] = shares.share
+        return by_option[options.by_account[kind]]
+    found = np.zeros((len(kind), options.accounts))
+    found[shares.position, options.account[shares.option]] = shares.share
+    return found
