@@ -63,10 +63,12 @@ class Jobs:
 
     @lazy
     def weight(self) -> Floats:
+        """As submitted."""
         return self._table.weight[self._rows]
 
     @lazy
     def submitted_s(self) -> Floats:
+        """When it was submitted."""
         return self._table.submitted_s[self._rows]
 
     @lazy
@@ -122,6 +124,7 @@ class Jobs:
 
     @lazy
     def steps_left(self) -> Floats:
+        """Steps until it is done; infinite when nobody said."""
         return np.maximum(self.steps_total - self.steps_done, 0.0)
 
     @lazy
@@ -158,9 +161,13 @@ class View:
     """What the scheduler shows a policy at one decision. Nothing in it can tell what the physics knows."""
 
     now_s: float
+    """The time of the decision, in seconds."""
     jobs: Jobs
+    """The unfinished jobs, as columns."""
     options: Options
+    """The ways to run each kind of job."""
     cluster: Cluster
+    """Nodes and GPUs."""
     capacity: Ints
     """GPUs of each pool that can be granted now."""
     tenants: tuple[str, ...]
@@ -170,6 +177,7 @@ class View:
     memory: Any
     """What this policy answered last time, None at first."""
     seed: int
+    """The seed of the run."""
     decision: int
     """Counts the questions to the policy, from 1."""
 
