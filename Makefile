@@ -22,7 +22,7 @@ DEV_LOCK := requirements-dev.lock
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test lint types format docs lock bench chaos fuzz clean browser torch screenshots
+.PHONY: help setup demo quick test lint types format docs reference lock bench chaos fuzz clean browser torch screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
@@ -33,6 +33,7 @@ help:
 	@echo 'make types   check types'
 	@echo 'make format  fix style and formatting where a tool can'
 	@echo 'make docs    build the documentation into docs/_build/html'
+	@echo 'make reference  write again what the documentation takes from the code: the reference, and what examples print'
 	@echo 'make lock    write both lock files again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
 	@echo 'make chaos   kill real daemons, supervisors and jobs at random (QUICK=1, SEED=n)'
@@ -97,6 +98,13 @@ docs: $(DEV_STAMP)
 	@echo '== docs'
 	@$(PY) -m sphinx -q -E -W --keep-going -d docs/_build/doctrees -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html is up to date'
+
+# Parts of the documentation are made from the code and kept in the repository: the reference, and what examples print. Tests say when
+# they are out of step.
+reference: $(DEV_STAMP)
+	@$(PY) -m docs.reference
+	@$(PY) -m tests.docs.pages
+	@echo 'the reference is what the code says, and the examples print what they print today'
 
 # Pages are tested in a real browser. Where none is found and packages may be installed, Debian's is; otherwise those tests say
 # that they were skipped.

@@ -23,6 +23,8 @@ version = release = _VERSION[1]
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 nitpicky = True
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

@@ -1,4 +1,4 @@
-"""As much progress as a budget allows, and something for everybody."""
+"""As much progress as a budget allows, and something for every job."""
 
 from dataclasses import dataclass
 

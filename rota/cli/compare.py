@@ -13,7 +13,7 @@ from rota.cli.show import say, say_notes, write_page
 def compare(
     policies: Annotated[list[str], typer.Argument(help="Policies as for sim --policy; A+B is policy A with placer B.")],
     placer: Annotated[
-        list[str] | None, typer.Option("--placer", help="packed, spread or random; several: every policy with each.")
+        list[str] | None, typer.Option("--placer", help="Placers as for sim; several: every policy with each.")
     ] = None,
     seeds: Annotated[
         int,

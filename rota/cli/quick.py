@@ -1,4 +1,4 @@
-"""Commands that start at once.
+"""Commands that start at once, and whose help names no types.
 
 The command-line library builds a validator for every flag of a command and loads a large library to do so, which takes longer
 than most commands do. Text and switches need no validating, and our numbers have parsers of their own (`options.number`).
@@ -19,11 +19,33 @@ class Quick(TyperCommand):
 
 
 class QuickGroup(TyperGroup):
-    """The same for the flags before a command."""
+    """The same for the flags before a command. Whatever command it finds has help for people who do not write Python."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            name_values(command)
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_as_typed(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+
+def name_values(command: Any) -> None:
+    """In the help of a command and of those below it, a value is called by its flag (`--trace TRACE`), not by its type in Python
+    (`<list[str]>`)."""
+    for each in getattr(command, "commands", {}).values():
+        name_values(each)
+    for flag in command.params:
+        switch = getattr(flag, "is_flag", False) or getattr(flag, "count", False)
+        if flag.metavar is None and not switch:
+            flag.metavar = (max(flag.opts, key=len).strip("-") or flag.name).replace("-", "_").upper()
+        if getattr(flag, "param_type_name", "") == "argument":
+            several = "..." if flag.nargs != 1 and not flag.metavar.endswith("...") else ""
+            shown = f"{flag.metavar}{several}" if flag.required else f"[{flag.metavar}{several}]"
+            flag.get_usage_pieces = lambda ctx, shown=shown: [shown]
+            flag.display_type_rich = lambda ctx: None
 
 
 def _take_as_typed(flags: Iterable[Any]) -> None:

@@ -49,7 +49,9 @@ class Ranking:
     wait_seconds: Floats | None = None
     """Per position: waiting this long changes its rank (a promotion timer)."""
     until_s: float = FOREVER
+    """The answer holds until this instant if nothing happens."""
     memory: Any = None
+    """What the policy wants to see again: the next view has it as `memory`."""
     key: str = "rank"
     """What the order goes by, in a word or two, for explanations."""
     is_permutation: bool = field(default=False, init=False, repr=False)
@@ -179,8 +181,11 @@ class Shares:
     notes: dict[int, str] = field(default_factory=dict)
     """Position -> what its owner should know about this answer."""
     until_s: float = FOREVER
+    """The answer holds until this instant if nothing happens."""
     memory: Any = None
+    """What the policy wants to see again: the next view has it as `memory`."""
     key: str = "share"
+    """What the shares go by, in a word or two, for explanations."""
 
     def fault(self, asked: AskedJobs) -> str:
         for name, column, kinds in (("option", self.option, "iu"), ("share", self.share, "f"), ("position", self.position, "iu")):
@@ -222,12 +227,17 @@ class Assignment:
     """An option for each of some jobs, best first, with GPUs as a hint to the placer."""
 
     position: Ints
+    """Positions of jobs in the view, best first."""
     option: Ints
+    """The option of each: a row of the view's options."""
     gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Position -> GPUs it should get, where the policy has a wish."""
     until_s: float = FOREVER
+    """The answer holds until this instant if nothing happens."""
     memory: Any = None
+    """What the policy wants to see again: the next view has it as `memory`."""
     key: str = "assignment"
+    """What the choice goes by, in a word or two, for explanations."""
 
     def fault(self, asked: AskedJobs) -> str:
         if problem := _not_positions(self.position, len(asked)):

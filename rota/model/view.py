@@ -79,10 +79,12 @@ class Jobs:
 
     @lazy
     def weight(self) -> Floats:
+        """As submitted."""
         return self._table.weight[self._rows]
 
     @lazy
     def submitted_s(self) -> Floats:
+        """When it was submitted."""
         return self._table.submitted_s[self._rows]
 
     @lazy
@@ -138,6 +140,7 @@ class Jobs:
 
     @lazy
     def steps_left(self) -> Floats:
+        """Steps until it is done; infinite when nobody said."""
         return np.maximum(self.steps_total - self.steps_done, 0.0)
 
     @lazy
@@ -174,9 +177,13 @@ class View:
     """What the scheduler shows a policy at one decision. Nothing in it can tell what the physics knows."""
 
     now_s: float
+    """The time of the decision, in seconds."""
     jobs: Jobs
+    """The unfinished jobs, as columns."""
     options: Options
+    """The ways to run each kind of job."""
     cluster: Cluster
+    """Nodes and GPUs."""
     capacity: Ints
     """GPUs of each pool that can be granted now."""
     tenants: tuple[str, ...]
@@ -186,6 +193,7 @@ class View:
     memory: Any
     """What this policy answered last time, None at first."""
     seed: int
+    """The seed of the run."""
     decision: int
     """Counts the questions to the policy, from 1."""
 

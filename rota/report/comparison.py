@@ -31,9 +31,11 @@ class Paired:
     """How a policy's mean JCT compares with the baseline's on the same seeds."""
 
     against: str
+    """The policy it is compared with: the first one."""
     ratio: float
     """Geometric mean over seeds of mean JCT / the baseline's: below 1 is better."""
     interval: Interval | None
+    """95% interval of the ratio; None with a single seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +43,11 @@ class PolicyLine:
     """One policy over all seeds."""
 
     label: str
+    """The policy as it was asked for."""
     results: tuple[Result, ...]
+    """One for each seed."""
     paired: Paired | None
+    """The comparison with the first policy; None for the first itself."""
 
     @cached_property
     def summary(self) -> dict[str, float | int | None]:
@@ -68,6 +73,7 @@ class PolicyLine:
         return all(np.array_equal(result.record.finished_s, first, equal_nan=True) for result in self.results[1:])
 
     def half_width(self, name: str) -> float | None:
+        """Half of a figure's interval: what stands behind ± in tables."""
         bounds = self.intervals.get(name)
         return (bounds[1] - bounds[0]) / 2 if bounds else None
 
@@ -99,15 +105,17 @@ class Comparison(Sequence[Result]):
 
     @property
     def seeds(self) -> int:
+        """How many seeds each policy was run with."""
         return len(self.lines[0].results) if self.lines else 0
 
     @property
     def best(self) -> PolicyLine | None:
-        """The lowest mean JCT."""
+        """The line with the lowest mean JCT."""
         known = [line for line in self.lines if line.summary["mean_jct_seconds"] is not None]
         return min(known, key=lambda line: float(line.summary["mean_jct_seconds"] or 0.0), default=None)
 
     def line(self, label: str) -> PolicyLine:
+        """The line of one policy, by its label."""
         return next(line for line in self.lines if line.label == label)
 
     @cached_property

@@ -32,9 +32,13 @@ class Summary:
     mean_jct_seconds: float | None
     """JCT: finish - submission."""
     median_jct_seconds: float | None
+    """Half of the jobs have a shorter JCT."""
     p95_jct_seconds: float | None
+    """19 of 20 jobs have a shorter JCT."""
     p99_jct_seconds: float | None
+    """99 of 100 jobs have a shorter JCT."""
     geomean_jct_seconds: float | None
+    """The geometric mean of JCTs, in which short jobs count as much as long ones."""
     makespan_seconds: float | None
     """Last finish - first submission."""
     mean_queueing_seconds: float | None
@@ -56,7 +60,9 @@ class Summary:
     during the job's life. On its private share it is taken to run by its best option for min(1, cluster GPUs / (n x its GPUs))
     of the time."""
     suspensions: int
+    """How often a running job was stopped to go on later."""
     migrations: int
+    """How often a job went on elsewhere than where it had stopped."""
     resizes: int
     """Changes of size of jobs that can do it while they run; by others, it counts as a suspension and a launch."""
     lost_gpu_seconds: float
@@ -64,7 +70,9 @@ class Summary:
     cost_dollars: float | None
     """GPU-hours taken times their price per accelerator type, by all jobs over the whole run; None where a type has no price."""
     slo_violations: int | None
+    """Jobs that finished after their deadline; None where no job has one."""
     rounds: int | None
+    """Plans that were made."""
     decisions: int
     """Questions put to the policy."""
     decision_seconds: float | None
@@ -72,6 +80,7 @@ class Summary:
     simulated_in_seconds: float | None
     """Real time of the whole run."""
     peak_memory_mb: float | None
+    """Most memory that the process had in use."""
 
     def to_dict(self) -> dict[str, float | int | None]:
         """Ready for JSON, which has no word for infinite."""

@@ -24,11 +24,15 @@ class Result:
     """One simulation."""
 
     summary: Summary
+    """The figures: mean JCT, makespan, cost and so on."""
     params: Mapping[str, Any]
     """What was simulated, as facts for people and files: names that were resolved, counts and notes."""
     record: Record
+    """What happened, as columns: when each job ran, on which GPUs."""
     arrivals: Sequence[Arrival]
+    """The jobs, with the times they were submitted at."""
     cluster: Cluster
+    """What they ran on."""
     variability: Variability | None = None
     """How slow each GPU really was for each application class; None: all of a type alike."""
     believed: Variability | None = None

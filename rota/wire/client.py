@@ -65,9 +65,11 @@ class Client:
         return _row(JobRow, self._transport.ask("GET", _way(key)))
 
     def get(self, key: int | str) -> "Job":
+        """A handle on a job, as `submit` returns one."""
         return Job(self, self.job(key))
 
     def why(self, key: int | str) -> WhyRow:
+        """Why a job is not running: every reason that holds, and the jobs ahead of it."""
         plain = self._transport.ask("GET", _way(key, "why"))
         return _row(
             WhyRow,
@@ -98,9 +100,11 @@ class Client:
                 time.sleep(gap)
 
     def cancel(self, key: int | str) -> JobRow:
+        """End a job for good."""
         return _row(JobRow, self._transport.ask("POST", _way(key, "cancel")))
 
     def status(self) -> StatusRow:
+        """The cluster in one row: GPUs, policy, jobs by phase."""
         return _row(StatusRow, self._transport.ask("GET", "/status"))
 
     def changes(self, seen: int = 0, timeout: float = POLL_SECONDS) -> int:
@@ -146,12 +150,15 @@ class Job:
 
     @property
     def phase(self) -> str:
+        """Where it is in its life: queued, running, finished, and so on."""
         return self.row().phase
 
     def row(self) -> JobRow:
+        """Everything about it, as of now."""
         return self._client.job(self.id)
 
     def why(self) -> WhyRow:
+        """Why it is not running."""
         return self._client.why(self.id)
 
     def logs(self, follow: bool = False) -> Iterator[str]:
@@ -163,6 +170,7 @@ class Job:
         return next(self._client.ends([self.id], timeout), None) or self.row()
 
     def cancel(self) -> JobRow:
+        """End it for good."""
         return self._client.cancel(self.id)
 
 

@@ -72,7 +72,7 @@ class Range(_Strict):
 
 
 class Checkpoint(_Strict):
-    """How it keeps its state."""
+    """How it saves its state."""
 
     dir: str | None = Field(None, min_length=1, description="Folder of its checkpoints, below the working directory.")
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
@@ -100,12 +100,12 @@ class Batch(_Strict):
 
 
 class Notify(_Strict):
-    """Whom to tell."""
+    """A command to run when something happens to a job."""
 
     on: Annotated[tuple[Moment, ...], BeforeValidator(_one_or_many)] = Field(
-        ("finished", "failed"), description=f"When: {', '.join(NOTIFY_ON)}."
+        ("finished", "failed"), description=f"When to run it: {', '.join(NOTIFY_ON)}."
     )
-    run: str = Field(min_length=1, description="A command; `ROTA_MESSAGE` holds what happened.")
+    run: str = Field(min_length=1, description="The command; `ROTA_MESSAGE` holds what happened.")
 
 
 class Spec(_Strict):
@@ -114,29 +114,37 @@ class Spec(_Strict):
     run: str | list[str] = Field(
         description="The command: a text goes to `bash -c` as one argument, a list is an argument vector."
     )
-    name: str | None = Field(None, min_length=1, max_length=200, description="What people call it.")
-    gpus: int | float | Range = Field(1, description="How many GPUs, or a part of one: 0.5; {min, max}: it may be resized.")
-    accelerators: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list, description="Types it accepts; left out: any. The policy knows how fast each is."
+    name: str | None = Field(None, min_length=1, max_length=200, description="A name for people.")
+    gpus: int | float | Range = Field(
+        1, description="How many GPUs, or a part of one: 0.5. {min, max} means that it may be resized."
     )
-    steps: int | None = Field(None, ge=1, description="Optimiser steps until it is done: gives progress and a forecast.")
-    progress: str | None = Field(None, description="A pattern on its output that finds the step, and the total if it is there.")
-    checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it keeps its state.")
-    profile: str | None = Field(None, min_length=1, description="Key into the rates; left out: learned while it runs.")
-    weight: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="Its share under fair policies, inside its tenant.")
-    tenant: str | None = Field(None, description="Whose it is, as a path: vision/pretraining.")
+    accelerators: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list, description="Types it accepts; any, if left out. The policy knows how fast each is."
+    )
+    steps: int | None = Field(None, ge=1, description="Optimiser steps until it is done. With them, Rota shows progress.")
+    progress: str | None = Field(
+        None, description="A regular expression that finds the step in its output; a second group finds the total."
+    )
+    checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
+    profile: str | None = Field(
+        None, min_length=1, description="The profile that says how fast it is; learned while it runs, if left out."
+    )
+    weight: float = Field(
+        1.0, gt=0, le=1e6, allow_inf_nan=False, description="Its weight under fair policies, within its tenant."
+    )
+    tenant: str | None = Field(None, description="The tenant it belongs to, as a path: vision/pretraining.")
     deadline: Annotated[datetime | None, BeforeValidator(_date)] = Field(
-        None, description="When it should be done, for policies that look at it."
+        None, description="When it should be done, for policies that use deadlines."
     )
     batch: Batch | None = Field(None, description="An elastic batch size.")
     after: Annotated[list[int | str], BeforeValidator(_one_or_many)] = Field(
         default_factory=list, description="Starts when these jobs have finished."
     )
-    max_run_time: Seconds | None = Field(None, description="It is stopped after running for so long.")
-    retries: int = Field(0, ge=0, le=1000, description="Failures of its own it may have; suspensions are free.")
-    workdir: str | None = Field(None, min_length=1, description="Where it runs; left out: where it was submitted.")
+    max_run_time: Seconds | None = Field(None, description="The longest it may run before it is stopped.")
+    retries: int = Field(0, ge=0, le=1000, description="How often it may fail and start again; suspensions do not count.")
+    workdir: str | None = Field(None, min_length=1, description="The folder it runs in; where it was submitted, if left out.")
     env: Mapping[str, str | int | float] = Field(default_factory=dict, description="Environment variables.")
-    notify: Notify | None = Field(None, description="Whom to tell.")
+    notify: Notify | None = Field(None, description="A command to run when something happens to it.")
 
     @field_validator("gpus", "steps", "weight", "retries", "name", "profile", "max_run_time", mode="before")
     @classmethod

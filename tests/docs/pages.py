@@ -1,6 +1,6 @@
-"""Pages whose commands are run: a block of `sh`, and right behind it the block that shows what it prints.
+"""Pages whose commands are run: a block of `sh`, and right behind it the block that shows what it prints, in folded lines.
 
-python -m tests.docs.pages      # writes into the pages what their commands print now
+python -m tests.docs.pages [PAGE...]     # writes into the pages what their commands print now
 """
 
 import contextlib
@@ -18,15 +18,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from docs.reference import fold
 from rota.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-OTHERS = ("shares", "own-objective", "placement")
+OTHERS = ("shares", "own-objective", "placement", "troubleshooting")
+NOTEBOOK = ROOT / "docs/tutorial.md"
 PAGES = sorted([*(ROOT / "docs/policies").glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in OTHERS)])
 
-SHOWN = re.compile(r"(```sh\n(rota [^\n]*)\n```\n\n```(?:text|json)\n)(.*?)(```)", re.DOTALL)
+SHOWN = re.compile(r"(```sh\n(rota (?:[^\n]*\\\n)*[^\n]*)\n```\n\n```(?:text|json)\n)(.*?)(```)", re.DOTALL)
+CELL = re.compile(r"(```python\n(.*?)```)(?:(\s*```text\n)(.*?)(```))?", re.DOTALL)
 FILES = re.compile(r"```(?:python|json|yaml)\n(.*?)```", re.DOTALL)
+NAMED = re.compile(r"as `([\w.-]+)`:\n\n```\w+\n(.*?)```", re.DOTALL)
 NUMBER = re.compile(r"([x($]?)(\d[\d,]*(?:\.\d+)?)([smhd%]?)")
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -48,12 +52,13 @@ def files(page: Path) -> list[str]:
 
 @contextlib.contextmanager
 def workbench(folder: Path) -> Iterator[None]:
-    """A folder with the examples, and the file that is wrong on purpose."""
+    """A folder with the examples, and the files that pages show: a block behind words like "with this as `jobs.csv`:"."""
     for file in EXAMPLES.iterdir():
         if file.is_file():
             shutil.copy(file, folder / file.name)
-    (wrong,) = [block for block in files(ROOT / "docs/shares.md") if "weigth" in block]
-    (folder / "wrong.yaml").write_text(wrong, encoding="utf-8")
+    for page in PAGES:
+        for name, content in NAMED.findall(page.read_text(encoding="utf-8")):
+            (folder / name).write_text(content, encoding="utf-8")
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -62,10 +67,15 @@ def workbench(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
+def words(command: str) -> list[str]:
+    """A command as a shell splits it, also one that goes on in the next line."""
+    return shlex.split(command.replace("\\\n", " "))
+
+
 def output_of(command: str) -> str:
     """What a command says: its answer, or its complaint."""
     out, err = io.StringIO(), io.StringIO()
-    with patch.object(sys, "argv", shlex.split(command)), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with patch.object(sys, "argv", words(command)), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main()
         except SystemExit as stop:
@@ -104,7 +114,7 @@ def _close(ours: str, theirs: str, close: float) -> bool:
 
 def _pretty(output: str) -> str:
     if not output.startswith("{"):
-        return "\n".join(line.rstrip() for line in output.splitlines()) + "\n"
+        return "\n".join(part for line in output.splitlines() for part in fold(line.rstrip(), "    ")) + "\n"
     plain = json.loads(output, parse_float=lambda text: round(float(text), 4))
     rows = [
         f'  "shares": [\n{_rows(plain["shares"])}\n  ]' if key == "shares" else f'  "{key}": {json.dumps(plain[key])}'
@@ -117,13 +127,35 @@ def _rows(shares: list[Any]) -> str:
     return ",\n".join(f"    {json.dumps(share)}" for share in shares)
 
 
-def refresh() -> None:
-    for page in PAGES:
-        with tempfile.TemporaryDirectory() as folder, workbench(Path(folder)):
-            text = page.read_text(encoding="utf-8")
-            page.write_text(SHOWN.sub(lambda found: found[1] + _pretty(output_of(found[2])) + found[4], text), encoding="utf-8")
-        print(page.relative_to(ROOT), file=sys.stderr)
+def printed_by_cells(page: Path) -> Iterator[tuple[str, str]]:
+    """Every block of Python of a page, run in one namespace as in a notebook, and what it prints."""
+    names: dict[str, object] = {}
+    for cell in CELL.finditer(page.read_text(encoding="utf-8")):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(cell[2], page.name, "exec"), names)
+        yield cell[2], out.getvalue()
+
+
+def refresh_notebook(page: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder, workbench(Path(folder)):
+        printed = dict(printed_by_cells(page))
+    text = page.read_text(encoding="utf-8")
+    page.write_text(CELL.sub(lambda c: c[1] + (c[3] + _pretty(printed[c[2]]) + c[5] if c[3] else ""), text), encoding="utf-8")
+
+
+def refresh_commands(page: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder, workbench(Path(folder)):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(SHOWN.sub(lambda found: found[1] + _pretty(output_of(found[2])) + found[4], text), encoding="utf-8")
+
+
+def refresh(names: list[str]) -> None:
+    for page in [NOTEBOOK, *PAGES]:
+        if not names or page.stem in names:
+            (refresh_notebook if page == NOTEBOOK else refresh_commands)(page)
+            print(page.relative_to(ROOT), file=sys.stderr)
 
 
 if __name__ == "__main__":
-    refresh()
+    refresh(sys.argv[1:])

@@ -1,9 +1,6 @@
 """The examples in the documentation do what they say."""
 
-import contextlib
-import io
 import re
-import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import pytest
 
 from rota.cli.main import main
 from rota.model.view import Jobs
+from tests.docs.pages import CELL, printed_by_cells, words
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +18,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", ["rota", *shlex.split(command)[1:]])
+    monkeypatch.setattr(sys, "argv", words(command))
     with pytest.raises(SystemExit) as stop:
         main()
     return int(stop.value.code or 0)
@@ -67,15 +65,11 @@ def test_the_columns_the_tutorial_names_exist() -> None:
 def test_the_tutorial_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of Python runs in one namespace, as in a notebook; the text behind it is what it prints."""
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/tutorial.md").read_text()
-    cells = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", page, re.DOTALL)
-    assert len(cells) > 5
-    names: dict[str, object] = {}
-    for code, shown in cells:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, "docs/tutorial.md", "exec"), names)
-        assert printed.getvalue().split() == shown.split(), code
+    page = ROOT / "docs/tutorial.md"
+    shown = [cell[4] or "" for cell in CELL.finditer(page.read_text())]
+    assert len(shown) > 5
+    for (code, printed), expected in zip(printed_by_cells(page), shown, strict=True):
+        assert printed.split() == expected.split(), f"{code}\nNext: python -m tests.docs.pages"
 
 
 def test_the_readmes_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +77,7 @@ def test_the_readmes_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     Path("jobs.csv").write_text("submit_time,gpus,duration\n0,1,60\n5,4,120\n")
     (policy,) = blocks("docs/policies.md", "python")
     Path("mine.py").write_text(policy)
-    commands = [line for line in "\n".join(blocks("README.md", "sh")).splitlines() if line.startswith(".venv/bin/rota ")]
+    commands = [line for line in "\n".join(blocks("README.md", "sh")).splitlines() if line.startswith("rota ")]
     assert len(commands) == 7
     for command in commands:
         assert run(command, monkeypatch) == 0, command
@@ -107,10 +101,7 @@ def test_the_readmes_table_is_what_the_demo_prints(
     assert run("rota demo", monkeypatch) == 0
     printed = capsys.readouterr().out
 
-    def cells(text: str) -> list[list[str]]:
-        return [line.split() for line in text.strip().splitlines()]
-
     table = printed.split("\n\n")[0]
-    assert cells(table) == cells(shown)
+    assert table.split() == shown.split()
     page = printed.splitlines()[-1]
     assert page == str(tmp_path / "rota-demo.html") and Path(page).read_text().startswith("<!")

@@ -38,7 +38,7 @@ def test_help_of_simulate_lists_and_types_every_field() -> None:
 
 
 def test_every_flag_is_in_the_docs() -> None:
-    page = (ROOT / "docs/simulate.md").read_text()
+    page = (ROOT / "docs/commands.md").read_text()
     for name, field in study_fields().items():
         if field.metadata.get("flag", True):
             assert f"`--{name.replace('_', '-')}" in page, name

@@ -1,0 +1,35 @@
+"""The help of every command is for people: values are called by their flags, not by their types in Python."""
+
+import re
+import sys
+
+import pytest
+import typer
+
+from rota.cli.main import main, make_app
+
+
+def commands() -> list[list[str]]:
+    def below(command: object, words: list[str]) -> list[list[str]]:
+        each = getattr(command, "commands", {})
+        return [words, *(found for name in each for found in below(each[name], [*words, name]))]
+
+    return below(typer.main.get_command(make_app([])), [])
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_no_type_is_named(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["rota", *words, "--help"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    printed = capsys.readouterr().out
+    assert stop.value.code == 0 and printed.startswith("Usage: rota")
+    assert not re.search(r"<\w+(\[\w+\])?>|list\[|\bNoneType\b|\{\w+\}", printed), printed
+
+
+def test_a_value_is_called_by_its_flag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["rota", "compare", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr().out
+    assert "rota compare [OPTIONS] POLICIES..." in printed and "--cluster CLUSTER" in printed and "--seeds N" in printed
