@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from docs.reference import fold
 from rota.cli.main import main
+from rota.compose.catalogue import POLICY_REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -59,12 +60,14 @@ def workbench(folder: Path) -> Iterator[None]:
     for page in PAGES:
         for name, content in NAMED.findall(page.read_text(encoding="utf-8")):
             (folder / name).write_text(content, encoding="utf-8")
-    before = Path.cwd()
+    before, declared = Path.cwd(), dict(POLICY_REGISTRY.declared)
     os.chdir(folder)
     try:
         yield
     finally:
         os.chdir(before)
+        POLICY_REGISTRY.declared.clear()  # a policy that one page declares is not there on the next
+        POLICY_REGISTRY.declared.update(declared)
 
 
 def words(command: str) -> list[str]:
