@@ -109,7 +109,7 @@ class Rates:
         batch counts as two. Where nothing is known of a batch size, as many examples a second are believed as at the one it
         asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
         rate, spread = self.rate(profile, accelerator, gpus, levels)
-        if not demand.elastic:
+        if not demand.elastic and not self.batches:
             return rate, spread
         if gpus != demand.width and not self.knows(profile):
             rate, spread = rate * gpus / demand.width, UNPROFILED_SPREAD

@@ -317,7 +317,7 @@ class Engine:
 
     def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int) -> float:
         """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
-        elastic = spec.gpu_counts or spec.batch_sizes
+        elastic = spec.gpu_counts or spec.batch_sizes or self.physics.rates.batches
         if self.physics.gpu_speed is not None or self.physics.variability is not None or elastic:
             return self.physics.rate(spec, self.cluster, gpus, levels, batch_size)
         key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), levels)

@@ -151,7 +151,7 @@ class Physics:
         return self.rates if self.spread_penalty is None else replace(self.rates, spread_penalty=self.spread_penalty)
 
     def _over(self, spec: JobSpec, accelerator: str, gpus: int, levels: int, batch_size: int = 0) -> float:
-        if not (spec.gpu_counts or spec.batch_sizes):
+        if not (spec.gpu_counts or spec.batch_sizes or self.rates.batches):
             return self.whole_rates.rate(spec.profile, accelerator, gpus, levels)[0]
         batch_size = batch_size or spec.batch_size
         return self.whole_rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size, levels)[0]

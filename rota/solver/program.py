@@ -21,7 +21,7 @@ from rota.model.view import View
 from rota.solver.claimants import Claimants
 from rota.solver.linear import Extreme, Limit, Linear, stacked
 from rota.solver.lp import FACES, LOOSE, TIGHT, Lp, Optimum, centre, solved
-from rota.solver.sizes import efficient, steadied
+from rota.solver.sizes import efficient, measured_by, steadied
 
 FACE_SLACK = 1e-7
 """How much of one objective is given up for the next, relative: what an interior point cannot tell from nothing."""
@@ -181,7 +181,7 @@ class Program:
     def usual_rate(self) -> Floats:
         """Steps per second at the size it asked for on a GPU of average type: what rates are measured against (Gavel's
         normaliser)."""
-        alone = (self.view.options.partner_kind[self.option] < 0) & self.view.options.usual[self.option]
+        alone = measured_by(self.view.options, self.claimant, self.option)
         capacity = self.view.capacity.astype(float)
         share = capacity[self.view.options.pool[self.option]] / max(capacity.sum(), 1.0)
         rates = self._speed[self.option] * share * alone
@@ -200,7 +200,7 @@ class Program:
         compares with."""
         capacity = self.view.capacity.astype(float)
         jobs = max(float(self.who.members.sum()), 1.0)
-        alone = np.flatnonzero((self.view.options.partner_kind[self.option] < 0) & self.view.options.usual[self.option])
+        alone = np.flatnonzero(measured_by(self.view.options, self.claimant, self.option))
         claimant, option = self.claimant[alone], self.option[alone]
         part = capacity[self.view.options.pool[option]] / jobs / self.who.gpus[claimant]
         # Every type of the cluster counts, also those it cannot use: a private part of the cluster has them too.

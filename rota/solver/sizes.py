@@ -3,7 +3,10 @@
 import numpy as np
 
 from rota.model.options import Options
-from rota.model.units import MILLI, Floats, Ints
+from rota.model.units import MILLI, Bools, Floats, Ints
+
+NEXT_TO_NOTHING = 1e-9
+"""GPU time that is not worth a look."""
 
 
 def efficient(options: Options) -> Ints:
@@ -33,22 +36,41 @@ def steadied(options: Options, claimant: Ints, option: Ints, share: Floats) -> F
         return found
     slack = 1.0 - np.bincount(claimant, weights=share)
     group = claimant[elastic] * (int(options.pool.max()) + 1) + options.pool[option[elastic]]
-    order = elastic[np.lexsort((options.milligpus[option[elastic]], group))]
+    order = elastic[np.lexsort((-options.rate[option[elastic]], options.milligpus[option[elastic]], group))]
     group = np.sort(group, kind="stable")
     for sides in np.split(order, np.flatnonzero(np.diff(group)) + 1):
         if len(sides) < 2:
             continue
         mine, gpus, rate = share[sides], options.milligpus[option[sides]] / MILLI, options.rate[option[sides]]
         used = float(mine @ gpus)
-        if used <= 0:
+        if used <= NEXT_TO_NOTHING:
             continue
-        who = claimant[sides[0]]
+        who, new = claimant[sides[0]], np.zeros(len(sides))
         time = min(mine.sum() + max(slack[who], 0.0), used / gpus[0])
-        upper = int(np.clip(gpus.searchsorted(used / time), 1, len(sides) - 1))
-        large = float(np.clip((used - time * gpus[upper - 1]) / (gpus[upper] - gpus[upper - 1]), 0.0, time))
-        new = np.zeros(len(sides))
-        new[upper], new[upper - 1] = large, time - large
+        sizes, best = np.unique(gpus, return_index=True)  # of two batch sizes, the faster comes first
+        if len(sizes) < 2:
+            new[0] = time
+        else:
+            upper = int(np.clip(sizes.searchsorted(used / time), 1, len(sizes) - 1))
+            large = float(np.clip((used - time * sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1]), 0.0, time))
+            new[best[upper]], new[best[upper - 1]] = large, time - large
         if new @ rate >= (mine @ rate) * (1 - 1e-9):
             slack[who] -= time - mine.sum()
             found[sides] = new
+    return found
+
+
+def measured_by(options: Options, claimant: Ints, option: Ints) -> Bools:
+    """Of the sides of a program, those that say how fast a claimant usually is: on each pool the size it asked for, or its fastest
+    if that does not fit there now."""
+    alone = options.partner_kind[option] < 0
+    if not options.elastic:
+        return alone
+    found = alone & options.usual[option]
+    group = claimant * (int(options.pool.max(initial=0)) + 1) + options.pool[option]
+    has = np.zeros(int(group.max(initial=-1)) + 1, dtype=bool)
+    has[group[found]] = True
+    without = np.flatnonzero(alone & ~has[group])
+    fastest = without[np.lexsort((-options.rate[option[without]], group[without]))]
+    found[fastest[np.unique(group[fastest], return_index=True)[1]]] = True
     return found

@@ -64,7 +64,8 @@ def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
     edges: dict[int, list[tuple[float, int, int]]] = {}
     for job, start_s, end_s, mine in zip(holds.job.tolist(), holds.start_s.tolist(), holds.end_s.tolist(), gpus, strict=True):
         spec = ready.trace.arrivals[job].spec
-        assert len(np.unique(mine)) == spec.width == len(mine), f"job {job} asked for {spec.gpus} GPUs and held {mine}"
+        accepts = spec.gpu_counts or (spec.width,)
+        assert len(np.unique(mine)) == len(mine) in accepts, f"job {job} accepts {accepts} GPUs and held {mine}"
         types = {cluster.pools[pool] for pool in cluster.gpu_pool[mine].tolist()}
         assert len(types) == 1, f"job {job} held GPUs of {types}"
         assert not spec.accelerators or types <= set(spec.accelerators), f"job {job} held {types}, not {spec.accelerators}"
@@ -89,7 +90,9 @@ def check_ends(ready: Prepared, record: Record) -> None:
     assert not np.isnan(record.finished_s).any(), f"jobs {np.flatnonzero(np.isnan(record.finished_s))} never ended"
     for job, arrival in enumerate(ready.trace.arrivals):
         alone = ready.physics.fastest(arrival.spec, ready.cluster)
-        beside = ready.physics.fastest_together(arrival.spec, ready.cluster, alone).values() if ready.settings.packing else ()
+        sizes = ready.physics.fastest_by_width(arrival.spec, ready.cluster)
+        asked = {pool: rates[arrival.spec.width] for pool, rates in sizes.items() if arrival.spec.width in rates}
+        beside = ready.physics.fastest_together(arrival.spec, ready.cluster, asked).values() if ready.settings.packing else ()
         least = arrival.spec.steps / max((*alone.values(), *beside))
         took = record.finished_s[job] - arrival.submitted_s
         assert took >= least * (1 - TOLERANCE) - TOLERANCE, f"job {job} took {took} s for the work of {least} s"
@@ -119,12 +122,13 @@ def check_bounds(ready: Prepared, record: Record) -> None:
 def check_work(ready: Prepared, record: Record) -> None:
     """GPU time is neither made up nor lost in the books; where nothing costs anything, jobs held GPUs for just what they need."""
     holds, physics, cluster = record.holds, ready.physics, ready.cluster
-    asked = np.array([arrival.spec.gpus for arrival in ready.trace.arrivals], dtype=np.float64)
-    total = float(((holds.end_s - holds.start_s) * asked[holds.job]).sum())
+    parts = np.array([arrival.spec.part for arrival in ready.trace.arrivals], dtype=np.float64) / MILLI
+    total = float(((holds.end_s - holds.start_s) * np.diff(holds.first) * parts[holds.job]).sum())
     twice = sum(count * (end_s - start_s) for _, _, _, count, start_s, end_s in holds.shared)
     assert np.isclose(record.held_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
     assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
-    free = not (physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds)
+    free = not (physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds or physics.resize_seconds)
+    free = free and not physics.rates.batches  # what was held does not tell the batch size
     if not free or ready.changes or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
         return
     done = np.zeros(len(ready.trace.arrivals))
@@ -139,14 +143,23 @@ def check_work(ready: Prepared, record: Record) -> None:
 
 def check_same(record: Record, again: Record) -> None:
     """The same seed gives the same result, to the bit."""
-    for name in ("first_run_s", "finished_s", "held_gpu_seconds", "suspensions", "migrations", "launches", "lost_gpu_seconds"):
+    for name in (
+        "first_run_s",
+        "finished_s",
+        "held_gpu_seconds",
+        "suspensions",
+        "migrations",
+        "resizes",
+        "launches",
+        "lost_gpu_seconds",
+    ):
         assert np.array_equal(getattr(record, name), getattr(again, name), equal_nan=True), f"{name} differ from run to run"
 
 
 def is_neutral(setup: Setup, ready: Prepared) -> bool:
     """All GPUs are equal, wherever they are, and moves cost nothing: then a placer can make no difference."""
     physics = ready.physics
-    costs = physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds
+    costs = physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds or physics.resize_seconds
     equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None
     layout = physics.layout_matters((arrival.spec for arrival in ready.trace.arrivals), ready.cluster)
     learns = ready.settings.learn  # what is measured depends on who was moved when

@@ -1,7 +1,7 @@
 """A generator of whole set-ups: any policy with any placer, preset, cluster, workload and options. A number gives a set-up."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,29 @@ def make_setup(number: int, folder: Path) -> Setup:
         if "gpu_speed" not in keywords and "variability" not in keywords and dice.random() < 0.25:
             keywords["cluster"] = _changing(dice, cluster, folder / f"cluster-{number}.yaml")
     keywords["trace"] = _trace(dice, cluster, keywords["rates"])
+    _make_elastic(random.Random(f"sizes of {number}"), keywords, plain)
     return Setup(number, keywords, cluster)
+
+
+def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) -> None:
+    """In a quarter of all set-ups jobs accept several sizes, and some change theirs while they run."""
+    if dice.random() >= 0.25:
+        return
+    batches: dict[tuple[str, str, int, int], float] = {}
+    if not plain and dice.random() < 0.4:
+        for (profile, card, gpus), rate in keywords["rates"].table.items():
+            batches |= {(profile, card, gpus, size): rate * dice.choice((0.3, 0.5, 0.8)) * 64 / size for size in (32, 128)}
+        keywords["rates"] = replace(keywords["rates"], batches=batches)
+    if not plain and dice.random() < 0.3:
+        keywords["resize_seconds"] = 2.0
+    arrivals = []
+    for submitted_s, spec in keywords["trace"].arrivals:
+        if spec.gpus >= 1 and dice.random() < 0.7:
+            counts = tuple(dice.sample((1, 2, 3, 4, 6, 8), dice.randrange(0, 4)))
+            sizes = {"batch_size": 64, "batch_sizes": (32, 128)} if dice.random() < 0.4 else {}
+            spec = replace(spec, gpu_counts=counts, can_resize=dice.random() < 0.6, **sizes)
+        arrivals.append(Arrival(submitted_s, spec))
+    keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
 
 
 def _extras(dice: random.Random, policy: Any, cluster: Cluster, scores: Path) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def tables(draw: st.DrawFn) -> Rates:
         for accelerator in draw(st.lists(st.sampled_from(TYPES), min_size=1, unique=True)):
             for gpus in draw(st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True)):
                 table[profile, accelerator, gpus] = draw(speeds)
+    batches = {(*key, size): draw(speeds) for key in table for size in draw(st.sampled_from([(), (32, 64, 256)]))}
     relative = draw(st.one_of(st.just({}), st.fixed_dictionaries(dict.fromkeys(TYPES, speeds))))
-    return Rates(table=table, speeds=relative)
+    return Rates(table=table, speeds=relative, batches=batches)
 
 
 @st.composite
@@ -92,6 +93,10 @@ def cases(draw: st.DrawFn, *, plain: bool = False) -> Case:
         now_s += draw(lengths)
         spec = JobSpec(
             gpus=draw(st.integers(1, 5)),
+            gpu_counts=() if plain else tuple(draw(st.lists(st.integers(1, 5), max_size=2))),
+            batch_size=64,
+            batch_sizes=() if plain else tuple(draw(st.sampled_from([(), (), (32, 256)]))),
+            can_resize=draw(st.booleans()),
             steps=draw(st.integers(1, 20) | st.floats(0.5, 300.0)),
             profile=draw(st.sampled_from(PROFILES)),
             accelerators=tuple(draw(st.sampled_from([(), (), (), ("V100",), ("K80", "P100")]))),
@@ -124,7 +129,7 @@ def runs(draw: st.DrawFn) -> tuple[Case, Summary, Summary]:
     """A simulated case: all of its jobs, and a window of them."""
     case = draw(cases())
     physics = case.physics
-    costs = MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds)
+    costs = MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds, physics.resize_seconds)
     sticky = draw(st.booleans())
     placer = draw(st.sampled_from([Packed, Spread, Random]))(sticky=sticky)
     core = Scheduler(case.cluster, placer, draw(st.sampled_from(MOMENTS)), rates=physics.rates, costs=costs)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.options import OptionRow, Options
-from rota.solver.sizes import efficient, steadied
+from rota.solver.sizes import efficient, measured_by, steadied
 
 
 def options_of(rates: dict[int, float], pool: int = 0) -> Options:
@@ -51,3 +51,19 @@ def test_gpu_time_stays_and_no_job_gets_slower(counts: list[int], raw: list[floa
         assert np.isclose(new[mine] @ options.gpus[mine], share[mine] @ options.gpus[mine])
         used = np.flatnonzero(new[mine] > 1e-12)
         assert len(used) <= 2 and (len(used) < 2 or used[1] == used[0] + 1)
+
+
+def test_of_two_batch_sizes_the_faster_is_used() -> None:
+    rows = [OptionRow(0, 0, 1000, 1.0, 0.0, batch_size=64), OptionRow(0, 0, 1000, 1.5, 0.0, batch_size=128)]
+    options = Options.of([*rows, OptionRow(0, 0, 2000, 2.5, 0.0, batch_size=128)], 1)
+    assert efficient(options).tolist() == [1, 2]
+    share = steadied(options, np.zeros(3, dtype=np.int64), np.arange(3), np.array([0.5, 0.0, 0.25]))
+    assert np.allclose(share, [0.0, 1.0, 0.0])
+    share = steadied(options, np.zeros(2, dtype=np.int64), np.arange(2), np.array([0.5, 0.0]))
+    assert np.allclose(share, [0.0, 0.5])
+
+
+def test_what_is_usual_is_measured_by_the_size_that_fits_now() -> None:
+    options = Options.of([OptionRow(0, 0, 4000, 3.0, 0.0), OptionRow(0, 0, 1000, 1.0, 0.0), OptionRow(0, 0, 2000, 1.8, 0.0)], 1)
+    assert measured_by(options, np.zeros(3, dtype=np.int64), np.arange(3)).tolist() == [True, False, False]
+    assert measured_by(options, np.zeros(2, dtype=np.int64), np.array([1, 2])).tolist() == [False, True]
