@@ -4,7 +4,8 @@ import inspect
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from rota.compose.docstrings import field_docstrings
 from rota.compose.prepare import Prepared, prepare_study
 from rota.compose.study import Filters, Study, make_study
 from rota.core.learn.cordon import slow_gpus
-from rota.errors import OptionError
+from rota.errors import GuessWarning, OptionError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
@@ -59,9 +60,12 @@ class _SimulateKeywords(Study):
 def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **fields: Any) -> Result:
     """Run a trace through a policy on a simulated cluster.
 
-    The keywords are the fields of `Study`. Those about costs, such as `launch_seconds`, come before the preset's.
+    The keywords are the fields of `Study`. Those about costs, such as `launch_seconds`, come before the preset's. An unknown
+    input that counts as something else is a `GuessWarning`, and stands in the notes of the result.
     """
-    return run_study(make_study({"trace": trace, **fields}), progress)
+    result = run_study(make_study({"trace": trace, **fields}), progress)
+    warn_of(result.guesses)
+    return result
 
 
 @_with_fields_of(Study)
@@ -99,8 +103,15 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         physics.variability,
         state.variability,
         tuple(sorted(state.out_of_service())),
+        guesses=ready.guesses,
         study=study,
     )
+
+
+def warn_of(guesses: Iterable[str]) -> None:
+    """Warn the caller of the function that calls this."""
+    for guess in guesses:
+        warnings.warn(guess, GuessWarning, stacklevel=3)
 
 
 def compare(
@@ -134,7 +145,9 @@ def compare(
                 opened = open_trace(study.trace, format=study.format, where=study.filters)
             show = partial(progress, label) if progress is not None else None
             runs[label].append(run_study(study, show, opened))
-    return Comparison(runs)
+    whole = Comparison(runs)
+    warn_of(dict.fromkeys(guess for result in whole for guess in result.guesses))
+    return whole
 
 
 def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dict[str, tuple[str | Policy, str | None]]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from rota import __version__
 from rota.cli.quick import Quick, QuickGroup
-from rota.errors import InputError, RotaError, UnreachableError
+from rota.errors import GuessWarning, InputError, RotaError, UnreachableError
 
 COMMANDS = {
     "up": "up",
@@ -77,6 +78,7 @@ def make_app(words: list[str]) -> typer.Typer:
 
 def main() -> None:
     """Exit codes: 0 ok, 1 it failed, 2 you mistyped, 3 no scheduler can be reached."""
+    warnings.simplefilter("ignore", GuessWarning)  # the commands print them as notes
     try:
         code = make_app(sys.argv[1:])(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)

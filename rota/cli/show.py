@@ -133,7 +133,7 @@ def _cell(item: Any) -> Any:
 
 def say_notes(whole: "Comparison") -> None:
     """What was taken for something else goes to standard error, once."""
-    for note in dict.fromkeys(note for result in whole for note in result.params["notes"]):
+    for note in whole.notes:
         sys.stderr.write(f"note: {note}\n")
 
 

@@ -92,13 +92,13 @@ def sweep(
 
 
 def _say(found: "Swept", shaped: str) -> None:
-    for note in dict.fromkeys(note for row in found.rows for note in row["params"]["notes"]):
+    for note in found.notes:
         sys.stderr.write(f"note: {note}\n")
     if shaped == "json":
         typer.echo(json.dumps(found.to_dict()))
     elif shaped == "csv":
         say("csv", rows=[{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in found.rows])
     else:
-        typer.echo(str(found))
+        typer.echo(found.table())
         if found.reused:
             typer.echo(f"{found.reused} of them were there before")

@@ -30,6 +30,8 @@ def check_file(path: str) -> Checked:
 
 def _yaml(path: str) -> Checked:
     """Nodes make a cluster, a command makes a job."""
+    from rota.beliefs.rates import Rates
+    from rota.compose.accelerator_types import type_guesses
     from rota.compose.cluster_yaml import read_site
     from rota.wire.spec import spec_from
 
@@ -37,6 +39,7 @@ def _yaml(path: str) -> Checked:
     names = root.mapping()
     if "nodes" in names and "run" not in names:
         cluster = read_site(path).cluster
+        type_guesses(cluster, Rates())
         parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
         groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
         racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""

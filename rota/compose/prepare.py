@@ -13,6 +13,7 @@ from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability, plain_name
+from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.cluster_yaml import open_site
 from rota.compose.presets import preset as named_preset
@@ -22,7 +23,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
 from rota.files.rows import closest
-from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S
+from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
 from rota.model.floor import Placer, Request
 from rota.model.job import JobSpec
@@ -67,6 +68,8 @@ class Prepared:
     changes: tuple[ClusterChange, ...]
     """Nodes that join, are drained or leave."""
     window: tuple[int, int] | None
+    guesses: tuple[str, ...]
+    """Inputs that are unknown, and what they were taken for; among the notes too."""
     params: dict[str, Any]
     """The study as facts for people: names that were resolved, and notes."""
 
@@ -130,7 +133,8 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         settings = replace(settings, learn=True)
     if physics.whole_steps_seconds:
         physics = replace(physics, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
-    notes = [*trace.notes, *_guesses(trace, cluster, physics, placer, study.wait_for_place)]
+    guesses = _guesses(trace, cluster, physics.rates)
+    notes = [*trace.notes, *_idle(trace, physics, placer, study.wait_for_place), *guesses]
     return Prepared(
         study=study,
         cluster=cluster,
@@ -144,6 +148,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         variability_shown=_variability_shown(physics, study.variability_learned),
         changes=site.changes,
         window=_window(study.jobs, len(trace.arrivals)),
+        guesses=tuple(guesses),
         params=_facts(study, cluster, trace, settings, placer_named, notes),
     )
 
@@ -259,8 +264,22 @@ def _plain_physics(study: Study) -> dict[str, float | str]:
     return found
 
 
-def _guesses(trace: Trace, cluster: Cluster, physics: Physics, placer: Placer, waits: bool) -> list[str]:
-    """What was taken for something else because nobody knows it, or does nothing: said, since it may be a slip of the pen."""
+def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
+    """What was taken for something else because it is unknown: it may be a slip of the pen."""
+    found = type_guesses(cluster, rates)
+    counts = Counter(arrival.spec.profile for arrival in trace.arrivals if arrival.spec.profile)
+    unknown = {profile: count for profile, count in counts.items() if not rates.knows(profile)}
+    if unknown:
+        names = ", ".join(repr(name) for name in list(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
+        jobs = sum(unknown.values())
+        found.append(
+            f"nobody knows the profile of {jobs:,} job{'' if jobs == 1 else 's'} ({names}): one step per second on a V100"
+        )
+    return found
+
+
+def _idle(trace: Trace, physics: Physics, placer: Placer, waits: bool) -> list[str]:
+    """What does nothing here."""
     found = []
     if isinstance(placer, Picky) and physics.variability is None:
         found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
@@ -274,17 +293,6 @@ def _guesses(trace: Trace, cluster: Cluster, physics: Physics, placer: Placer, w
                 found.append(
                     f"no job here is of the model {model!r}, which has a spread penalty.{closest(model, sorted(models))}"
                 )
-    for name in cluster.pools:
-        if name not in ACCELERATORS and not physics.rates.everywhere:
-            found.append(f"{name} is no accelerator type known here and counts as a V100.{closest(name, ACCELERATORS)}")
-    counts = Counter(arrival.spec.profile for arrival in trace.arrivals if arrival.spec.profile)
-    unknown = {profile: count for profile, count in counts.items() if not physics.rates.knows(profile)}
-    if unknown:
-        names = ", ".join(repr(name) for name in list(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
-        jobs = sum(unknown.values())
-        found.append(
-            f"nobody knows the profile of {jobs:,} job{'' if jobs == 1 else 's'} ({names}): one step per second on a V100"
-        )
     return found
 
 

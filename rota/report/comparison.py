@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from rota.report.metrics import Summary
-from rota.report.result import Result, duration, html_table, percent, plain_table
+from rota.report.result import Result, duration, html_table, note_lines, percent, plain_table
 
 if TYPE_CHECKING:
     from rota.report.plots import Plot
@@ -100,6 +100,11 @@ class Comparison(Sequence[Result]):
     @property
     def seeds(self) -> int:
         return len(self.lines[0].results) if self.lines else 0
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of all runs, each once."""
+        return list(dict.fromkeys(note for result in self for note in result.notes))
 
     @property
     def best(self) -> PolicyLine | None:
@@ -190,14 +195,14 @@ class Comparison(Sequence[Result]):
 
     def __str__(self) -> str:
         heads, rows = self.cells()
-        return f"{plain_table(heads, rows)}\n{self.footing()}"
+        return f"{plain_table(heads, rows)}\n{self.footing()}{note_lines(self.notes)}"
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(line.label for line in self.lines)}: {len(self)} runs>\n{self}"
 
     def _repr_html_(self) -> str:
         heads, rows = self.cells()
-        return html_table(heads, rows, self.footing()) + self.plot()._repr_svg_()
+        return html_table(heads, rows, self.footing(), self.notes) + self.plot()._repr_svg_()
 
 
 def interval(values: Sequence[float]) -> Interval:

@@ -35,6 +35,8 @@ class Result:
     """How slow each was believed to be in the end."""
     cordoned: tuple[int, ...] = ()
     """GPUs that were out of service in the end because they were too slow."""
+    guesses: tuple[str, ...] = field(default=(), kw_only=True)
+    """Those of the notes that tell of an unknown input and what it was taken for."""
     study: Study = field(kw_only=True)
     """What was asked for. `rota.simulate(**study.plain())` runs it again."""
 
@@ -42,6 +44,11 @@ class Result:
     def jobs(self) -> list[dict[str, Any]]:
         """One row per job, in trace order."""
         return jobs_table(self.record, self.arrivals)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was taken for something else, does nothing here or went wrong on the way; printed with the result."""
+        return list(self.params["notes"])
 
     @property
     def rounds(self) -> int | None:
@@ -81,6 +88,7 @@ class Result:
             f"JCT mean {duration(s.mean_jct_seconds)} ({bound})  median {duration(s.median_jct_seconds)}  "
             f"p99 {duration(s.p99_jct_seconds)}   queueing {duration(s.mean_queueing_seconds)}   "
             f"makespan {duration(s.makespan_seconds)}   GPUs busy {percent(s.utilization)}   suspensions {s.suspensions}"
+            + note_lines(self.notes)
         )
 
     def __repr__(self) -> str:
@@ -100,11 +108,17 @@ def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int =
     return "\n".join(lines)
 
 
-def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "") -> str:
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "", notes: Sequence[str] = ()) -> str:
     """A plain table for notebooks; everything in it is escaped."""
+    listed = "".join(f"<p>note: {escape(note)}</p>" for note in notes)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(footing)}</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(footing)}</p>{listed}"
+
+
+def note_lines(notes: Sequence[str]) -> str:
+    """Notes as they stand below a printed result, a line each."""
+    return "".join(f"\nnote: {note}" for note in notes)
 
 
 def pandas() -> Any:

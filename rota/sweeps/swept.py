@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.errors import RotaError
 from rota.report.comparison import interval
-from rota.report.result import duration, html_table, pandas, percent, plain_table
+from rota.report.result import duration, html_table, note_lines, pandas, percent, plain_table
 from rota.sweeps.grid import SweepCell
 
 _SHOWN = {
@@ -63,9 +63,16 @@ class Swept:
     """Cells that were there before."""
     untried: int = 0
     """Cells that were not run because workers kept dying."""
+    guesses: tuple[str, ...] = ()
+    """Inputs that are unknown, and what they were taken for."""
 
     def points(self) -> list[Point]:
         return list(_points(self.rows))
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of all cells, each once."""
+        return list(dict.fromkeys(note for row in self.rows for note in row["params"]["notes"]))
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """The table that people read: the axes that have more than one value, then the figures."""
@@ -101,13 +108,17 @@ class Swept:
             hint=first.hint or "rota sweep --help",
         )
 
-    def __str__(self) -> str:
+    def table(self) -> str:
+        """The table with its footing, without notes."""
         heads, rows = self.cells()
         return f"{plain_table(heads, rows, left=len(heads) - len(_SHOWN))}\n{self.footing()}"
 
+    def __str__(self) -> str:
+        return self.table() + note_lines(self.notes)
+
     def _repr_html_(self) -> str:
         heads, rows = self.cells()
-        return html_table(heads, rows, self.footing())
+        return html_table(heads, rows, self.footing(), self.notes)
 
     def footing(self) -> str:
         """How many there are, and what became of the others."""

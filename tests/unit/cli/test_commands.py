@@ -168,3 +168,18 @@ def test_nothing_asked_for_shows_the_help(
 ) -> None:
     code, out, err = rota(capsys, monkeypatch, *words)
     assert code == 0 and err == "" and out.startswith("Usage: rota") and "\nCommands:" in out
+
+
+def test_what_was_guessed_is_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    note = "note: TPU9 is no accelerator type known here and counts as a V100.\n"
+    for words in (("sim",), ("compare", "fifo", "srsf"), ("sweep", "fifo", "--out", str(tmp_path / "out"))):
+        code, out, err = rota(capsys, monkeypatch, *words, "--trace", "demo", "--cluster", "24xTPU9")
+        assert code == 0 and err == note and "note:" not in out
+    code, _, err = rota(capsys, monkeypatch, "sim", "--trace", "demo", "--cluster", "24xH1000")
+    assert code == 2 and "Closest: H100." in err
+    site = tmp_path / "site.yaml"
+    site.write_text("nodes: [{accelerator: H1000, gpus: 8}]\n")
+    code, _, err = rota(capsys, monkeypatch, "check", str(site))
+    assert code == 2 and "Closest: H100." in err
