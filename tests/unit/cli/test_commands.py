@@ -170,7 +170,7 @@ def test_nothing_asked_for_shows_the_help(
     assert code == 0 and err == "" and out.startswith("Usage: rota") and "\nCommands:" in out
 
 
-def test_what_was_guessed_is_told_once(
+def test_a_guess_is_told_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     note = "note: TPU9 is no accelerator type known here and counts as a V100.\n"
