@@ -31,8 +31,14 @@ LEGEND_ROW, LETTER = 19, 6.4
 """Height of a row of the legend; about the mean width of a letter."""
 LONGEST_LABEL = 44
 
+ASIDE = 5.0
+"""Pixels between points of the same x that have intervals."""
+
 BINS = 160
 """Stretches of time drawn: fine enough to see what happens, coarse enough to tell many lines apart."""
+
+MOST_TICKS = 12
+"""Values that have a tick each; more have ticks at round numbers."""
 
 MOST_DOTS, LEAST_LOG = 40, 4.0
 """More points than these are not drawn one by one; values closer than this factor do without a logarithmic scale."""
@@ -80,6 +86,10 @@ class _Curve:
     x: Floats
     y: Floats
     """One value for each stretch between two x; or one for each x, with straight lines between them."""
+    intervals: Sequence[tuple[float, float, float]] = ()
+    """x, and from where to where a bar stands there."""
+    dots: bool = True
+    line: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +101,10 @@ class Series:
     y: Sequence[float]
     note: str = ""
     """What the legend says behind the label."""
+    intervals: Sequence[tuple[float, float] | None] = ()
+    """How far each y may be off, as a lower and an upper end; None: not known."""
+    dots: bool = True
+    """False for a level that was not measured at its ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +158,24 @@ def chart(
     y_title: str,
     log_x: bool = False,
     log_y: bool = False,
+    x_names: Sequence[str] = (),
+    narrow_x: bool = False,
 ) -> Plot:
-    """Any figures over any others; points without a finite value are left out."""
+    """Any figures over any others; points without a finite value are left out. With `x_names`, x counts these names, and no line
+    joins the points. `narrow_x`: x does not begin at 0."""
     curves = []
-    for line in series:
-        x, y = np.array(line.x, dtype=np.float64), np.array(line.y, dtype=np.float64)
+    for each in series:
+        x, y = np.array(each.x, dtype=np.float64), np.array(each.y, dtype=np.float64)
         known = np.isfinite(y) & np.isfinite(x)
-        curves.append(_Curve(line.label, line.note, x[known], y[known]))
+        ends = [(at, *both) for at, both in zip(x.tolist(), each.intervals, strict=False) if both is not None]
+        curves.append(_Curve(each.label, each.note, x[known], y[known], ends, each.dots, not x_names))
     xs, ys = (np.concatenate([np.empty(0), *each]) for each in ([c.x for c in curves], [c.y for c in curves]))
     if not len(xs):
         raise OptionError("there is no point to draw.", field="series", value=title, hint="give at least one finite value")
-    return Plot(title, _svg(_Picture(title, _numbers(x_title, xs, log_x), _numbers(y_title, ys, log_y), curves), subtitle))
+    x_axis = _names(x_title, x_names) if x_names else _narrow(x_title, xs) if narrow_x else _numbers(x_title, xs, log_x)
+    tops = np.array([top for curve in curves for _, _, top in curve.intervals])
+    y_axis = _numbers(y_title, np.concatenate((ys, tops)), log_y)
+    return Plot(title, _svg(_Picture(title, x_axis, y_axis, curves), subtitle))
 
 
 # What is in them -------------------------------------------------------------------------------------------------
@@ -297,6 +318,23 @@ def _numbers(title: str, values: Floats, log: bool) -> _Axis:
     return _Axis(title, low, high, [(tick, f"{tick:,.4g}") for tick in nice if low <= tick <= high], log=True)
 
 
+def _narrow(title: str, values: Floats) -> _Axis:
+    """From a little below the smallest to a little above the largest."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
+    seen = np.unique(values).tolist()
+    if len(seen) > MOST_TICKS:
+        step = _nice((high - low) / 6)
+        seen = [n * step for n in range(math.ceil(low / step), int(high / step) + 1)]
+    return _Axis(title, low - margin, high + margin, [(tick, f"{tick:,.6g}") for tick in seen])
+
+
+def _names(title: str, names: Sequence[str]) -> _Axis:
+    """One place for each name."""
+    letters = max(3, int((WIDTH - LEFT - RIGHT) / len(names) / LETTER) - 1)
+    return _Axis(title, -0.5, len(names) - 0.5, [(float(i), _cut(name, letters)) for i, name in enumerate(names)])
+
+
 def _nice(value: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not below the value."""
     if value <= 0:
@@ -324,11 +362,14 @@ def _svg(picture: _Picture, subtitle: str) -> str:
         *_grid(picture.x, picture.y, right, bottom),
     ]
     for number, curve in enumerate(picture.curves):
-        x, y = picture.x.at(curve.x, LEFT, right), picture.y.at(curve.y, bottom, TOP)
+        aside = _aside(picture.curves, number)
+        x, y = picture.x.at(curve.x, LEFT, right) + aside, picture.y.at(curve.y, bottom, TOP)
         joined = len(curve.x) == len(curve.y)
-        parts += _dots(x, y, number) if joined else []
+        parts += _intervals(picture, curve, number, right + aside, bottom, LEFT + aside)
+        parts += _dots(x, y, number) if joined and curve.dots else []
         path = _lines(x, y) if joined else _steps(x, y)
-        parts.append(f'<path d="{path}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
+        if curve.line:
+            parts.append(f'<path d="{path}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
     parts += [*_marks(picture, right, bottom), *legend]
     height = bottom + 58 + rows * LEGEND_ROW
     described = f"{picture.title}. {subtitle}. Lines: {', '.join(f'{curve.label} {curve.note}' for curve in picture.curves)}."
@@ -410,6 +451,23 @@ def _dots(x: Floats, y: Floats, number: int) -> list[str]:
         return []
     ink = PALETTE[number % len(PALETTE)]
     return [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+
+
+def _aside(curves: Sequence[_Curve], number: int) -> float:
+    """How far a curve is moved aside, so that intervals do not hide each other."""
+    with_intervals = [i for i, curve in enumerate(curves) if curve.intervals]
+    return ASIDE * (with_intervals.index(number) - (len(with_intervals) - 1) / 2) if number in with_intervals else 0.0
+
+
+def _intervals(picture: _Picture, curve: _Curve, number: int, right: float, bottom: float, left: float) -> list[str]:
+    """A bar with caps for each interval."""
+    ink, parts = PALETTE[number % len(PALETTE)], []
+    for at, low, high in curve.intervals:
+        x = float(picture.x.at(np.array([at]), left, right)[0])
+        y = picture.y.at(np.array([low, high]), bottom, TOP).tolist()
+        path = f"M{x:.1f} {y[0]:.1f}V{y[1]:.1f}M{x - 4:.1f} {y[0]:.1f}h8M{x - 4:.1f} {y[1]:.1f}h8"
+        parts.append(f'<path class="interval" d="{path}" fill="none" stroke="{ink}" stroke-width="1.5" stroke-opacity="0.75"/>')
+    return parts
 
 
 def _stroke(number: int) -> str:

@@ -33,7 +33,7 @@ def sweep(
 
     `trace` and `cluster` may be lists. `vary` has several values of a keyword of `simulate`, of an option of the policies or
     placers, or of a setting of generated traces: `{"trace.load": [0.5, 0.7], "policy.thresholds": ["3250/7200", "1000"]}`.
-    Further keywords are those of `simulate`. Called again it does only what is missing.
+    Policies that lack an option run once. Further keywords are those of `simulate`. Called again it does only what is missing.
     """
     grid = Grid(
         policies=tuple(policies),
@@ -77,7 +77,8 @@ def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Wa
         # A worker may die between writing its cell and saying so: what is there is not missing.
         failed = [failures[number] for number in sorted(failures) if not store.has(missing[number])]
         rows = store.finish(cells)
-        return Swept(store.folder, rows, failed, reused, len(cells) - len(rows) - len(failed), guesses)
+        untried = len(cells) - len(rows) - len(failed)
+        return Swept(store.folder, rows, failed, reused, untried, guesses, tuple(store.others(cells)))
 
 
 def check(grid: Grid) -> tuple[str, ...]:

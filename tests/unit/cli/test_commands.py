@@ -170,9 +170,7 @@ def test_nothing_asked_for_shows_the_help(
     assert code == 0 and err == "" and out.startswith("Usage: rota") and "\nCommands:" in out
 
 
-def test_a_guess_is_told_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_guess_is_told_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     note = "note: TPU9 is no accelerator type known here and counts as a V100.\n"
     for words in (("sim",), ("compare", "fifo", "srsf"), ("sweep", "fifo", "--out", str(tmp_path / "out"))):
         code, out, err = rota(capsys, monkeypatch, *words, "--trace", "demo", "--cluster", "24xTPU9")
