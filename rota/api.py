@@ -6,17 +6,18 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from rota.compose.catalogue import make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
+from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import Prepared, prepare_study
 from rota.compose.study import Filters, Study, make_study
 from rota.core.learn.cordon import slow_gpus
-from rota.errors import GuessWarning, OptionError
+from rota.errors import GuessWarning, OptionError, RotaError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
@@ -79,7 +80,11 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
     ready = prepare_study(study, opened)
     started = time.perf_counter()
     engine = ready.engine(progress)
-    record = engine.run()
+    try:
+        record = engine.run()
+    except RotaError as problem:
+        explain_fault(problem)
+        raise
     state, physics, arrivals = engine.scheduler.state, ready.physics, ready.trace.arrivals
     summary = summarise(
         record,
@@ -178,7 +183,11 @@ def check(policy: str | Policy, *, seeds: int = 20, limit_seconds: float = LIMIT
     make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
     if not limit_seconds > 0:
         raise OptionError("must be more than 0.", field="limit_seconds", value=limit_seconds, hint="--limit-seconds 60")
-    return check_policy(lambda: make_policy(policy), seeds, limit_seconds)
+    findings = check_policy(lambda: make_policy(policy), seeds, limit_seconds)
+    for at, finding in enumerate(findings):
+        if (story := with_columns(finding.story)) != finding.story:  # once is enough
+            return [*findings[:at], replace(finding, story=story), *findings[at + 1 :]]
+    return findings
 
 
 def _peak_memory_mb() -> float:

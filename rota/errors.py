@@ -21,6 +21,9 @@ GuessWarning                   is no error: an input is unknown and was taken fo
 import difflib
 from collections.abc import Iterable
 
+DEBUG = "ROTA_DEBUG"
+"""The environment variable that asks for tracebacks; `--debug` sets it."""
+
 
 class RotaError(Exception):
     """Base of all errors raised by Rota. `hint` is the next step, without the leading `Try:`."""

@@ -96,6 +96,7 @@ def solve(
     instance: Annotated[str, typer.Argument(help="A JSON file: cluster_spec, worker_types, jobs.")],
     policy: Annotated[str, typer.Option("--policy", help="As for `rota sim`.")] = "max-min-fairness",
     profile: Annotated[str | None, typer.Option("--profile", metavar="PATH", help="Rates of pairs, for packing.")] = None,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
 ) -> None:
     """One allocation of a stored instance: its objective, how long it took, and who gets what share of time."""

@@ -13,6 +13,7 @@ from rota.cli.show import say, say_notes, write_page
 def sim(
     html: flag.Html = None,
     per_job: Annotated[bool, typer.Option("--per-job", help="With -o json or csv: the jobs too.")] = False,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:

@@ -47,6 +47,7 @@ def sweep(
         ),
     ] = None,
     html: flag.Html = None,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:
