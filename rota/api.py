@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rota.compose.catalogue import make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
+from rota.compose.idle_options import unused_costs
 from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import Prepared, prepare_study
 from rota.compose.study import Filters, Study, make_study
@@ -98,7 +99,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, arrivals, physics)]
+    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, arrivals, physics), *unused_costs(study, record)]
     return Result(
         summary,
         ready.params,

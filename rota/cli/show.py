@@ -137,6 +137,11 @@ def say_notes(whole: "Comparison") -> None:
         sys.stderr.write(f"note: {note}\n")
 
 
+def note_shape(told: str) -> None:
+    """What was asked for and this output does not show."""
+    sys.stderr.write(f"note: {told}\n")
+
+
 def write_page(whole: "Comparison", path: str | None) -> None:
     """The page goes to a file; where it went, to standard error."""
     if path is None:

@@ -6,7 +6,7 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
-from rota.cli.show import say, say_notes, write_page
+from rota.cli.show import note_shape, say, say_notes, write_page
 
 
 @with_setup()
@@ -38,5 +38,7 @@ def sim(
             f"(seed {setup['seed']})"
         )
         say(shaped, whole, value=result.to_dict(per_job=per_job), note=note)
+    if per_job and shaped in ("table", "wide"):
+        note_shape(f"--per-job does nothing with -o {shaped}: -o json or -o csv has the jobs")
     say_notes(whole)
     write_page(whole, html)

@@ -10,7 +10,7 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
-from rota.cli.show import save, say
+from rota.cli.show import note_shape, save, say
 from rota.compose.study import CLUSTER
 from rota.errors import OptionError
 
@@ -107,6 +107,8 @@ def _say(found: "Swept", shaped: str) -> None:
     elif shaped == "csv":
         say("csv", rows=[{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in found.rows])
     else:
+        if shaped == "wide":
+            note_shape("-o wide shows what -o table does; -o csv has every figure")
         typer.echo(found.table())
         if found.reused:
             typer.echo(f"{found.reused} of them were there before")
