@@ -188,7 +188,7 @@ def test_params_say_what_was_asked_for() -> None:
     "given", [{"spread_penalty": float("inf")}, {"checkpoint_seconds": float("inf")}, {"restore_seconds": float("nan")}]
 )
 def test_costs_are_finite(given: dict[str, float]) -> None:
-    with pytest.raises(rota.RotaError, match="must be from [01] to "):
+    with pytest.raises(rota.RotaError, match=r"must be from [01] to "):
         rota.simulate("demo", **given)  # type: ignore[arg-type]
 
 
