@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from rota.compose.catalogue import make_placer, make_policy
+from rota.compose.catalogue import is_placer, make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
 from rota.compose.idle_options import unused_costs
+from rota.compose.placer_check import check_placer
 from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import Prepared, prepare_study
 from rota.compose.study import Filters, Study, make_study
@@ -178,12 +179,15 @@ def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dic
 
 
 def check(policy: str | Policy, *, seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
-    """Run the property suite on a policy, each property for `limit_seconds` at most."""
+    """Run the property suite on a policy or a placer, each property for `limit_seconds` at most."""
     if seeds < 1:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
-    make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
     if not limit_seconds > 0:
         raise OptionError("must be more than 0.", field="limit_seconds", value=limit_seconds, hint="--limit-seconds 60")
+    if isinstance(policy, str) and is_placer(policy):
+        make_placer(policy)
+        return check_placer(lambda: make_placer(policy), seeds, limit_seconds)
+    make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
     findings = check_policy(lambda: make_policy(policy), seeds, limit_seconds)
     for at, finding in enumerate(findings):
         if (story := with_columns(finding.story)) != finding.story:  # once is enough

@@ -51,12 +51,22 @@ def _yaml(path: str) -> Checked:
 
 
 def _table(path: str) -> Checked:
-    """Rates have a column of their own; whatever else is a table is taken for a trace."""
+    """Rates and lists of nodes have columns of their own; whatever else is a table is taken for a trace."""
     try:
-        columns = read_table(path, OptionError).columns
+        columns = read_table(path, OptionError).folded().columns
     except InputError:
         columns = ()  # the reader of traces says it better
+    if {"sn", "gpu", "model"} <= set(columns):
+        return _node_list(path)
     return _rates(path) if {"steps_per_second", "accelerator"} & set(columns) else _trace(path)
+
+
+def _node_list(path: str) -> Checked:
+    from rota.compose.node_list import read_node_list
+
+    cluster = read_node_list(path)
+    parts = ", ".join(f"{gpus:,} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
+    return Checked(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
 
 
 def _trace(path: str) -> Checked:

@@ -75,6 +75,8 @@ _CARDS = (
     _card("M60",     2015, (4.8,    4.8,    4.8),   160.0,   8,   3.0,  0.75, "NVIDIA, Tesla M60 data sheet"),
     _card("P100",    2016, (9.3,    9.3,    9.3),   732.0,  16,   3.0,  1.46, "NVIDIA, Tesla P100 data sheet (PCIe, 16 GB)"),
     _card("V100",    2017, (15.7,  15.7,  125.0),   900.0,  16,  50.0,  3.06, "NVIDIA, V100 data sheet (SXM2, 16 GB)"),
+    _card("V100M16", 2017, (15.7,  15.7,  125.0),   900.0,  16,  50.0,  3.06, "NVIDIA, V100 data sheet; the name is Alibaba's"),
+    _card("V100M32", 2018, (15.7,  15.7,  125.0),   900.0,  32,  50.0,  3.06, "NVIDIA, V100 data sheet; the name is Alibaba's"),
     _card("T4",      2018, (8.1,    8.1,   65.0),   320.0,  16,   3.0,  0.53, "NVIDIA, T4 data sheet"),
     _card("RTX5000", 2018, (11.2,  11.2,   89.2),   448.0,  16,   3.0,  0.82, "NVIDIA, Quadro RTX 5000 data sheet"),
     _card("A100",    2020, (19.5, 156.0,  312.0),  1555.0,  40, 230.0,  4.10, "NVIDIA, A100 data sheet (SXM4, 40 GB)"),

@@ -6,7 +6,7 @@ could not tell apart by colour differ in their dashes.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from rota.errors import NameUnknown, OptionError
 from rota.model.units import Floats
 from rota.report.comparison import Comparison
 from rota.report.placement import moves, scattered, spread
+from rota.report.png import png
 from rota.report.result import Result, duration, percent
 from rota.report.timeline import busy, edges, queue
 
@@ -58,15 +59,24 @@ class Plot:
 
     title: str
     svg: str
+    drawn: "tuple[Picture, str] | None" = field(default=None, repr=False, compare=False)
+    """What the SVG shows, and its subtitle."""
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file, whose name ends in .svg."""
+        """Write it to a file: .svg, or .png where matplotlib is installed."""
         file = Path(path)
-        if file.suffix.lower() != ".svg":
+        suffix = file.suffix.lower()
+        if suffix == ".png" and self.drawn is not None:
+            file.write_bytes(png(*self.drawn, PALETTE))
+        elif suffix == ".svg":
+            file.write_text(self.svg, encoding="utf-8")
+        else:
             raise OptionError(
-                "a plot is written as .svg only.", field="path", value=str(path), hint=f'plot.save("{file.stem or "plot"}.svg")'
+                "a plot is written as .svg or .png.",
+                field="path",
+                value=str(path),
+                hint=f'plot.save("{file.stem or "plot"}.svg")',
             )
-        file.write_text(self.svg, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -128,7 +138,9 @@ class _Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class Picture:
+    """What a plot shows, before it is drawn."""
+
     title: str
     x: _Axis
     y: _Axis
@@ -146,7 +158,7 @@ def plot(comparison: Comparison, what: str = "jct") -> Plot:
         raise OptionError("there is no run to draw.", field="comparison", value="empty", hint="compare at least one policy")
     runs = {line.label: line.results[0] for line in comparison.lines}
     picture = _PICTURES[what](runs)
-    return Plot(picture.title, _svg(picture, _subtitle(comparison)))
+    return _plot(picture, _subtitle(comparison))
 
 
 def chart(
@@ -175,13 +187,17 @@ def chart(
     x_axis = _names(x_title, x_names) if x_names else _narrow(x_title, xs) if narrow_x else _numbers(x_title, xs, log_x)
     tops = np.array([top for curve in curves for _, _, top in curve.intervals])
     y_axis = _numbers(y_title, np.concatenate((ys, tops)), log_y)
-    return Plot(title, _svg(_Picture(title, x_axis, y_axis, curves), subtitle))
+    return _plot(Picture(title, x_axis, y_axis, curves), subtitle)
+
+
+def _plot(picture: Picture, subtitle: str) -> Plot:
+    return Plot(picture.title, _svg(picture, subtitle), (picture, subtitle))
 
 
 # What is in them -------------------------------------------------------------------------------------------------
 
 
-def _jct(runs: Mapping[str, Result]) -> _Picture:
+def _jct(runs: Mapping[str, Result]) -> Picture:
     records = {label: result.record for label, result in runs.items()}
     jct = {label: np.sort((r.finished_s - r.submitted_s)[np.isfinite(r.finished_s)]) for label, r in records.items()}
     x = _log_time("job completion time (JCT)", np.concatenate(list(jct.values())))
@@ -194,14 +210,14 @@ def _jct(runs: Mapping[str, Result]) -> _Picture:
     bound = next(iter(runs.values())).summary.mean_jct_bound_seconds
     mark = (bound, f"no mean JCT below {duration(bound)}") if bound else None
     ticks = [(share / 100, f"{share}%") for share in (0, 25, 50, 75, 100)]
-    return _Picture("Jobs that finish within a time (legend: mean JCT)", x, _Axis("jobs", 0, 1, ticks), curves, mark_x=mark)
+    return Picture("Jobs that finish within a time (legend: mean JCT)", x, _Axis("jobs", 0, 1, ticks), curves, mark_x=mark)
 
 
 def _share_within(values: Floats, at: Floats) -> Floats:
     return np.searchsorted(values, at, side="right") / max(len(values), 1)
 
 
-def _busy(runs: Mapping[str, Result]) -> _Picture:
+def _busy(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
@@ -209,18 +225,18 @@ def _busy(runs: Mapping[str, Result]) -> _Picture:
         curves.append(_Curve(label, percent(result.summary.utilization), at - at[0], total))
     gpus = max(result.cluster.gpus for result in runs.values())
     y = _count("busy GPUs", gpus)
-    return _Picture(
+    return Picture(
         "Busy GPUs over time (legend: share of all GPU time)", _time(at), y, curves, mark_y=(gpus, f"all {gpus:,} GPUs")
     )
 
 
-def _queue(runs: Mapping[str, Result]) -> _Picture:
+def _queue(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
         waiting = queue(result, at)
         curves.append(_Curve(label, duration(result.summary.mean_queueing_seconds), at - at[0], waiting))
-    return _Picture(
+    return Picture(
         "Waiting jobs over time (legend: mean queueing time)",
         _time(at),
         _count("waiting jobs", max(curve.y.max() for curve in curves)),
@@ -228,14 +244,14 @@ def _queue(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-def _spread(runs: Mapping[str, Result]) -> _Picture:
+def _spread(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
         found = spread(result)
         share = found.beyond_gpu_seconds / found.gpu_seconds if found.gpu_seconds > 0 else None
         curves.append(_Curve(label, percent(share), at - at[0], scattered(result, at)))
-    return _Picture(
+    return Picture(
         "GPUs of jobs on more nodes than needed (legend: share of the GPU time of jobs of several GPUs)",
         _time(at),
         _count("GPUs", max(curve.y.max() for curve in curves)),
@@ -243,13 +259,13 @@ def _spread(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-def _moves(runs: Mapping[str, Result]) -> _Picture:
+def _moves(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
         so_far = np.searchsorted(moves(result), at[1:], side="right").astype(np.float64)
         curves.append(_Curve(label, f"{so_far[-1]:,.0f}", at - at[0], so_far))
-    return _Picture(
+    return Picture(
         "Moves of jobs to other GPUs so far (legend: all)",
         _time(at),
         _count("moves", max(curve.y.max() for curve in curves)),
@@ -257,7 +273,7 @@ def _moves(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], _Picture]] = {
+_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], Picture]] = {
     "jct": _jct,
     "busy": _busy,
     "queue": _queue,
@@ -353,7 +369,7 @@ def _told(seconds: float) -> str:
 # Drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _svg(picture: _Picture, subtitle: str) -> str:
+def _svg(picture: Picture, subtitle: str) -> str:
     right, bottom = WIDTH - RIGHT, TOP + HEIGHT
     legend, rows = _legend(picture.curves, bottom + 58)
     parts = [
@@ -398,7 +414,7 @@ def _grid(x: _Axis, y: _Axis, right: float, bottom: float) -> list[str]:
     ]
 
 
-def _marks(picture: _Picture, right: float, bottom: float) -> list[str]:
+def _marks(picture: Picture, right: float, bottom: float) -> list[str]:
     parts = []
     if picture.mark_x is not None:
         value, label = picture.mark_x
@@ -459,7 +475,7 @@ def _aside(curves: Sequence[_Curve], number: int) -> float:
     return ASIDE * (with_intervals.index(number) - (len(with_intervals) - 1) / 2) if number in with_intervals else 0.0
 
 
-def _intervals(picture: _Picture, curve: _Curve, number: int, right: float, bottom: float, left: float) -> list[str]:
+def _intervals(picture: Picture, curve: _Curve, number: int, right: float, bottom: float, left: float) -> list[str]:
     """A bar with caps for each interval."""
     ink, parts = PALETTE[number % len(PALETTE)], []
     for at, low, high in curve.intervals:

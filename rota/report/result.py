@@ -1,6 +1,7 @@
 """Results that print themselves: what was simulated, what came out, and how far that is from the best possible."""
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -43,7 +44,7 @@ class Result:
     @property
     def jobs(self) -> list[dict[str, Any]]:
         """One row per job, in trace order."""
-        return jobs_table(self.record, self.arrivals)
+        return jobs_table(self.record, self.arrivals, self.cluster)
 
     @property
     def notes(self) -> list[str]:
@@ -129,15 +130,38 @@ def pandas() -> Any:
         raise RotaError("pandas is not installed.", hint="pip install pandas, or use .to_dict()") from None
 
 
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
+"""Seconds, and the letter for them; a length of time has the first of which there are two."""
+
+
 def duration(seconds: float | None) -> str:
     """A length of time as people say it."""
     if seconds is None:
         return "-"
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
+    for size, unit in UNITS:
         if seconds >= 2 * size:
-            count = seconds / size
-            return (f"{count:,.0f}" if count >= 999.5 else f"{count:#.3g}".rstrip(".")) + unit
+            return _count(seconds / size) + unit
     return f"{seconds:.3g}s"
+
+
+def durations(
+    seconds: Sequence[float | None], besides: Sequence[float | None] = (), like: Sequence[float | None] | None = None
+) -> list[str]:
+    """A column of them, all in the unit that suits their geometric mean, or that of others (`like`). `besides`: what stands
+    behind each after a ±."""
+    known = [value for value in (seconds if like is None else like) if value]
+    middle = math.exp(sum(map(math.log, known)) / len(known)) if known else 0.0
+    size, unit = next(((size, unit) for size, unit in UNITS if middle * (1 + 1e-9) >= 2 * size), (1.0, "s"))
+
+    def told(value: float | None) -> str:
+        return "-" if value is None else f"{_count(value / size)}{unit}" if value else f"0{unit}"
+
+    more = [f" ±{told(each)}" if each is not None else "" for each in besides] or [""] * len(seconds)
+    return [told(value) + extra for value, extra in zip(seconds, more, strict=True)]
+
+
+def _count(count: float) -> str:
+    return f"{count:,.0f}" if count >= 999.5 else f"{count:#.3g}".rstrip(".")
 
 
 def percent(share: float | None) -> str:

@@ -15,6 +15,7 @@ from rota.compose.fingerprint import Fingerprints
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
 from rota.sweeps.varied import PARTS, check_varied, takes, with_options, with_settings
+from rota.traces.read import STDIN
 from rota.traces.synthetic import reseeded
 
 MOST_CELLS = 100_000
@@ -61,6 +62,9 @@ class Grid:
                 raise OptionError("at least one is needed.", field=name, value="", hint="rota sweep --help")
         if self.seeds < 1:
             raise OptionError("must be at least 1.", field="seeds", value=self.seeds, hint="--seeds 5")
+        if STDIN in self.traces:
+            problem = "is standard input, which the processes of a sweep cannot read."
+            raise OptionError(problem, field="trace", value=STDIN, hint="write the trace to a file first")
         for name in self.vary:
             check_varied(name)
         if len(self) > MOST_CELLS:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.errors import RotaError
 from rota.report.comparison import interval
-from rota.report.result import duration, html_table, note_lines, pandas, percent, plain_table
+from rota.report.result import durations, html_table, note_lines, pandas, percent, plain_table
 from rota.sweeps.grid import SweepCell
 
 _SHOWN = {
@@ -90,9 +90,9 @@ class Swept:
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """The table that people read: the axes that have more than one value, then the figures."""
         names = self.varied()
-        rows = [
-            [_axis(p.axes.get(name)) for name in names] + [_shown(p, name) for name in _SHOWN.values()] for p in self.points()
-        ]
+        points = self.points()
+        columns = [_column(points, name) for name in _SHOWN.values()]
+        rows = [[_axis(p.axes.get(name)) for name in names] + [column[i] for column in columns] for i, p in enumerate(points)]
         there = {tuple(row[: len(names)]) for row in rows}
         lost = dict.fromkeys(tuple(_axis(failed.cell.axes.get(name)) for name in names) for failed in self.failed)
         rows += [[*axes, "failed", *[NONE] * (len(_SHOWN) - 1)] for axes in lost if axes not in there]
@@ -186,15 +186,18 @@ def _axis(value: Any) -> str:
     return NONE if value is None else str(value)
 
 
-def _shown(point: Point, name: str) -> str:
-    value = point.mean.get(name)
+def _column(points: Sequence[Point], name: str) -> list[str]:
+    """One figure of all points, in one unit."""
+    values = [point.mean.get(name) for point in points]
+    if not name.endswith("_seconds"):
+        return [_shown(value, name) for value in values]
+    halves = [(both[1] - both[0]) / 2 if (both := point.intervals.get(name)) else None for point in points]
+    return durations(values, halves if name == "mean_jct_seconds" else ())
+
+
+def _shown(value: float | None, name: str) -> str:
     if value is None:
         return NONE
-    if name == "mean_jct_seconds" and name in point.intervals:
-        low, high = point.intervals[name]
-        return f"{duration(value)} ±{duration((high - low) / 2)}"
-    if name.endswith("_seconds"):
-        return duration(value)
     if name == "utilization":
         return percent(value)
     if name == "suspensions":
