@@ -4,18 +4,22 @@ import inspect
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from rota.compose.catalogue import make_placer, make_policy
+from rota.compose.catalogue import is_placer, make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
+from rota.compose.idle_options import unused_costs
+from rota.compose.placer_check import check_placer
+from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import Prepared, prepare_study
 from rota.compose.study import Filters, Study, make_study
 from rota.core.learn.cordon import slow_gpus
-from rota.errors import OptionError
+from rota.errors import GuessWarning, OptionError, RotaError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
@@ -59,9 +63,12 @@ class _SimulateKeywords(Study):
 def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **fields: Any) -> Result:
     """Run a trace through a policy on a simulated cluster.
 
-    The keywords are the fields of `Study`. Those about costs, such as `launch_seconds`, come before the preset's.
+    The keywords are the fields of `Study`. Those about costs, such as `launch_seconds`, come before the preset's. An unknown
+    input that counts as something else is a `GuessWarning`, and stands in the notes of the result.
     """
-    return run_study(make_study({"trace": trace, **fields}), progress)
+    result = run_study(make_study({"trace": trace, **fields}), progress)
+    warn_of(result.guesses)
+    return result
 
 
 @_with_fields_of(Study)
@@ -75,7 +82,11 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
     ready = prepare_study(study, opened)
     started = time.perf_counter()
     engine = ready.engine(progress)
-    record = engine.run()
+    try:
+        record = engine.run()
+    except RotaError as problem:
+        explain_fault(problem)
+        raise
     state, physics, arrivals = engine.scheduler.state, ready.physics, ready.trace.arrivals
     summary = summarise(
         record,
@@ -89,7 +100,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, arrivals, physics)]
+    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, arrivals, physics), *unused_costs(study, record)]
     return Result(
         summary,
         ready.params,
@@ -99,8 +110,15 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         physics.variability,
         state.knowledge.variability,
         tuple(sorted(state.out_of_service())),
+        guesses=ready.guesses,
         study=study,
     )
+
+
+def warn_of(guesses: Iterable[str]) -> None:
+    """Warn the caller of the function that calls this."""
+    for guess in guesses:
+        warnings.warn(guess, GuessWarning, stacklevel=3)
 
 
 def compare(
@@ -134,7 +152,9 @@ def compare(
                 opened = open_trace(study.trace, format=study.format, where=study.filters)
             show = partial(progress, label) if progress is not None else None
             runs[label].append(run_study(study, show, opened))
-    return Comparison(runs)
+    whole = Comparison(runs)
+    warn_of(dict.fromkeys(guess for result in whole for guess in result.guesses))
+    return whole
 
 
 def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dict[str, tuple[str | Policy, str | None]]:
@@ -159,13 +179,20 @@ def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dic
 
 
 def check(policy: str | Policy, *, seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
-    """Run the property suite on a policy, each property for `limit_seconds` at most."""
+    """Run the property suite on a policy or a placer, each property for `limit_seconds` at most."""
     if seeds < 1:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
-    make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
     if not limit_seconds > 0:
         raise OptionError("must be more than 0.", field="limit_seconds", value=limit_seconds, hint="--limit-seconds 60")
-    return check_policy(lambda: make_policy(policy), seeds, limit_seconds)
+    if isinstance(policy, str) and is_placer(policy):
+        make_placer(policy)
+        return check_placer(lambda: make_placer(policy), seeds, limit_seconds)
+    make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
+    findings = check_policy(lambda: make_policy(policy), seeds, limit_seconds)
+    for at, finding in enumerate(findings):
+        if (story := with_columns(finding.story)) != finding.story:  # once is enough
+            return [*findings[:at], replace(finding, story=story), *findings[at + 1 :]]
+    return findings
 
 
 def _peak_memory_mb() -> float:

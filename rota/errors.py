@@ -14,10 +14,15 @@ RotaError                      carries a message and, where there is one, the ne
 ├── JournalError               the journal cannot be read or written
 ├── Stalled                    a simulation can go no further though jobs are unfinished
 └── IllegalTransition          a phase change the lifecycle does not know: a defect of Rota itself
+
+GuessWarning                   is no error: an input is unknown and was taken for something else
 """
 
 import difflib
 from collections.abc import Iterable
+
+DEBUG = "ROTA_DEBUG"
+"""The environment variable that asks for tracebacks; `--debug` sets it."""
 
 
 class RotaError(Exception):
@@ -27,6 +32,10 @@ class RotaError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class GuessWarning(UserWarning):
+    """An input is unknown and was taken for something else. The commands print it as a note."""
 
 
 class InputError(RotaError):

@@ -22,6 +22,7 @@ def compare(
         ),
     ] = 1,
     html: flag.Html = None,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:

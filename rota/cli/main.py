@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from rota import __version__
 from rota.cli.quick import Quick, QuickGroup
-from rota.errors import InputError, RotaError, UnreachableError
+from rota.errors import DEBUG, GuessWarning, InputError, PolicyBroken, RotaError, UnreachableError
 
 COMMANDS = {
     "up": "up",
@@ -77,15 +78,19 @@ def make_app(words: list[str]) -> typer.Typer:
 
 def main() -> None:
     """Exit codes: 0 ok, 1 it failed, 2 you mistyped, 3 no scheduler can be reached."""
+    warnings.simplefilter("ignore", GuessWarning)  # the commands print them as notes
     try:
         code = make_app(sys.argv[1:])(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
-        _fail(error.message, error.hint or "rota --help", 2)
+        _fail(error.message, error.hint or "rota --help", 2, error)
     except UnreachableError as error:
         _fail(error.message, error.hint or "rota up", 3)
+    except PolicyBroken as error:
+        more = "" if os.environ.get(DEBUG) or error.__cause__ is None else "--debug for the traceback, or "
+        _fail(error.message, more + (error.hint or "rota policy check"), 1, error)
     except RotaError as error:
-        _fail(error.message, error.hint or "rota --help", 1)
+        _fail(error.message, error.hint or "rota --help", 1, error)
     except typer.Abort:
         _fail("Stopped.", "the same command again", 130)
     except ClickError as error:
@@ -102,6 +107,10 @@ def main() -> None:
         sys.exit(1)
 
 
-def _fail(message: str, hint: str, code: int) -> None:
+def _fail(message: str, hint: str, code: int, error: BaseException | None = None) -> None:
+    if error is not None and os.environ.get(DEBUG):
+        from rota.compose.policy_faults import fault_traceback
+
+        sys.stderr.write(fault_traceback(error))
     sys.stderr.write(f"{message}\nTry: {hint}\n")
     sys.exit(code)

@@ -1,5 +1,6 @@
 """Flags that several commands take, declared once."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.errors import OptionError
+from rota.errors import DEBUG, OptionError
 
 if TYPE_CHECKING:
     from rota.sim.engine import Progress
@@ -27,6 +28,12 @@ def number(flag: str, whole: bool = False, like: str = "") -> Any:
     return parse
 
 
+def _debug(wanted: bool) -> None:
+    if wanted:
+        os.environ[DEBUG] = "1"
+
+
+Debug = Annotated[bool, typer.Option("--debug", callback=_debug, help="Show the traceback when a policy raises.")]
 Output = Annotated[str, typer.Option("-o", "--output", help="table, wide, json or csv.")]
 Home = Annotated[
     str | None, typer.Option("--home", metavar="DIR", help="Where the scheduler keeps its state; else $ROTA_HOME, else ~/.rota.")

@@ -65,7 +65,7 @@ def show(
 
 @app.command("check")
 def check(
-    name: Annotated[str, typer.Argument(help="A policy, e.g. ./mine.py:Mine.")],
+    name: Annotated[str, typer.Argument(help="A policy or a placer, e.g. ./mine.py:Mine.")],
     seeds: Annotated[
         int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Random workloads to try.")
     ] = 20,
@@ -75,7 +75,7 @@ def check(
     ] = 60.0,
     output: flag.Output = "table",
 ) -> None:
-    """Run the property suite on a policy: order, determinism, purity, capacity, bounds, every job ends."""
+    """Run the property suite on a policy or a placer: determinism, purity, capacity, every job ends."""
     shaped = flag.shape(output)
     from rota.api import check as run_checks
 
@@ -96,6 +96,7 @@ def solve(
     instance: Annotated[str, typer.Argument(help="A JSON file: cluster_spec, worker_types, jobs.")],
     policy: Annotated[str, typer.Option("--policy", help="As for `rota sim`.")] = "max-min-fairness",
     profile: Annotated[str | None, typer.Option("--profile", metavar="PATH", help="Rates of pairs, for packing.")] = None,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
 ) -> None:
     """One allocation of a stored instance: its objective, how long it took, and who gets what share of time."""

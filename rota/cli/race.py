@@ -34,7 +34,7 @@ def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from rota.report.result import duration
+    from rota.report.result import duration, durations
 
     table = Table(
         box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0), title=f"simulated time {duration(now_s - start_s)}"
@@ -49,12 +49,11 @@ def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
         mean = float((record.finished_s - record.submitted_s)[done].mean()) if done.any() else None
         rows.append((label, int(done.sum()), len(done), int((arrived & ~done).sum()) - holding, mean))
     leader = max(count for _, count, *_ in rows)
-    for label, count, total, waiting, mean in rows:
+    means = durations([mean for *_, mean in rows])
+    for (label, count, total, waiting, _), told in zip(rows, means, strict=True):
         full = round(BAR * count / total)
         bar = "█" * full + "░" * (BAR - full)
-        table.add_row(
-            Text(label), bar, f"{count}/{total}", str(waiting), duration(mean), style="bold green" if count == leader else None
-        )
+        table.add_row(Text(label), bar, f"{count}/{total}", str(waiting), told, style="bold green" if count == leader else None)
     return table
 
 

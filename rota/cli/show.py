@@ -54,10 +54,8 @@ def _table(whole: "Comparison", *, wide: bool, note: str) -> None:
     heads, cells = whole.cells()
     if wide:
         heads = [*heads, *_WIDE]
-        cells = [
-            [*row, *(_figure(name, line.summary[name]) for name in _WIDE.values())]
-            for row, line in zip(cells, whole.lines, strict=True)
-        ]
+        columns = [_column(name, [line.summary[name] for line in whole.lines]) for name in _WIDE.values()]
+        cells = [[*row, *(column[i] for column in columns)] for i, row in enumerate(cells)]
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for i, head in enumerate(heads):
         table.add_column(
@@ -88,14 +86,15 @@ def _plain(rows: Sequence[Mapping[str, Any]]) -> None:
     Console().print(table)
 
 
-def _figure(name: str, value: Any) -> str:
-    from rota.report.result import duration
+def _column(name: str, values: Sequence[Any]) -> list[str]:
+    """One figure of all lines, in one unit."""
+    from rota.report.result import durations
 
     if name == "lost_gpu_seconds":
-        return f"{value / 3600:.3g}h"
+        return [f"{value / 3600:.3g}h" for value in values]
     if name == "cost_dollars":
-        return "-" if value is None else f"${value:,.0f}"
-    return duration(value) if name.endswith("_seconds") else f"{value:,.0f}"
+        return ["-" if value is None else f"${value:,.0f}" for value in values]
+    return durations(values) if name.endswith("_seconds") else [f"{value:,.0f}" for value in values]
 
 
 def _short(value: Any) -> str:
@@ -133,8 +132,13 @@ def _cell(item: Any) -> Any:
 
 def say_notes(whole: "Comparison") -> None:
     """What was taken for something else goes to standard error, once."""
-    for note in dict.fromkeys(note for result in whole for note in result.params["notes"]):
+    for note in whole.notes:
         sys.stderr.write(f"note: {note}\n")
+
+
+def note_shape(told: str) -> None:
+    """What was asked for and this output does not show."""
+    sys.stderr.write(f"note: {told}\n")
 
 
 def write_page(whole: "Comparison", path: str | None) -> None:

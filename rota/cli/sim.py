@@ -6,13 +6,14 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
-from rota.cli.show import say, say_notes, write_page
+from rota.cli.show import note_shape, say, say_notes, write_page
 
 
 @with_setup()
 def sim(
     html: flag.Html = None,
     per_job: Annotated[bool, typer.Option("--per-job", help="With -o json or csv: the jobs too.")] = False,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:
@@ -37,5 +38,7 @@ def sim(
             f"(seed {setup['seed']})"
         )
         say(shaped, whole, value=result.to_dict(per_job=per_job), note=note)
+    if per_job and shaped in ("table", "wide"):
+        note_shape(f"--per-job does nothing with -o {shaped}: -o json or -o csv has the jobs")
     say_notes(whole)
     write_page(whole, html)

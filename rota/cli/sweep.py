@@ -3,13 +3,14 @@
 import hashlib
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
 from rota.cli.setup import with_setup
-from rota.cli.show import say
+from rota.cli.show import note_shape, save, say
 from rota.compose.study import CLUSTER
 from rota.errors import OptionError
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from rota.sweeps.swept import Swept
 
 VARY = (
-    "Values of any other flag: round_seconds=60/360; of an option: policy.promote=0/8, placer.sticky=true/false; of a generated "
-    'trace: trace.load=0.6/0.8. If values have slashes themselves: "policy.thresholds=3250/7200|1000".'
+    "Values of any other flag: round_seconds=60/360; of an option, for those that have it: policy.promote=0/8, "
+    "placer.sticky=true/false; of a generated trace: trace.load=0.6/0.8. If values have slashes themselves: "
+    '"policy.thresholds=3250/7200|1000".'
 )
 
 
@@ -44,6 +46,8 @@ def sweep(
             "--workers", parser=flag.number("--workers", whole=True), metavar="N", help="Processes; one per core if left out."
         ),
     ] = None,
+    html: flag.Html = None,
+    debug: flag.Debug = False,
     output: flag.Output = "table",
     setup: dict[str, Any] = {},  # noqa: B006 - never used: the flags are always there
 ) -> None:
@@ -51,9 +55,10 @@ def sweep(
 
     Every finished cell is kept at once, so the same command goes on after a crash or a kill.
 
-    Example: rota sweep fifo tiresias srsf --trace synthetic:jobs=1000 --vary trace.load=0.5/0.7/0.9 --seeds 3 --out loads
+    Example: rota sweep fifo tiresias --trace synthetic:jobs=500 --vary trace.load=0.5/0.7 --seeds 3 --out loads --html loads.html
     """
     shaped = flag.shape(output)
+    flag.may_write(html)
     if workers is not None and workers < 1:
         raise OptionError("must be at least 1.", field="--workers", value=workers, hint="--workers 2")
     from rota.sweeps.grid import Grid
@@ -72,33 +77,38 @@ def sweep(
         options=setup,
     )
     folder = out or f"sweep-{hashlib.sha256(repr(grid).encode()).hexdigest()[:8]}"
-    kept = 0
+    kept = cells = 0
 
     def watch(done: int, total: int) -> None:
-        nonlocal kept
-        kept = done
+        nonlocal kept, cells
+        kept, cells = done, total
         progress("cells", done, total, 0.0)
 
     with flag.progress_bars(1) as progress:
         try:
             found = run(grid, folder, workers=workers, watch=watch)
         except KeyboardInterrupt:
-            sys.stderr.write(f"Stopped: {kept} of {len(grid)} cells are kept in {folder}.\nTry: the same command goes on\n")
+            sys.stderr.write(f"Stopped: {kept} of {cells} cells are kept in {folder}.\nTry: the same command goes on\n")
             raise typer.Exit(130) from None
     _say(found, shaped)
+    if html is not None and found.rows:
+        save(Path(html), found.page())
+        sys.stderr.write(f"page: {html}\n")
     problem = found.problem()
     if problem is not None:
         raise problem
 
 
 def _say(found: "Swept", shaped: str) -> None:
-    for note in dict.fromkeys(note for row in found.rows for note in row["params"]["notes"]):
+    for note in found.notes:
         sys.stderr.write(f"note: {note}\n")
     if shaped == "json":
         typer.echo(json.dumps(found.to_dict()))
     elif shaped == "csv":
         say("csv", rows=[{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in found.rows])
     else:
-        typer.echo(str(found))
+        if shaped == "wide":
+            note_shape("-o wide shows what -o table does; -o csv has every figure")
+        typer.echo(found.table())
         if found.reused:
             typer.echo(f"{found.reused} of them were there before")

@@ -147,6 +147,26 @@ def make_placer(given: str | Placer, usual: Mapping[str, Mapping[str, str]] | No
     return made
 
 
+def is_placer(text: str) -> bool:
+    """Whether a text names a placer and no policy."""
+    name = Spelled.parse(text, "policy").name
+    if name in POLICY_REGISTRY.names() or name in PLACER_REGISTRY.names():
+        return name not in POLICY_REGISTRY.names()
+    if not name.partition(":")[0].endswith(".py"):
+        return False
+    try:
+        POLICY_REGISTRY.find(name)
+    except OptionError:
+        try:
+            PLACER_REGISTRY.find(name)
+        except RotaError:
+            return False  # whatever is wrong is told about the policy that it may have been meant to be
+        return True
+    except RotaError:
+        return False
+    return False
+
+
 def split_pair(text: str) -> tuple[str, str | None]:
     """`A+B` is policy A with placer B."""
     policy_text, plus, placer_text = text.partition("+")

@@ -30,6 +30,8 @@ def check_file(path: str) -> Checked:
 
 def _yaml(path: str) -> Checked:
     """Nodes make a cluster, a command makes a job."""
+    from rota.beliefs.rates import Rates
+    from rota.compose.accelerator_types import type_guesses
     from rota.compose.cluster_yaml import read_site
     from rota.wire.spec import spec_from
 
@@ -37,6 +39,7 @@ def _yaml(path: str) -> Checked:
     names = root.mapping()
     if "nodes" in names and "run" not in names:
         cluster = read_site(path).cluster
+        type_guesses(cluster, Rates())
         parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
         groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
         racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
@@ -48,12 +51,22 @@ def _yaml(path: str) -> Checked:
 
 
 def _table(path: str) -> Checked:
-    """Rates have a column of their own; whatever else is a table is taken for a trace."""
+    """Rates and lists of nodes have columns of their own; whatever else is a table is taken for a trace."""
     try:
-        columns = read_table(path, OptionError).columns
+        columns = read_table(path, OptionError).folded().columns
     except InputError:
         columns = ()  # the reader of traces says it better
+    if {"sn", "gpu", "model"} <= set(columns):
+        return _node_list(path)
     return _rates(path) if {"steps_per_second", "accelerator"} & set(columns) else _trace(path)
+
+
+def _node_list(path: str) -> Checked:
+    from rota.compose.node_list import read_node_list
+
+    cluster = read_node_list(path)
+    parts = ", ".join(f"{gpus:,} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
+    return Checked(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
 
 
 def _trace(path: str) -> Checked:

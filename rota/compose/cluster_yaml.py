@@ -28,6 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rota.beliefs.locality import EVERYBODY, Locality
+from rota.compose.node_list import read_node_list
 from rota.errors import ClusterError
 from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import ACCELERATOR, EXAMPLE, MOST_GPUS, Cluster, ClusterChange, Node, canonical
@@ -54,7 +55,7 @@ class Site:
 
 
 def open_site(given: str | Path | Cluster) -> Site:
-    """`9x(4xV100)`, the path of a YAML file, or a cluster as it is."""
+    """`9x(4xV100)`, the path of a YAML file or of a list of nodes, or a cluster as it is."""
     if isinstance(given, Cluster):
         return Site(given)
     if not isinstance(given, str | Path):
@@ -62,6 +63,8 @@ def open_site(given: str | Path | Cluster) -> Site:
     given = str(given)
     if given.strip().lower().endswith((".yaml", ".yml")):
         return read_site(given.strip())
+    if given.strip().lower().endswith((".csv", ".csv.gz")):
+        return Site(read_node_list(given.strip()))
     return Site(Cluster.parse(given))
 
 

@@ -12,30 +12,32 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
-from rota.beliefs.variability import Variability, plain_name
+from rota.beliefs.variability import Variability
+from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.cluster_yaml import open_site
+from rota.compose.idle_options import Combination
+from rota.compose.limits import LIMITS, check_limits, out_of_range
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import shown_part
 from rota.compose.study import Study
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
-from rota.files.rows import closest
-from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S
+from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
-from rota.model.floor import Placer, Request
+from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
-from rota.placers.picky import Picky
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
 from rota.profiles.tensors import read_tensors
 from rota.profiles.variability import read_variability
 from rota.sim.engine import Engine, Progress
 from rota.sim.physics import Physics
+from rota.traces.read import AUTO
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
@@ -67,6 +69,8 @@ class Prepared:
     changes: tuple[ClusterChange, ...]
     """Nodes that join, are drained or leave."""
     window: tuple[int, int] | None
+    guesses: tuple[str, ...]
+    """Inputs that are unknown, and what they were taken for; among the notes too."""
     params: dict[str, Any]
     """The study as facts for people: names that were resolved, and notes."""
 
@@ -99,6 +103,7 @@ class Prepared:
 
 def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     """Whatever is wrong with a study is said here. `opened` is its trace, where that is open already."""
+    check_limits(study)
     site = open_site(study.cluster)
     cluster = site.cluster
     preset = named_preset(study.preset)
@@ -130,7 +135,9 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         settings = replace(settings, learn=True)
     if physics.whole_steps_seconds:
         physics = replace(physics, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
-    notes = [*trace.notes, *_guesses(trace, cluster, physics, placer, study.wait_for_place)]
+    guesses = _guesses(trace, cluster, physics.rates)
+    idle = Combination(study, trace, cluster, physics, settings, policy, placer).notes()
+    notes = [*trace.notes, *idle, *guesses]
     return Prepared(
         study=study,
         cluster=cluster,
@@ -144,6 +151,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         variability_shown=_variability_shown(physics, study.variability_learned),
         changes=site.changes,
         window=_window(study.jobs, len(trace.arrivals)),
+        guesses=tuple(guesses),
         params=_facts(study, cluster, trace, settings, placer_named, notes),
     )
 
@@ -202,7 +210,7 @@ def _jobs(study: Study, opened: Trace | None, cluster: Cluster, physics: Physics
     if opened is not None:
         trace = opened
     elif isinstance(study.trace, Trace):
-        trace = study.trace
+        trace = _unfiltered(study, study.trace)
     else:
         trace = open_trace(study.trace, format=study.format, where=study.filters)
     if study.drop_oversized:
@@ -210,6 +218,16 @@ def _jobs(study: Study, opened: Trace | None, cluster: Cluster, physics: Physics
     if study.first is not None:
         trace = trace.first(_positive(study.first, "first"))
     return _fitting(trace, cluster, physics, study.drop_oversized)
+
+
+def _unfiltered(study: Study, trace: Trace) -> Trace:
+    """A trace that is no file has neither a format nor columns."""
+    for name, given in (("format", study.format if study.format != AUTO else None), ("where", dict(study.filters) or None)):
+        if given is not None:
+            raise OptionError(
+                "does nothing: the trace is not read from a file.", field=name, value=given, hint=f"leave {name} out"
+            )
+    return trace
 
 
 def _physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Physics:
@@ -226,7 +244,12 @@ def _physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Physics
     if study.profile is not None:
         # What was measured wins, on every type as it is; what was not is left to the model.
         rates = replace(read_rates(study.profile), model=rates.model, speeds=rates.speeds)
-    return Physics(**{**values, "rates": rates})
+    physics = Physics(**{**values, "rates": rates})
+    if study.spread_penalty is not None and physics.spread_penalty is not None:
+        for factor in (f for each in (physics.spread_penalty.usual, *physics.spread_penalty.models.values()) for f in each):
+            if factor > LIMITS["spread_penalty"].most:
+                raise out_of_range("spread_penalty", factor)
+    return physics
 
 
 def _variability_shown(physics: Physics, learned: bool) -> Variability | None:
@@ -259,26 +282,11 @@ def _plain_physics(study: Study) -> dict[str, float | str]:
     return found
 
 
-def _guesses(trace: Trace, cluster: Cluster, physics: Physics, placer: Placer, waits: bool) -> list[str]:
-    """What was taken for something else because nobody knows it, or does nothing: said, since it may be a slip of the pen."""
-    found = []
-    if isinstance(placer, Picky) and physics.variability is None:
-        found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
-    if waits and not placer.keeps_together(Request(0, 0, 1, 0.0)):
-        found.append("nobody waits for a place: this placer keeps no job together")
-    if physics.spread_penalty is not None:
-        models = {arrival.spec.profile for arrival in trace.arrivals}
-        plain = {plain_name(each) for each in models}
-        for model in physics.spread_penalty.models:
-            if model not in models and plain_name(model) not in plain:
-                found.append(
-                    f"no job here is of the model {model!r}, which has a spread penalty.{closest(model, sorted(models))}"
-                )
-    for name in cluster.pools:
-        if name not in ACCELERATORS and not physics.rates.everywhere:
-            found.append(f"{name} is no accelerator type known here and counts as a V100.{closest(name, ACCELERATORS)}")
+def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
+    """What was taken for something else because it is unknown: it may be a slip of the pen."""
+    found = type_guesses(cluster, rates)
     counts = Counter(arrival.spec.profile for arrival in trace.arrivals if arrival.spec.profile)
-    unknown = {profile: count for profile, count in counts.items() if not physics.rates.knows(profile)}
+    unknown = {profile: count for profile, count in counts.items() if not rates.knows(profile)}
     if unknown:
         names = ", ".join(repr(name) for name in list(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
         jobs = sum(unknown.values())
@@ -293,8 +301,6 @@ def _settings(base: Any, decide: str | None, round_seconds: float | None, **othe
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
     if decide in ("rounds", "both") and not (round_seconds or base.get("round_seconds")):
         raise OptionError("rounds need a length.", field="decide", value=decide, hint="--round-seconds 360")
-    if round_seconds is not None and not 0 < round_seconds < FOREVER:
-        raise OptionError("must be more than 0.", field="round_seconds", value=round_seconds, hint="--round-seconds 360")
     values = {"at_events": True, **base}
     if round_seconds is not None:
         values.update(round_seconds=round_seconds, at_events=decide in ("events", "both"))
@@ -355,7 +361,7 @@ def _why_none(trace: Trace) -> str:
 
 
 def _positive(value: int, field: str) -> int:
-    if value < 1 or value != int(value):
+    if value != int(value):
         raise OptionError("must be a whole number from 1.", field=field, value=value, hint="--first 1000")
     return int(value)
 

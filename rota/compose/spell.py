@@ -46,9 +46,15 @@ class Spelled:
         return cls(head, found)
 
 
+def options_of(kind: type) -> list[str]:
+    """The names of what a constructor takes."""
+    given = inspect.signature(kind).parameters.values()
+    return [each.name for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+
+
 def fit(kind: type, options: Mapping[str, str], where: str) -> Any:
     """Construct `kind` with options given as text, each turned into the type its field declares."""
-    fields = [p.name for p in inspect.signature(kind).parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    fields = options_of(kind)
     hints = typing.get_type_hints(kind if dataclasses.is_dataclass(kind) else vars(kind).get("__init__", kind))
     values = {}
     for key, text in options.items():

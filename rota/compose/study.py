@@ -86,7 +86,8 @@ class Study:
     """
 
     trace: "str | Path | Trace" = field(kw_only=False)
-    """The jobs: a file, demo, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500, sia: or tiresias:jobs=480.
+    """The jobs: a file (.gz too, - for standard input), demo, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500, sia: or
+    tiresias:jobs=480.
 
     Or a `Trace`."""
     policy: "str | Policy" = "fifo"
@@ -94,7 +95,7 @@ class Study:
 
     Or an object with a method `allocate`."""
     cluster: "str | Path | Cluster" = CLUSTER
-    """"36xV100 + 36xP100", nodes: "9x(4xV100)", racks: "2x(9x(4xV100))", or a YAML file.
+    """"36xV100 + 36xP100", nodes: "9x(4xV100)", racks: "2x(9x(4xV100))", a YAML file, or a list of nodes as CSV.
 
     Or a `Cluster`."""
     placer: "str | Placer | None" = None

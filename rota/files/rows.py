@@ -8,7 +8,7 @@ import csv
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -85,6 +85,11 @@ class FileTable:
     headless: bool = False
     """No header, and tabs between the cells; a quote is then a sign like any other."""
 
+    def folded(self) -> "FileTable":
+        """The same with the names of its columns in lower case, unless two of them differ in nothing else."""
+        lower = tuple(column.lower() for column in self.columns)
+        return replace(self, columns=lower) if len(set(lower)) == len(lower) else self
+
     def rows(self) -> Iterator[Row]:
         """Every line below the header that is not blank."""
         columns, where, error, headless = self.columns, self.where, self.error, self.headless
@@ -151,8 +156,12 @@ class Lines:
 
 def read_lines(path: Path | str, error: type[InputError], *, instead: str = "") -> Lines:
     """The lines of a file that holds any. `instead`: what else could have been named."""
-    where = str(path)
-    lines = read_text(path, error, instead).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines_in(read_text(path, error, instead), str(path), error)
+
+
+def lines_in(whole: str, where: str, error: type[InputError]) -> Lines:
+    """The lines of a text that holds any."""
+    lines = whole.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for line, text in enumerate(lines, 1):
         if text and not text.isspace():
             return Lines(where, lines, line, error)

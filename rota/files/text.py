@@ -1,17 +1,40 @@
 """The text of a file, or one error that says why it cannot be had; and rows as text."""
 
 import csv
+import gzip
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rota.errors import InputError
 
+GZIP = b"\x1f\x8b"
+"""How files begin that gzip wrote."""
+MOST_BYTES = 4 * 2**30
+"""A compressed file may unpack to so many; a small file can pretend to hold far more than any memory."""
+
 
 def read_text(path: Path | str, error: type[InputError], instead: str = "") -> str:
-    """UTF-8, with or without a byte order mark. `instead`: what else could have been named."""
-    return _decoded(_bytes(path, error, instead), str(path), error)
+    """UTF-8, with or without a byte order mark, as it is or compressed by gzip. `instead`: what else could have been named."""
+    return decoded(_bytes(path, error, instead), str(path), error)
+
+
+def decoded(data: bytes, where: str, error: type[InputError]) -> str:
+    """The text that some bytes are; `where` they came from."""
+    return _text(_unzipped(data, where, error) if data.startswith(GZIP) else data, where, error)
+
+
+def _unzipped(data: bytes, where: str, error: type[InputError]) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as problem:
+        raise error(f"cannot be unpacked: {problem}.", where=where, hint="gunzip --test says whether it is damaged") from None
+    if len(text) > MOST_BYTES:
+        raise error(f"unpacks to more than {MOST_BYTES:,} bytes.", where=where, hint="split the file") from None
+    return text
 
 
 def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
@@ -27,7 +50,7 @@ def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
         raise error(f"cannot be read: {why}.", where=where, hint="check the path and its permissions") from None
 
 
-def _decoded(data: bytes, where: str, error: type[InputError]) -> str:
+def _text(data: bytes, where: str, error: type[InputError]) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

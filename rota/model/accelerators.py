@@ -1,14 +1,15 @@
 """The accelerators by name: what their makers print, and what a cloud asks for an hour.
 
-Peak rates, bandwidth and memory are NVIDIA's data sheets: Tesla K80, M60 and P100 (PCIe, 16 GB), V100 (SXM2, 16 GB), T4, Quadro
-RTX 5000, A10, A100 (SXM4, 40 GB), L40S, H100, H200 and B200 (SXM). Tensor rates are the dense ones, without structured sparsity.
-K80 and M60 carry two GPUs on a board; the figures are those of one, the K80's at its base clock, since the two share 300 W.
+Peak rates, bandwidth and memory are what the maker published; every row says where. Tensor rates are the dense ones, without
+structured sparsity, that add up in single precision. K80 and M60 carry two GPUs on a board; the figures are those of one, the
+K80's at its base clock, since the two share 300 W.
 
-Prices are public on-demand list prices of large clouds (AWS; Google for the P100; Paperspace for the RTX 5000), per GPU, rounded.
-They change every year: read them as orders of magnitude.
+Prices are public on-demand list prices, per GPU, rounded: of AWS; Google for the P100; Paperspace for the RTX 5000 and the A6000;
+Oracle for the MI300X; RunPod for the RTX 4090. They change every year: read them as orders of magnitude.
 
 `link_gb_s` is what an all-reduce inside a node gets out of the link, not what the link could carry: around 3 GB/s over PCIe 3
-through the host's memory, a third to three quarters of NVLink's one-way rate where there is NVLink.
+through the host's memory, around 6 over PCIe 4, twice that where GPUs reach each other directly, and a third to three
+quarters of the one-way rate of NVLink or Infinity Fabric.
 """
 
 from collections.abc import Mapping
@@ -38,10 +39,19 @@ class Accelerator:
     link_gb_s: float
     """What an all-reduce inside a node gets."""
     dollars_per_hour: float
+    source: str
+    """Where the peaks, the bandwidth and the memory were published."""
 
 
 def _card(
-    name: str, year: int, tflops: tuple[float, float, float], bandwidth: float, memory: float, link: float, dollars: float
+    name: str,
+    year: int,
+    tflops: tuple[float, float, float],
+    bandwidth: float,
+    memory: float,
+    link: float,
+    dollars: float,
+    source: str,
 ) -> Accelerator:
     fp32, tf32, half = tflops
     return Accelerator(
@@ -54,26 +64,41 @@ def _card(
         memory_gib=memory,
         link_gb_s=link,
         dollars_per_hour=dollars,
+        source=source,
     )
 
 
 # fmt: off
 _CARDS = (
-    #                   TFLOPS: fp32, tf32, half   GB/s    GiB  link    $/h
-    _card("K80",     2014, (2.8,   2.8,   2.8),     240.0,  12,   3.0,  0.90),
-    _card("M60",     2015, (4.8,   4.8,   4.8),     160.0,   8,   3.0,  0.75),
-    _card("P100",    2016, (9.3,   9.3,   9.3),     732.0,  16,   3.0,  1.46),
-    _card("V100",    2017, (15.7, 15.7, 125.0),     900.0,  16,  50.0,  3.06),
-    _card("T4",      2018, (8.1,   8.1,  65.0),     320.0,  16,   3.0,  0.53),
-    _card("RTX5000", 2018, (11.2, 11.2,  89.2),     448.0,  16,   3.0,  0.82),
-    _card("A100",    2020, (19.5, 156.0, 312.0),   1555.0,  40, 230.0,  4.10),
-    _card("A10",     2021, (31.2, 62.5, 125.0),     600.0,  24,   6.0,  1.01),
-    _card("H100",    2022, (67.0, 494.0, 989.0),   3350.0,  80, 340.0,  6.88),
-    _card("L40S",    2023, (91.6, 183.0, 362.0),    864.0,  48,  12.0,  1.86),
-    _card("H200",    2024, (67.0, 494.0, 989.0),   4800.0, 141, 340.0,  7.91),
-    _card("B200",    2025, (75.0, 1125.0, 2250.0), 8000.0, 180, 680.0, 14.24),
+    #                   TFLOPS: fp32, tf32, half    GB/s    GiB  link    $/h
+    _card("K80",     2014, (2.8,    2.8,    2.8),   240.0,  12,   3.0,  0.90, "NVIDIA, Tesla K80 board specification"),
+    _card("M60",     2015, (4.8,    4.8,    4.8),   160.0,   8,   3.0,  0.75, "NVIDIA, Tesla M60 data sheet"),
+    _card("P100",    2016, (9.3,    9.3,    9.3),   732.0,  16,   3.0,  1.46, "NVIDIA, Tesla P100 data sheet (PCIe, 16 GB)"),
+    _card("V100",    2017, (15.7,  15.7,  125.0),   900.0,  16,  50.0,  3.06, "NVIDIA, V100 data sheet (SXM2, 16 GB)"),
+    _card("V100M16", 2017, (15.7,  15.7,  125.0),   900.0,  16,  50.0,  3.06, "NVIDIA, V100 data sheet; the name is Alibaba's"),
+    _card("V100M32", 2018, (15.7,  15.7,  125.0),   900.0,  32,  50.0,  3.06, "NVIDIA, V100 data sheet; the name is Alibaba's"),
+    _card("T4",      2018, (8.1,    8.1,   65.0),   320.0,  16,   3.0,  0.53, "NVIDIA, T4 data sheet"),
+    _card("RTX5000", 2018, (11.2,  11.2,   89.2),   448.0,  16,   3.0,  0.82, "NVIDIA, Quadro RTX 5000 data sheet"),
+    _card("A100",    2020, (19.5, 156.0,  312.0),  1555.0,  40, 230.0,  4.10, "NVIDIA, A100 data sheet (SXM4, 40 GB)"),
+    _card("A6000",   2020, (38.7,  77.4,  154.8),   768.0,  48,  12.0,  1.89, "NVIDIA, RTX A6000 data sheet; GA102 white paper"),
+    _card("A10",     2021, (31.2,  62.5,  125.0),   600.0,  24,   6.0,  1.01, "NVIDIA, A10 data sheet"),
+    _card("H100",    2022, (67.0, 494.0,  989.0),  3350.0,  80, 340.0,  6.88, "NVIDIA, H100 data sheet (SXM)"),
+    _card("RTX4090", 2022, (82.6,  82.6,  165.2),  1008.0,  24,   6.0,  0.69, "NVIDIA, Ada white paper, GeForce RTX 4090"),
+    _card("L4",      2023, (30.3,  60.0,  121.0),   300.0,  24,   6.0,  0.80, "NVIDIA, L4 data sheet"),
+    _card("L40S",    2023, (91.6, 183.0,  362.0),   864.0,  48,  12.0,  1.86, "NVIDIA, L40S data sheet"),
+    _card("MI300X",  2023, (163.4, 653.7, 1307.4), 5300.0, 192, 300.0,  6.00, "AMD, Instinct MI300X data sheet"),
+    _card("H200",    2024, (67.0, 494.0,  989.0),  4800.0, 141, 340.0,  7.91, "NVIDIA, H200 data sheet (SXM)"),
+    _card("B200",    2025, (75.0, 1125.0, 2250.0), 8000.0, 180, 680.0, 14.24, "NVIDIA, B200 data sheet (SXM)"),
 )
 # fmt: on
 
 ACCELERATORS: Mapping[str, Accelerator] = {card.name: card for card in _CARDS}
 """By the name clusters are described with, oldest first."""
+
+WITHOUT_FIGURES = (
+    *("A2", "A16", "A30", "A40", "A800", "A1000", "A2000", "A4000", "A4500", "A5000", "A5500", "B100", "B300"),
+    *("GB200", "GB300", "GH200", "GTX1080", "H20", "H800", "L2", "L20", "L40", "M10", "M40", "MI50", "MI100"),
+    *("MI210", "MI250", "MI250X", "MI300A", "MI325X", "MI350X", "MI355X", "P4", "P6", "P40", "RTX2080", "RTX3080"),
+    *("RTX3090", "RTX4000", "RTX4080", "RTX5080", "RTX5090", "RTX6000", "RTX8000", "T4G", "V100S"),
+)
+"""Other types that exist. Each counts as a `REFERENCE`, but its name is no slip of the pen."""

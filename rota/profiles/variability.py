@@ -131,7 +131,7 @@ def describe_variability(
 ) -> VariabilitySummary:
     """The same, summed up by class."""
     found = read_variability(path, cluster, seed, sampled)
-    drawn = _has_runs(path)
+    drawn = has_runs(path)
     slow = found.outliers(OUTLIER)
     lines = []
     for row, name in enumerate(found.classes):
@@ -164,7 +164,8 @@ def variability_files(path: Path | str) -> list[Path]:
 _Read = tuple[tuple[str, ...], Floats, Floats]
 
 
-def _has_runs(path: Path | str) -> bool:
+def has_runs(path: Path | str) -> bool:
+    """Whether there are runs of GPUs, from which scores are made; otherwise there are scores."""
     if Path(path).is_dir() or is_json(read_text(path, ProfileError)):
         return True
     return "perf" in read_table(path, ProfileError).columns

@@ -66,7 +66,9 @@ class Bounds:
     """From the first submission to the last end."""
     offered_load: float | None = None
     """Seconds the jobs need of the whole cluster, at the prices where that is most, over the seconds from the first to the last
-    submission. With equal GPUs: sum of GPUs x run time / (cluster GPUs x that time). Also None if all are submitted at once."""
+    submission; with equal GPUs: sum of GPUs x run time / (cluster GPUs x that time). But never more than the jobs would have of
+    the cluster at one time if none waited: a few long jobs soon after each other are no heavy load if there is room for all of
+    them. Also None if all are submitted at once."""
     shortest_seconds: Floats
     """Shortest run time of each job, in the order given; infinite where it is not known."""
 
@@ -93,9 +95,18 @@ def bounds(arrivals: Sequence[Arrival], cluster: Cluster, physics: Physics, *, p
         busy_time_seconds=busy_time,
         mean_jct_seconds=max(run_time, srpt, busy_time),
         makespan_seconds=_largest(_makespan_seconds, work, starts),
-        offered_load=max(float(work.sizes(start).sum()) for start in starts) / span if span > 0 else None,
+        offered_load=max(_load(work, work.sizes(start), span) for start in starts) if span > 0 else None,
         shortest_seconds=shortest,
     )
+
+
+def _load(work: "_Work", sizes: Floats, span_seconds: float) -> float:
+    """Work over the time in which it was submitted, up to the most that jobs would have of the cluster at once if none waited."""
+    share = np.divide(sizes, work.shortest, out=np.zeros_like(sizes), where=work.shortest > 0)
+    at_s = np.concatenate((work.since_first + work.shortest, work.since_first))
+    order = np.lexsort((np.repeat([0, 1], len(share)), at_s))  # whoever ends makes room for whoever comes at that instant
+    most = float(np.cumsum(np.concatenate((-share, share))[order]).max(initial=0.0))
+    return min(float(sizes.sum()) / span_seconds, most)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

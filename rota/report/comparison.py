@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from rota.report.metrics import Summary
-from rota.report.result import Result, duration, html_table, percent, plain_table
+from rota.report.result import Result, duration, durations, html_table, note_lines, percent, plain_table
 
 if TYPE_CHECKING:
     from rota.report.plots import Plot
@@ -109,6 +109,11 @@ class Comparison(Sequence[Result]):
         return len(self.lines[0].results) if self.lines else 0
 
     @property
+    def notes(self) -> list[str]:
+        """The notes of all runs, each once."""
+        return list(dict.fromkeys(note for result in self for note in result.notes))
+
+    @property
     def best(self) -> PolicyLine | None:
         """The line with the lowest mean JCT."""
         known = [line for line in self.lines if line.summary["mean_jct_seconds"] is not None]
@@ -149,20 +154,24 @@ class Comparison(Sequence[Result]):
         """The table that people read: headings and rows."""
         heads = ["POLICY", "MEAN JCT", "xBOUND", "MEDIAN", "P99", "QUEUE", "SPAN", "BUSY", "RHO", "SUSP"]
         compared = self.seeds > 1 and len(self.lines) > 1
+        halves = [line.half_width("mean_jct_seconds") for line in self.lines]
+        jct, median, p99, queueing, span = (
+            durations([line.summary[name] for line in self.lines], halves if name == "mean_jct_seconds" else ())
+            for name in ("mean_jct_seconds", "median_jct_seconds", "p99_jct_seconds", "mean_queueing_seconds", "makespan_seconds")
+        )
         rows = []
-        for line in self.lines:
+        for i, line in enumerate(self.lines):
             s = line.summary
-            half = line.half_width("mean_jct_seconds")
             gap, rho = s["gap_to_jct_bound"], s["finish_time_fairness_p95"]
             rows.append(
                 [
                     line.label,
-                    duration(s["mean_jct_seconds"]) + (f" ±{duration(half)}" if half is not None else ""),
+                    jct[i],
                     "-" if gap is None else f"{1 + gap:.2f}",
-                    duration(s["median_jct_seconds"]),
-                    duration(s["p99_jct_seconds"]),
-                    duration(s["mean_queueing_seconds"]),
-                    duration(s["makespan_seconds"]),
+                    median[i],
+                    p99[i],
+                    queueing[i],
+                    span[i],
                     percent(s["utilization"]),
                     "-" if rho is None else f"{rho:.1f}",
                     f"{s['suspensions']:,.0f}",
@@ -198,14 +207,14 @@ class Comparison(Sequence[Result]):
 
     def __str__(self) -> str:
         heads, rows = self.cells()
-        return f"{plain_table(heads, rows)}\n{self.footing()}"
+        return f"{plain_table(heads, rows)}\n{self.footing()}{note_lines(self.notes)}"
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(line.label for line in self.lines)}: {len(self)} runs>\n{self}"
 
     def _repr_html_(self) -> str:
         heads, rows = self.cells()
-        return html_table(heads, rows, self.footing()) + self.plot()._repr_svg_()
+        return html_table(heads, rows, self.footing(), self.notes) + self.plot()._repr_svg_()
 
 
 def interval(values: Sequence[float]) -> Interval:

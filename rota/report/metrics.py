@@ -48,7 +48,8 @@ class Summary:
     utilization: float | None
     """GPU-seconds taken / (cluster GPUs x makespan), by all jobs over the whole run; a GPU that two jobs share is taken once."""
     offered_load: float | None
-    """Share of the cluster's time the jobs need at least, over the time in which they were submitted."""
+    """Share of the cluster's time the jobs need at least, over the time in which they were submitted; never more than they would
+    have of the cluster at one time if none waited. Above 1, jobs have to wait."""
     mean_jct_bound_seconds: float | None
     """No schedule of these jobs has a lower mean JCT. Jobs outside the window only slow them down, so it holds beside them."""
     makespan_bound_seconds: float | None
@@ -139,8 +140,9 @@ def summarise(
     )
 
 
-def jobs_table(record: Record, arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
-    """One row per job in trace order, ready for JSON; None for what has not happened. `run_seconds`: time its GPUs were taken."""
+def jobs_table(record: Record, arrivals: Sequence[Arrival], cluster: Cluster) -> list[dict[str, Any]]:
+    """One row per job in trace order, ready for JSON; None for what has not happened. `run_seconds`: time its GPUs were taken.
+    `ran_on`: the accelerator types it had, longest first, with bars between; empty if it never ran."""
     columns = {
         "submitted_s": record.submitted_s,
         "started_s": record.first_run_s,
@@ -153,11 +155,30 @@ def jobs_table(record: Record, arrivals: Sequence[Arrival]) -> list[dict[str, An
         "lost_gpu_seconds": record.lost_gpu_seconds,
     }
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    types = _ran_on(record, cluster)
     return [
-        {"id": job, "name": arrival.spec.name, "gpus": arrival.spec.gpus}
+        {
+            "id": job,
+            "name": arrival.spec.name,
+            "user": arrival.spec.user,
+            "tenant": arrival.spec.tenant,
+            "profile": arrival.spec.profile,
+            "gpus": arrival.spec.gpus,
+            "ran_on": types[job],
+        }
         | {name: _plain(value) for name, value in zip(columns, row, strict=True)}
         for job, (arrival, row) in enumerate(zip(arrivals, values, strict=True))
     ]
+
+
+def _ran_on(record: Record, cluster: Cluster) -> list[str]:
+    """The accelerator types that each job had GPUs of, longest first."""
+    holds = record.holds
+    pool = cluster.gpu_pool[holds.gpus[holds.first[:-1]]] if len(holds) else np.empty(0, dtype=np.int64)
+    seconds = np.zeros((len(record.submitted_s), len(cluster.pools)))
+    np.add.at(seconds, (holds.job, pool), holds.end_s - holds.start_s)
+    order = np.argsort(-seconds, axis=1, kind="stable")
+    return ["|".join(cluster.pools[p] for p in row if seconds[job, p] > 0) for job, row in enumerate(order.tolist())]
 
 
 def _checked(window: tuple[int, int] | None, jobs: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ could not tell apart by colour differ in their dashes.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from rota.errors import NameUnknown, OptionError
 from rota.model.units import Floats
 from rota.report.comparison import Comparison
 from rota.report.placement import moves, scattered, spread
+from rota.report.png import png
 from rota.report.result import Result, duration, percent
 from rota.report.timeline import busy, edges, queue
 
@@ -31,8 +32,14 @@ LEGEND_ROW, LETTER = 19, 6.4
 """Height of a row of the legend; about the mean width of a letter."""
 LONGEST_LABEL = 44
 
+ASIDE = 5.0
+"""Pixels between points of the same x that have intervals."""
+
 BINS = 160
 """Stretches of time drawn: fine enough to see what happens, coarse enough to tell many lines apart."""
+
+MOST_TICKS = 12
+"""Values that have a tick each; more have ticks at round numbers."""
 
 MOST_DOTS, LEAST_LOG = 40, 4.0
 """More points than these are not drawn one by one; values closer than this factor do without a logarithmic scale."""
@@ -52,15 +59,24 @@ class Plot:
 
     title: str
     svg: str
+    drawn: "tuple[Picture, str] | None" = field(default=None, repr=False, compare=False)
+    """What the SVG shows, and its subtitle."""
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file, whose name ends in .svg."""
+        """Write it to a file: .svg, or .png where matplotlib is installed."""
         file = Path(path)
-        if file.suffix.lower() != ".svg":
+        suffix = file.suffix.lower()
+        if suffix == ".png" and self.drawn is not None:
+            file.write_bytes(png(*self.drawn, PALETTE))
+        elif suffix == ".svg":
+            file.write_text(self.svg, encoding="utf-8")
+        else:
             raise OptionError(
-                "a plot is written as .svg only.", field="path", value=str(path), hint=f'plot.save("{file.stem or "plot"}.svg")'
+                "a plot is written as .svg or .png.",
+                field="path",
+                value=str(path),
+                hint=f'plot.save("{file.stem or "plot"}.svg")',
             )
-        file.write_text(self.svg, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -80,6 +96,10 @@ class _Curve:
     x: Floats
     y: Floats
     """One value for each stretch between two x; or one for each x, with straight lines between them."""
+    intervals: Sequence[tuple[float, float, float]] = ()
+    """x, and from where to where a bar stands there."""
+    dots: bool = True
+    line: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +111,10 @@ class Series:
     y: Sequence[float]
     note: str = ""
     """What the legend says behind the label."""
+    intervals: Sequence[tuple[float, float] | None] = ()
+    """How far each y may be off, as a lower and an upper end; None: not known."""
+    dots: bool = True
+    """False for a level that was not measured at its ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +138,9 @@ class _Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class Picture:
+    """What a plot shows, before it is drawn."""
+
     title: str
     x: _Axis
     y: _Axis
@@ -132,7 +158,7 @@ def plot(comparison: Comparison, what: str = "jct") -> Plot:
         raise OptionError("there is no run to draw.", field="comparison", value="empty", hint="compare at least one policy")
     runs = {line.label: line.results[0] for line in comparison.lines}
     picture = _PICTURES[what](runs)
-    return Plot(picture.title, _svg(picture, _subtitle(comparison)))
+    return _plot(picture, _subtitle(comparison))
 
 
 def chart(
@@ -144,23 +170,34 @@ def chart(
     y_title: str,
     log_x: bool = False,
     log_y: bool = False,
+    x_names: Sequence[str] = (),
+    narrow_x: bool = False,
 ) -> Plot:
-    """Any figures over any others; points without a finite value are left out."""
+    """Any figures over any others; points without a finite value are left out. With `x_names`, x counts these names, and no line
+    joins the points. `narrow_x`: x does not begin at 0."""
     curves = []
-    for line in series:
-        x, y = np.array(line.x, dtype=np.float64), np.array(line.y, dtype=np.float64)
+    for each in series:
+        x, y = np.array(each.x, dtype=np.float64), np.array(each.y, dtype=np.float64)
         known = np.isfinite(y) & np.isfinite(x)
-        curves.append(_Curve(line.label, line.note, x[known], y[known]))
+        ends = [(at, *both) for at, both in zip(x.tolist(), each.intervals, strict=False) if both is not None]
+        curves.append(_Curve(each.label, each.note, x[known], y[known], ends, each.dots, not x_names))
     xs, ys = (np.concatenate([np.empty(0), *each]) for each in ([c.x for c in curves], [c.y for c in curves]))
     if not len(xs):
         raise OptionError("there is no point to draw.", field="series", value=title, hint="give at least one finite value")
-    return Plot(title, _svg(_Picture(title, _numbers(x_title, xs, log_x), _numbers(y_title, ys, log_y), curves), subtitle))
+    x_axis = _names(x_title, x_names) if x_names else _narrow(x_title, xs) if narrow_x else _numbers(x_title, xs, log_x)
+    tops = np.array([top for curve in curves for _, _, top in curve.intervals])
+    y_axis = _numbers(y_title, np.concatenate((ys, tops)), log_y)
+    return _plot(Picture(title, x_axis, y_axis, curves), subtitle)
+
+
+def _plot(picture: Picture, subtitle: str) -> Plot:
+    return Plot(picture.title, _svg(picture, subtitle), (picture, subtitle))
 
 
 # What is in them -------------------------------------------------------------------------------------------------
 
 
-def _jct(runs: Mapping[str, Result]) -> _Picture:
+def _jct(runs: Mapping[str, Result]) -> Picture:
     records = {label: result.record for label, result in runs.items()}
     jct = {label: np.sort((r.finished_s - r.submitted_s)[np.isfinite(r.finished_s)]) for label, r in records.items()}
     x = _log_time("job completion time (JCT)", np.concatenate(list(jct.values())))
@@ -173,14 +210,14 @@ def _jct(runs: Mapping[str, Result]) -> _Picture:
     bound = next(iter(runs.values())).summary.mean_jct_bound_seconds
     mark = (bound, f"no mean JCT below {duration(bound)}") if bound else None
     ticks = [(share / 100, f"{share}%") for share in (0, 25, 50, 75, 100)]
-    return _Picture("Jobs that finish within a time (legend: mean JCT)", x, _Axis("jobs", 0, 1, ticks), curves, mark_x=mark)
+    return Picture("Jobs that finish within a time (legend: mean JCT)", x, _Axis("jobs", 0, 1, ticks), curves, mark_x=mark)
 
 
 def _share_within(values: Floats, at: Floats) -> Floats:
     return np.searchsorted(values, at, side="right") / max(len(values), 1)
 
 
-def _busy(runs: Mapping[str, Result]) -> _Picture:
+def _busy(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
@@ -188,18 +225,18 @@ def _busy(runs: Mapping[str, Result]) -> _Picture:
         curves.append(_Curve(label, percent(result.summary.utilization), at - at[0], total))
     gpus = max(result.cluster.gpus for result in runs.values())
     y = _count("busy GPUs", gpus)
-    return _Picture(
+    return Picture(
         "Busy GPUs over time (legend: share of all GPU time)", _time(at), y, curves, mark_y=(gpus, f"all {gpus:,} GPUs")
     )
 
 
-def _queue(runs: Mapping[str, Result]) -> _Picture:
+def _queue(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
         waiting = queue(result, at)
         curves.append(_Curve(label, duration(result.summary.mean_queueing_seconds), at - at[0], waiting))
-    return _Picture(
+    return Picture(
         "Waiting jobs over time (legend: mean queueing time)",
         _time(at),
         _count("waiting jobs", max(curve.y.max() for curve in curves)),
@@ -207,14 +244,14 @@ def _queue(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-def _spread(runs: Mapping[str, Result]) -> _Picture:
+def _spread(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
         found = spread(result)
         share = found.beyond_gpu_seconds / found.gpu_seconds if found.gpu_seconds > 0 else None
         curves.append(_Curve(label, percent(share), at - at[0], scattered(result, at)))
-    return _Picture(
+    return Picture(
         "GPUs of jobs on more nodes than needed (legend: share of the GPU time of jobs of several GPUs)",
         _time(at),
         _count("GPUs", max(curve.y.max() for curve in curves)),
@@ -222,13 +259,13 @@ def _spread(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-def _moves(runs: Mapping[str, Result]) -> _Picture:
+def _moves(runs: Mapping[str, Result]) -> Picture:
     at = edges(list(runs.values()), BINS)
     curves = []
     for label, result in runs.items():
         so_far = np.searchsorted(moves(result), at[1:], side="right").astype(np.float64)
         curves.append(_Curve(label, f"{so_far[-1]:,.0f}", at - at[0], so_far))
-    return _Picture(
+    return Picture(
         "Moves of jobs to other GPUs so far (legend: all)",
         _time(at),
         _count("moves", max(curve.y.max() for curve in curves)),
@@ -236,7 +273,7 @@ def _moves(runs: Mapping[str, Result]) -> _Picture:
     )
 
 
-_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], _Picture]] = {
+_PICTURES: Mapping[str, Callable[[Mapping[str, Result]], Picture]] = {
     "jct": _jct,
     "busy": _busy,
     "queue": _queue,
@@ -297,6 +334,23 @@ def _numbers(title: str, values: Floats, log: bool) -> _Axis:
     return _Axis(title, low, high, [(tick, f"{tick:,.4g}") for tick in nice if low <= tick <= high], log=True)
 
 
+def _narrow(title: str, values: Floats) -> _Axis:
+    """From a little below the smallest to a little above the largest."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
+    seen = np.unique(values).tolist()
+    if len(seen) > MOST_TICKS:
+        step = _nice((high - low) / 6)
+        seen = [n * step for n in range(math.ceil(low / step), int(high / step) + 1)]
+    return _Axis(title, low - margin, high + margin, [(tick, f"{tick:,.6g}") for tick in seen])
+
+
+def _names(title: str, names: Sequence[str]) -> _Axis:
+    """One place for each name."""
+    letters = max(3, int((WIDTH - LEFT - RIGHT) / len(names) / LETTER) - 1)
+    return _Axis(title, -0.5, len(names) - 0.5, [(float(i), _cut(name, letters)) for i, name in enumerate(names)])
+
+
 def _nice(value: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not below the value."""
     if value <= 0:
@@ -315,7 +369,7 @@ def _told(seconds: float) -> str:
 # Drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _svg(picture: _Picture, subtitle: str) -> str:
+def _svg(picture: Picture, subtitle: str) -> str:
     right, bottom = WIDTH - RIGHT, TOP + HEIGHT
     legend, rows = _legend(picture.curves, bottom + 58)
     parts = [
@@ -324,11 +378,14 @@ def _svg(picture: _Picture, subtitle: str) -> str:
         *_grid(picture.x, picture.y, right, bottom),
     ]
     for number, curve in enumerate(picture.curves):
-        x, y = picture.x.at(curve.x, LEFT, right), picture.y.at(curve.y, bottom, TOP)
+        aside = _aside(picture.curves, number)
+        x, y = picture.x.at(curve.x, LEFT, right) + aside, picture.y.at(curve.y, bottom, TOP)
         joined = len(curve.x) == len(curve.y)
-        parts += _dots(x, y, number) if joined else []
+        parts += _intervals(picture, curve, number, right + aside, bottom, LEFT + aside)
+        parts += _dots(x, y, number) if joined and curve.dots else []
         path = _lines(x, y) if joined else _steps(x, y)
-        parts.append(f'<path d="{path}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
+        if curve.line:
+            parts.append(f'<path d="{path}" fill="none" stroke-width="2" stroke-linejoin="round" {_stroke(number)}/>')
     parts += [*_marks(picture, right, bottom), *legend]
     height = bottom + 58 + rows * LEGEND_ROW
     described = f"{picture.title}. {subtitle}. Lines: {', '.join(f'{curve.label} {curve.note}' for curve in picture.curves)}."
@@ -357,7 +414,7 @@ def _grid(x: _Axis, y: _Axis, right: float, bottom: float) -> list[str]:
     ]
 
 
-def _marks(picture: _Picture, right: float, bottom: float) -> list[str]:
+def _marks(picture: Picture, right: float, bottom: float) -> list[str]:
     parts = []
     if picture.mark_x is not None:
         value, label = picture.mark_x
@@ -410,6 +467,23 @@ def _dots(x: Floats, y: Floats, number: int) -> list[str]:
         return []
     ink = PALETTE[number % len(PALETTE)]
     return [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+
+
+def _aside(curves: Sequence[_Curve], number: int) -> float:
+    """How far a curve is moved aside, so that intervals do not hide each other."""
+    with_intervals = [i for i, curve in enumerate(curves) if curve.intervals]
+    return ASIDE * (with_intervals.index(number) - (len(with_intervals) - 1) / 2) if number in with_intervals else 0.0
+
+
+def _intervals(picture: Picture, curve: _Curve, number: int, right: float, bottom: float, left: float) -> list[str]:
+    """A bar with caps for each interval."""
+    ink, parts = PALETTE[number % len(PALETTE)], []
+    for at, low, high in curve.intervals:
+        x = float(picture.x.at(np.array([at]), left, right)[0])
+        y = picture.y.at(np.array([low, high]), bottom, TOP).tolist()
+        path = f"M{x:.1f} {y[0]:.1f}V{y[1]:.1f}M{x - 4:.1f} {y[0]:.1f}h8M{x - 4:.1f} {y[1]:.1f}h8"
+        parts.append(f'<path class="interval" d="{path}" fill="none" stroke="{ink}" stroke-width="1.5" stroke-opacity="0.75"/>')
+    return parts
 
 
 def _stroke(number: int) -> str:

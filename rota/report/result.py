@@ -1,6 +1,7 @@
 """Results that print themselves: what was simulated, what came out, and how far that is from the best possible."""
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -39,13 +40,20 @@ class Result:
     """How slow each was believed to be in the end."""
     cordoned: tuple[int, ...] = ()
     """GPUs that were out of service in the end because they were too slow."""
+    guesses: tuple[str, ...] = field(default=(), kw_only=True)
+    """Those of the notes that tell of an unknown input and what it was taken for."""
     study: Study = field(kw_only=True)
     """What was asked for. `rota.simulate(**study.plain())` runs it again."""
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
         """One row per job, in trace order."""
-        return jobs_table(self.record, self.arrivals)
+        return jobs_table(self.record, self.arrivals, self.cluster)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was taken for something else, does nothing here or went wrong on the way; printed with the result."""
+        return list(self.params["notes"])
 
     @property
     def rounds(self) -> int | None:
@@ -85,6 +93,7 @@ class Result:
             f"JCT mean {duration(s.mean_jct_seconds)} ({bound})  median {duration(s.median_jct_seconds)}  "
             f"p99 {duration(s.p99_jct_seconds)}   queueing {duration(s.mean_queueing_seconds)}   "
             f"makespan {duration(s.makespan_seconds)}   GPUs busy {percent(s.utilization)}   suspensions {s.suspensions}"
+            + note_lines(self.notes)
         )
 
     def __repr__(self) -> str:
@@ -104,11 +113,17 @@ def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int =
     return "\n".join(lines)
 
 
-def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "") -> str:
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], footing: str = "", notes: Sequence[str] = ()) -> str:
     """A plain table for notebooks; everything in it is escaped."""
+    listed = "".join(f"<p>note: {escape(note)}</p>" for note in notes)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(footing)}</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(footing)}</p>{listed}"
+
+
+def note_lines(notes: Sequence[str]) -> str:
+    """Notes as they stand below a printed result, a line each."""
+    return "".join(f"\nnote: {note}" for note in notes)
 
 
 def pandas() -> Any:
@@ -119,15 +134,38 @@ def pandas() -> Any:
         raise RotaError("pandas is not installed.", hint="pip install pandas, or use .to_dict()") from None
 
 
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
+"""Seconds, and the letter for them; a length of time has the first of which there are two."""
+
+
 def duration(seconds: float | None) -> str:
     """A length of time as people say it."""
     if seconds is None:
         return "-"
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
+    for size, unit in UNITS:
         if seconds >= 2 * size:
-            count = seconds / size
-            return (f"{count:,.0f}" if count >= 999.5 else f"{count:#.3g}".rstrip(".")) + unit
+            return _count(seconds / size) + unit
     return f"{seconds:.3g}s"
+
+
+def durations(
+    seconds: Sequence[float | None], besides: Sequence[float | None] = (), like: Sequence[float | None] | None = None
+) -> list[str]:
+    """A column of them, all in the unit that suits their geometric mean, or that of others (`like`). `besides`: what stands
+    behind each after a ±."""
+    known = [value for value in (seconds if like is None else like) if value]
+    middle = math.exp(sum(map(math.log, known)) / len(known)) if known else 0.0
+    size, unit = next(((size, unit) for size, unit in UNITS if middle * (1 + 1e-9) >= 2 * size), (1.0, "s"))
+
+    def told(value: float | None) -> str:
+        return "-" if value is None else f"{_count(value / size)}{unit}" if value else f"0{unit}"
+
+    more = [f" ±{told(each)}" if each is not None else "" for each in besides] or [""] * len(seconds)
+    return [told(value) + extra for value, extra in zip(seconds, more, strict=True)]
+
+
+def _count(count: float) -> str:
+    return f"{count:,.0f}" if count >= 999.5 else f"{count:#.3g}".rstrip(".")
 
 
 def percent(share: float | None) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rota.report.comparison import Comparison, PolicyLine
 from rota.report.html import text as escaped
 from rota.report.html import word
-from rota.report.result import duration
+from rota.report.result import durations
 
 
 class Column(NamedTuple):
@@ -81,6 +81,7 @@ def _bounds(comparison: Comparison, heads: Sequence[str]) -> str:
     cells = []
     for head in heads[1:]:
         known = [line.summary[fields[head]] for line in comparison.lines] if head in fields else []
-        bounds = list(dict.fromkeys(duration(value) for value in known))
+        column = [line.summary[COLUMNS[head].figure] for line in comparison.lines] if head in fields else []
+        bounds = list(dict.fromkeys(durations(known, like=column)))
         cells.append(f"<td>{escaped(' or '.join(bounds))}</td>")
     return f'<th scope="row">{word("no schedule can beat", "bound")}</th>' + "".join(cells)

@@ -13,22 +13,48 @@ class Linear:
     """A vector whose entries are linear in the shares: an offset, and triplets (row, column, value). Kept as plain arrays: most
     programs are so small that a matrix class would cost more than the solver."""
 
-    __array_priority__ = 1000  # numpy leaves the arithmetic to this class
-
     def __init__(self, row: Ints, column: Ints, value: Floats, offset: Floats) -> None:
         self.row, self.column, self.value, self.offset = row, column, value, offset
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """numpy leaves the arithmetic to this class: `weights * vector`, `weights @ vector` and the like."""
+        turned = _TURNED.get(function.__name__) if method == "__call__" and len(inputs) == 2 and not options else None
+        if turned is None or isinstance(inputs[0], Linear):
+            raise not_linear(f"numpy.{function.__name__}")
+        return getattr(self, turned)(inputs[0])
 
     def __len__(self) -> int:
         return len(self.offset)
 
     def __mul__(self, factor: Any) -> "Linear":
+        if isinstance(factor, Linear):
+            raise not_linear("a product of two variables")
         by = np.broadcast_to(np.asarray(factor, dtype=float), self.offset.shape)
         return Linear(self.row, self.column, self.value * by[self.row], self.offset * by)
 
     __rmul__ = __mul__
 
     def __truediv__(self, factor: Any) -> "Linear":
+        if isinstance(factor, Linear):
+            raise not_linear("a variable divided by another")
         return self * (1.0 / np.asarray(factor, dtype=float))
+
+    def __rtruediv__(self, number: Any) -> "Linear":
+        raise not_linear("a number divided by a variable")
+
+    def __pow__(self, power: Any) -> "Linear":
+        raise not_linear("a power of a variable")
+
+    def __abs__(self) -> "Linear":
+        raise not_linear("the absolute value of a variable")
+
+    def __bool__(self) -> bool:
+        raise not_linear("a question about the value of a variable")
+
+    def __matmul__(self, other: Any) -> "Linear":
+        if isinstance(other, Linear):
+            raise not_linear("a product of two variables")
+        return self.__rmatmul__(other)
 
     def __neg__(self) -> "Linear":
         return self * -1.0
@@ -63,6 +89,7 @@ class Linear:
         return Linear(number[self.row[kept]], self.column[kept], self.value[kept], self.offset[rows])
 
     def __rmatmul__(self, weights: Any) -> "Linear":
+        """The sum of its entries, each times its weight."""
         by: Floats = np.asarray(weights, dtype=float)
         return Linear(np.zeros_like(self.row), self.column, self.value * by[self.row], np.array([by @ self.offset]))
 
@@ -79,6 +106,28 @@ class Linear:
         """Its value for given shares."""
         value: Floats = np.bincount(self.row, weights=self.value * x[self.column], minlength=len(self)) + self.offset
         return value
+
+
+_TURNED = {
+    "multiply": "__rmul__",
+    "add": "__radd__",
+    "subtract": "__rsub__",
+    "matmul": "__rmatmul__",
+    "divide": "__rtruediv__",
+    "less_equal": "__ge__",
+    "greater_equal": "__le__",
+}
+"""Function of numpy -> what does the same where the array stands to the left."""
+
+
+def not_linear(what: str) -> OptionError:
+    """The error for an expression that no linear program can have."""
+    return OptionError(
+        "is not linear in the shares, and a program has only linear objectives and limits.",
+        field="program",
+        value=what,
+        hint="multiply variables by numbers only; least(...) and greatest(...) for fairness",
+    )
 
 
 def _as_long(vector: Linear, other: Linear) -> Linear:

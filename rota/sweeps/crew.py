@@ -15,7 +15,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rota.errors import RotaError
+from rota.compose.policy_faults import fault_traceback
+from rota.errors import DEBUG, RotaError
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Every worker has one core: a maths library that starts threads of its own would only fight the others."""
@@ -148,6 +149,8 @@ def serve(do: Callable[[dict[str, Any], Alive], Answer]) -> None:
         try:
             answer = do(json.loads(line), alive)
         except RotaError as problem:
+            if os.environ.get(DEBUG):
+                sys.stderr.write(fault_traceback(problem))
             answer = {"error": problem.message, "hint": problem.hint}
         except OSError as problem:
             answer = {"error": f"The result cannot be kept: {problem.strerror or problem}.", "hint": "free some space"}

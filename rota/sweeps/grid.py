@@ -5,19 +5,23 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rota import __version__
-from rota.compose.catalogue import split_pair
+from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.fingerprint import Fingerprints
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
-from rota.sweeps.varied import PARTS, check_varied, with_options, with_settings
+from rota.sweeps.varied import PARTS, check_varied, takes, with_options, with_settings
+from rota.traces.read import STDIN
 from rota.traces.synthetic import reseeded
 
 MOST_CELLS = 100_000
+
+AXES = ("policies", "traces", "clusters", "placers")
+"""Fields of a grid that are axes of their own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Grid:
     placers: Sequence[str] = ()
     vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Values of a field of a study, of an option (`policy.thresholds`, `placer.sticky`) or of a setting of generated traces
-    (`trace.load`). A text is read as if it stood behind the flag of the field."""
+    (`trace.load`). A text is read as if it stood behind the flag of the field. An option is varied for those policies or placers
+    that have it; the others have one cell, whose value on that axis is None."""
     seeds: int = 1
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +62,9 @@ class Grid:
                 raise OptionError("at least one is needed.", field=name, value="", hint="rota sweep --help")
         if self.seeds < 1:
             raise OptionError("must be at least 1.", field="seeds", value=self.seeds, hint="--seeds 5")
+        if STDIN in self.traces:
+            problem = "is standard input, which the processes of a sweep cannot read."
+            raise OptionError(problem, field="trace", value=STDIN, hint="write the trace to a file first")
         for name in self.vary:
             check_varied(name)
         if len(self) > MOST_CELLS:
@@ -71,47 +79,42 @@ class Grid:
 
     def samples(self) -> list[Study]:
         """Studies in which every value of every axis stands at least once."""
+        lone: dict[str, Sequence[Any]] = {axis: getattr(self, axis)[:1] for axis in AXES}
+        first = {name: values[:1] for name, values in self.vary.items()}
         found: list[Study] = []
-        lone = replace(
-            self,
-            policies=self.policies[:1],
-            traces=self.traces[:1],
-            clusters=self.clusters[:1],
-            placers=self.placers[:1],
-            vary={name: values[:1] for name, values in self.vary.items()},
-            seeds=1,
-        )
-        for axis in ("policies", "traces", "clusters", "placers"):
+        for axis in AXES:
             for value in getattr(self, axis):
-                only: dict[str, Any] = {axis: (value,)}
-                found += [study for study, _ in replace(lone, **only)._studies()]
+                found += [study for study, _ in self._studies({**lone, axis: (value,)}, first, seeds=1)]
         for name, values in self.vary.items():
             for value in values:
-                found += [study for study, _ in replace(lone, vary={**lone.vary, name: (value,)})._studies()]
+                found += [study for study, _ in self._studies(lone, {**first, name: (value,)}, seeds=1)]
         return found
 
     def cells(self) -> list[SweepCell]:
         """Every cell once, in the order of the axes."""
         found: dict[str, SweepCell] = {}
         fingerprints = Fingerprints()
-        for study, axes in self._studies():
+        for study, axes in self._studies({axis: getattr(self, axis) for axis in AXES}, self.vary, self.seeds):
             key = _key(fingerprints.of(study))
             found.setdefault(key, SweepCell(study, axes, key))
         return list(found.values())
 
-    def _studies(self) -> Iterator[tuple[Study, dict[str, Any]]]:
-        """Every study with its place on the axes; some may be the same."""
-        names = list(self.vary)
-        places = itertools.product(self.policies, self.traces, self.clusters, self.placers or (None,))
-        for (policy, trace, cluster, placer), values in itertools.product(places, itertools.product(*self.vary.values())):
+    def _studies(
+        self, among: Mapping[str, Sequence[Any]], vary: Mapping[str, Sequence[Any]], seeds: int
+    ) -> Iterator[tuple[Study, dict[str, Any]]]:
+        """Every study among these values, with its place on the axes; some may be the same."""
+        names = list(vary)
+        places = itertools.product(*(among[axis] or (None,) for axis in AXES))
+        for (policy, trace, cluster, placer), values in itertools.product(places, itertools.product(*vary.values())):
             varied = dict(zip(names, values, strict=True))
             axes: dict[str, Any] = {"policy": policy, "trace": trace, "cluster": cluster}
             axes |= {"placer": split_pair(policy)[1] or placer} if self.placers else {}
-            axes |= {name: _shown(value) for name, value in varied.items()}
+            varied = {name: value for name, value in varied.items() if self._concerns(name, policy, placer)}
+            axes |= {name: _shown(varied.get(name)) for name in names}
             own = {part: _under(varied, part) for part in PARTS}
             policy_named, placer_named = _with_both(policy, placer, own["policy."], own["placer."])
             plain = {name: _read(name, value) for name, value in varied.items() if not name.startswith(PARTS)}
-            for extra in range(self.seeds):
+            for extra in range(seeds):
                 fields = {
                     **self.options,
                     **plain,
@@ -122,6 +125,22 @@ class Grid:
                     "seed": self.seed + extra,
                 }
                 yield make_study(fields), axes
+
+    def _concerns(self, name: str, policy: str, placer: str | None) -> bool:
+        """Whether a value that is varied concerns this policy with this placer. An option that none of them has concerns all:
+        that is a mistake, which is told when they are made."""
+        alone, pair = split_pair(policy)
+        if name.startswith("policy."):
+            option, mine = name.removeprefix("policy."), alone
+            every, registry = [split_pair(each)[0] for each in self.policies], POLICY_REGISTRY
+        elif name.startswith("placer."):
+            option, mine = name.removeprefix("placer."), pair or placer or "packed"
+            pairs = [split_pair(each)[1] for each in self.policies]
+            free = list(self.placers) or ["packed"]
+            every, registry = [*filter(None, pairs), *(free if None in pairs else [])], PLACER_REGISTRY
+        else:
+            return True
+        return takes(mine, registry, option) or not any(takes(each, registry, option) for each in every)
 
 
 def _under(varied: Mapping[str, Any], part: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.api import warn_of
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
 from rota.sweeps.crew import Answer, Crew, available_cores
@@ -32,7 +33,7 @@ def sweep(
 
     `trace` and `cluster` may be lists. `vary` has several values of a keyword of `simulate`, of an option of the policies or
     placers, or of a setting of generated traces: `{"trace.load": [0.5, 0.7], "policy.thresholds": ["3250/7200", "1000"]}`.
-    Further keywords are those of `simulate`. Called again it does only what is missing.
+    Policies that lack an option run once. Further keywords are those of `simulate`. Called again it does only what is missing.
     """
     grid = Grid(
         policies=tuple(policies),
@@ -44,12 +45,14 @@ def sweep(
         seed=seed,
         options=options,
     )
-    return run(grid, out, workers=workers)
+    found = run(grid, out, workers=workers)
+    warn_of(found.guesses)
+    return found
 
 
 def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Watch | None = None) -> Swept:
     """Run every cell that has no result yet. Killed at any moment and started again, it goes on where it was."""
-    check(grid)
+    guesses = check(grid)
     cells = grid.cells()
     store = Store(folder)
     with store.locked():
@@ -74,22 +77,25 @@ def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Wa
         # A worker may die between writing its cell and saying so: what is there is not missing.
         failed = [failures[number] for number in sorted(failures) if not store.has(missing[number])]
         rows = store.finish(cells)
-        return Swept(store.folder, rows, failed, reused, len(cells) - len(rows) - len(failed))
+        untried = len(cells) - len(rows) - len(failed)
+        return Swept(store.folder, rows, failed, reused, untried, guesses, tuple(store.others(cells)))
 
 
-def check(grid: Grid) -> None:
+def check(grid: Grid) -> tuple[str, ...]:
     """What cannot work is said before anything is written: every value of every axis is looked at once, beside the first values
-    of the others, as if it were to be simulated."""
+    of the others, as if it were to be simulated. Returns what had to be guessed."""
     from rota.compose.prepare import prepare_study
     from rota.traces.synthetic import open_trace
     from rota.traces.trace import Trace
 
     traces: dict[Any, Trace] = {}
+    guesses: dict[str, None] = {}
     for study in grid.samples():
         where = (str(study.trace), study.format, study.filters)
         if where not in traces:
             traces[where] = open_trace(str(study.trace), format=study.format, where=study.filters)
         try:
-            prepare_study(study, traces[where])
+            guesses |= dict.fromkeys(prepare_study(study, traces[where]).guesses)
         except TraceError:
             continue  # jobs that do not fit a cluster are an answer for that cell, not a mistake in the grid
+    return tuple(guesses)

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.compose.spell import Spelled
+from rota.compose.catalogue import Registry
+from rota.compose.spell import Spelled, options_of
 from rota.compose.study import read_field, study_fields
-from rota.errors import NameUnknown, OptionError
+from rota.errors import NameUnknown, OptionError, RotaError
 from rota.traces.synthetic import BUILT_IN, GENERATED
 
 PARTS = ("policy.", "placer.", "trace.")
@@ -68,6 +69,15 @@ def _value(name: str, text: str) -> Any:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not finite.")
     return int(value) if value == int(value) else value
+
+
+def takes(text: str, registry: Registry, option: str) -> bool:
+    """Whether a policy or a placer has an option of this name. What cannot be found is complained about elsewhere."""
+    try:
+        kind = registry.find(Spelled.parse(text, registry.what).name)
+    except RotaError:
+        return True
+    return option in options_of(kind)
 
 
 def with_options(text: str, what: str, options: Mapping[str, Any]) -> str:

@@ -1,11 +1,13 @@
 """Reading a trace: which format it is, which rows are wanted, and the order they go in."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rota.errors import NameUnknown, TraceError
-from rota.files.rows import FileTable, Lines, Row, closest, read_lines, shown
+from rota.files.rows import FileTable, Lines, Row, closest, lines_in, read_lines, shown
+from rota.files.text import decoded
 from rota.model.job import Arrival
 from rota.traces.format import Format
 from rota.traces.gavel import GAVEL
@@ -23,18 +25,20 @@ FORMATS: Mapping[str, Format] = {
     known.name: known for known in (ROTA, GAVEL, PHILLY, HELIOS, TIRESIAS, PAL, POLLUX, OPENB, KALOS)
 }
 AUTO = "auto"
+STDIN, STDIN_NAME = "-", "standard input"
+"""The path that means standard input, and what a trace from there is called."""
 
 _VALUES_SHOWN = 5
 
 
 def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[str, str]] = ()) -> Trace:
-    """Read a trace file.
+    """Read a trace file; `-` is standard input. Names of columns may be in upper or lower case.
 
     `where` keeps the rows whose columns hold exactly these values; rows it leaves out are not looked at further. `auto` goes
     by the header, and by the first line where there is none.
     """
     wanted = None if format == AUTO else _named(format)
-    file = read_lines(path, TraceError, instead="name a built-in trace: demo")
+    file = _standard_input() if str(path) == STDIN else read_lines(path, TraceError, instead="name a built-in trace: demo")
     if wanted is None:
         wanted = _detected(file)
     table = wanted.table(file)
@@ -64,7 +68,23 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
         start_s = min(arrival.submitted_s for arrival in arrivals)
         arrivals = [Arrival(submitted_s - start_s, spec) for submitted_s, spec in arrivals]
     notes = [f"{jobs:,} {'job' if jobs == 1 else 'jobs'} {remark}" for remark, jobs in remarks.items()]
-    return Trace.of(Path(path).name, wanted.name, arrivals, lines=lines, skipped=skipped, notes=notes)
+    return Trace.of(
+        STDIN_NAME if str(path) == STDIN else Path(path).name, wanted.name, arrivals, lines=lines, skipped=skipped, notes=notes
+    )
+
+
+def _standard_input() -> Lines:
+    """What comes in on standard input. It can be read once, and is remembered for whoever asks again."""
+    if sys.stdin.isatty():
+        raise TraceError(
+            "nothing comes in on standard input.", field="trace", value=STDIN, hint="cat jobs.csv | rota sim --trace -"
+        )
+    if not _READ:
+        _READ.append(sys.stdin.buffer.read())
+    return lines_in(decoded(_READ[0], STDIN_NAME, TraceError), STDIN_NAME, TraceError)
+
+
+_READ: list[bytes] = []
 
 
 def check_format(name: str) -> None:
@@ -84,7 +104,7 @@ def _detected(file: Lines) -> Format:
     for known in headless:
         if known.reads_first(file):
             return known
-    table = file.with_header()
+    table = file.with_header().folded()
     present = set(table.columns)
     headed = [known for known in FORMATS.values() if not known.layouts]
     fitting = [known for known in headed if present.issuperset(known.required)]
@@ -118,6 +138,8 @@ def _detected(file: Lines) -> Format:
 def _checked(table: FileTable, where: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The filters, without blanks around their parts; each names a column of the file."""
     asked = [(column.strip(), value.strip()) for column, value in where]
+    lower = {column.lower(): column for column in table.columns}
+    asked = [(column if column in table.columns else lower.get(column.lower(), column), value) for column, value in asked]
     for column, _ in asked:
         if column not in table.columns:
             raise TraceError(

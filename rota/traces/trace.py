@@ -8,6 +8,9 @@ from typing import NamedTuple
 from rota.errors import TraceError
 from rota.model.job import Arrival, JobSpec
 
+NEVER_FITS = "which can never fit"
+"""How the reason ends for which a job that is too large was left out."""
+
 
 class Skipped(NamedTuple):
     """A row that was knowingly left out. What the reader filtered away on request is not counted here."""
@@ -64,7 +67,7 @@ class Trace:
             if fits(arrival.spec):
                 kept.append((arrival, line))
             else:
-                dropped.append(Skipped(line, f"asks for {_asked(arrival.spec)}, which can never fit"))
+                dropped.append(Skipped(line, f"asks for {_asked(arrival.spec)}, {NEVER_FITS}"))
         if not dropped:
             return self
         return replace(

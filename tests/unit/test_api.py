@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.errors import ClusterError, GuessWarning
 from rota.traces.trace import Trace
 
 GANG = Trace.of("gang", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(gpus=8, steps=1000, profile="vgg16/bs64"))])
@@ -36,7 +37,8 @@ def test_cost_is_gpu_hours_times_prices(tmp_path: Path) -> None:
     assert found.summary.cost_dollars == pytest.approx(2 * hours)
     listed = rota.simulate(GANG, cluster="8xV100", launch_seconds=0)
     assert listed.summary.cost_dollars == pytest.approx(3.06 * hours)
-    assert rota.simulate("demo", cluster="24xZ9").summary.cost_dollars is None, "nobody knows what a Z9 costs"
+    with pytest.warns(GuessWarning):
+        assert rota.simulate("demo", cluster="24xZ9").summary.cost_dollars is None, "nobody knows what a Z9 costs"
 
 
 def test_measured_rates_win_and_the_catalogue_fills_in(tmp_path: Path) -> None:
@@ -61,13 +63,66 @@ def test_notes_of_a_trace_come_along(tmp_path: Path) -> None:
     assert found.params["notes"] == ["1 job asked for parts of several GPUs and got whole ones"]
 
 
-def test_what_nobody_knows_is_said() -> None:
-    found = rota.simulate("demo", cluster="24xH1000")
-    assert found.params["notes"] == ["H1000 is no accelerator type known here and counts as a V100. Closest: H100."]
+TPU = "TPU9 is no accelerator type known here and counts as a V100."
+
+
+def test_a_type_nobody_knows_is_warned_of_and_printed_with_the_result() -> None:
+    with pytest.warns(GuessWarning) as heard:
+        found = rota.simulate("demo", cluster="24xTPU9")
+    assert [str(each.message) for each in heard] == [TPU]
+    assert heard[0].filename == __file__, "the line that asked for it"
+    assert found.notes == found.params["notes"] == [TPU]
+    assert str(found).splitlines()[-1] == repr(found).splitlines()[-1] == f"note: {TPU}"
+    assert TPU in found._repr_html_()
+
+
+def test_a_comparison_warns_once_and_prints_its_notes() -> None:
+    with pytest.warns(GuessWarning) as heard:
+        found = rota.compare(["fifo", "srsf"], cluster="24xTPU9", seeds=2)
+    assert [str(each.message) for each in heard] == [TPU]
+    assert found.notes == [TPU] and str(found).splitlines()[-1] == f"note: {TPU}"
+    assert TPU in found._repr_html_()
+
+
+def test_a_sweep_warns_too(tmp_path: Path) -> None:
+    with pytest.warns(GuessWarning) as heard:
+        found = rota.sweep(["fifo"], trace="synthetic:jobs=5", cluster=["24xTPU9", "24xV100"], out=tmp_path / "out")
+    assert [str(each.message) for each in heard] == [TPU]
+    assert found.notes == [TPU] and str(found).splitlines()[-1] == f"note: {TPU}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [("H1000", "H100"), ("V10", "A10, V100"), ("RTX-4090", "RTX4090"), ("RTX409", "RTX4090"), ("L4OS", "L40S"), ("P010", "P100")],
+)
+def test_a_type_that_looks_like_a_typing_error_is_one(typed: str, near: str) -> None:
+    with pytest.raises(ClusterError, match=f"'{typed}' — is no accelerator type known here. Closest: {near}"):
+        rota.simulate("demo", cluster=f"16xV100 + 8x{typed}")
+
+
+def test_a_type_of_ones_own_has_measured_rates(tmp_path: Path) -> None:
+    table = tmp_path / "rates.csv"
+    table.write_text("profile,accelerator,gpus,steps_per_second\nvgg16/bs64,H1000,8,10\n")
+    found = rota.simulate(GANG, cluster="8xH1000", profile=table, launch_seconds=0)
+    assert found.summary.mean_jct_seconds == pytest.approx(100.0) and found.notes == []
+
+
+@pytest.mark.parametrize("kind", ["A40", "H20", "GH200", "MI325X", "P4"])
+def test_a_real_type_without_figures_is_no_typing_error(kind: str) -> None:
+    with pytest.warns(GuessWarning, match=f"{kind} is no accelerator type known here and counts as a V100"):
+        assert len(rota.simulate("demo", cluster=f"24x{kind}").notes) == 1
+
+
+def test_where_all_types_run_alike_their_names_do_not_matter() -> None:
+    assert rota.simulate("demo", cluster="24xH1000", preset="ideal").notes == []
+
+
+def test_a_profile_nobody_knows_is_warned_of() -> None:
     odd = Trace.of("odd", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(steps=10, profile="bart/bs12"))])
-    (note,) = rota.simulate(odd, cluster="1xV100").params["notes"]
-    assert "profile of 1 job ('bart/bs12')" in note
-    assert rota.simulate("demo", cluster="24xV100").params["notes"] == []
+    with pytest.warns(GuessWarning, match="profile of 1 job"):
+        (note,) = rota.simulate(odd, cluster="1xV100").notes
+    assert "'bart/bs12'" in note
+    assert rota.simulate("demo", cluster="24xV100").notes == []
 
 
 def test_a_count_nobody_measured_scales_as_the_model_does(tmp_path: Path) -> None:
@@ -133,7 +188,7 @@ def test_params_say_what_was_asked_for() -> None:
     "given", [{"spread_penalty": float("inf")}, {"checkpoint_seconds": float("inf")}, {"restore_seconds": float("nan")}]
 )
 def test_costs_are_finite(given: dict[str, float]) -> None:
-    with pytest.raises(rota.RotaError, match="finite"):
+    with pytest.raises(rota.RotaError, match=r"must be from [01] to "):
         rota.simulate("demo", **given)  # type: ignore[arg-type]
 
 

@@ -156,7 +156,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("sweep", "fifo", "--out", "o", "--preset", "idael"), ("idael", "Closest: ideal")),
     (("compare", "fifo+packed", "--placer", "spread"), ("placer", "names its own")),
     ((*SIM, "--jobs", "²:3"), ("--jobs", "²:3")),
-    ((*SIM, "--checkpoint-seconds", "inf"), ("checkpoint_seconds", "finite")),
+    ((*SIM, "--checkpoint-seconds", "inf"), ("checkpoint_seconds", "must be from 0 to 1,000,000")),
     ((*SIM, "--policy", "my[/red].py:Mine"), ("my[/red].py", "no such file")),
     ((*SIM, "--cluster", "huge.yaml"), ("huge.yaml:1", "1e+15")),
     ((*SIM, "--cluster", "twice.yaml"), ("twice.yaml:2", "V100", "twice")),

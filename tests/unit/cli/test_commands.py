@@ -168,3 +168,42 @@ def test_nothing_asked_for_shows_the_help(
 ) -> None:
     code, out, err = rota(capsys, monkeypatch, *words)
     assert code == 0 and err == "" and out.startswith("Usage: rota") and "\nCommands:" in out
+
+
+def test_a_guess_is_told_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    note = "note: TPU9 is no accelerator type known here and counts as a V100.\n"
+    for words in (("sim",), ("compare", "fifo", "srsf"), ("sweep", "fifo", "--out", str(tmp_path / "out"))):
+        code, out, err = rota(capsys, monkeypatch, *words, "--trace", "demo", "--cluster", "24xTPU9")
+        assert code == 0 and err == note and "note:" not in out
+    code, _, err = rota(capsys, monkeypatch, "sim", "--trace", "demo", "--cluster", "24xH1000")
+    assert code == 2 and "Closest: H100." in err
+    site = tmp_path / "site.yaml"
+    site.write_text("nodes: [{accelerator: H1000, gpus: 8}]\n")
+    code, _, err = rota(capsys, monkeypatch, "check", str(site))
+    assert code == 2 and "Closest: H100." in err
+
+
+def test_jobs_tell_whose_they_are_and_where_they_ran(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        "submit_time,gpus,steps,profile,user,tenant,accelerators\n"
+        "0,1,500,resnet50/bs64,ana,vision/a,K80\n1,1,500,resnet50/bs64,bo,speech,V100\n"
+    )
+    words = ("sim", "--trace", str(path), "--cluster", "1xV100 + 1xK80", "--per-job", "-o")
+    _, out, _ = rota(capsys, monkeypatch, *words, "json")
+    names = ("user", "tenant", "profile", "ran_on")
+    assert [tuple(job[name] for name in names) for job in json.loads(out)["jobs"]] == [
+        ("ana", "vision/a", "resnet50/bs64", "K80"),
+        ("bo", "speech", "resnet50/bs64", "V100"),
+    ]
+    _, out, _ = rota(capsys, monkeypatch, *words, "csv")
+    assert out.splitlines()[0].split(",")[:7] == ["id", "name", "user", "tenant", "profile", "gpus", "ran_on"]
+
+
+def test_a_job_that_moved_has_run_on_two_types(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("sim", "--trace", "demo", "--policy", "las", "--per-job", "-o", "json")
+    _, out, _ = rota(capsys, monkeypatch, *words)
+    ran = {job["ran_on"] for job in json.loads(out)["jobs"]}
+    assert "V100" in ran and any("|" in each for each in ran) and all(ran)

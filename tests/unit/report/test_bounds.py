@@ -42,7 +42,7 @@ def test_what_is_left_decides_in_one_bound_and_the_size_in_the_other() -> None:
     # At 9 the first job has 1 left of 10 and the second brings 5: SRPT goes on, smallest-first does not.
     found = bounds([job(0, 1, 10), job(9, 1, 5)], Cluster.parse("1xV100"), Physics())
     first_busy = (9 * 4.5 + 1 * 14.5) / 10
-    assert values(found) == pytest.approx((7.5, (10 + 6) / 2, (first_busy + 2.5 + 7.5) / 2, 15, 15 / 9))
+    assert values(found) == pytest.approx((7.5, (10 + 6) / 2, (first_busy + 2.5 + 7.5) / 2, 15, 15 / 9))  # two at once ask for 2
     assert found.mean_jct_seconds == 8
 
 
@@ -54,6 +54,19 @@ def test_time_may_start_anywhere_and_jobs_may_come_in_any_order() -> None:
     assert moved.shortest_seconds.tolist() == [6, 4, 10]
 
 
+def test_three_long_jobs_that_never_queue_are_no_heavy_load() -> None:
+    """What a user saw: an offered load of 12.66 for three jobs on a cluster that had room for all of them."""
+    cluster = Cluster.parse("24xV100")
+    few = bounds([job(0, 4, 36_000), job(300, 4, 36_000), job(600, 4, 36_000)], cluster, Physics())
+    assert few.offered_load == pytest.approx(12 / 24), "three times four of 24 GPUs at most"
+    apart = bounds([job(0, 4, 3600), job(36_000, 4, 3600), job(72_000, 4, 3600)], cluster, Physics())
+    assert apart.offered_load == pytest.approx(3 * 4 * 3600 / (24 * 72_000)), "one after the other: work over time"
+    full = bounds([job(i, 24, 36_000) for i in range(3)], cluster, Physics())
+    assert full.offered_load == pytest.approx(3.0), "three times the cluster at once"
+    back_to_back = bounds([job(0, 24, 100), job(100, 24, 100)], cluster, Physics())
+    assert back_to_back.offered_load == pytest.approx(1.0), "the first ends as the second comes"
+
+
 def test_two_pools_that_all_jobs_rate_alike() -> None:
     # Together the pools make 3 steps a second, so each job is worth 4 s of the whole; alone on the V100 it takes 6.
     physics = Physics(rates=Rates(speeds={"V100": 2.0, "K80": 1.0}))
@@ -63,11 +76,12 @@ def test_two_pools_that_all_jobs_rate_alike() -> None:
 
 
 def test_the_pool_that_is_short_gets_the_price() -> None:
-    # 20 s of work only the V100 can do, 10 s that either could: the V100 alone is asked for twice the time there is.
+    # 40 s of work only the V100 can do, 10 s that either could: the V100 alone is asked for twice the time there is.
     physics = Physics(rates=Rates(table={("a", "V100", 1): 1.0, ("b", "V100", 1): 1.0, ("b", "K80", 1): 1.0}))
-    found = bounds([job(0, 1, 20, profile="a"), job(10, 1, 10, profile="b")], UNEQUAL, physics)
+    jobs = [job(0, 1, 20, profile="a"), job(10, 1, 20, profile="a"), job(20, 1, 10, profile="b")]
+    found = bounds(jobs, UNEQUAL, physics)
     assert found.offered_load == pytest.approx(2.0)
-    assert found.makespan_seconds == pytest.approx(20)
+    assert found.makespan_seconds == pytest.approx(40)
 
 
 def test_the_careless_extension_would_be_too_high() -> None:

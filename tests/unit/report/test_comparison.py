@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import rota
 from rota.errors import OptionError
 from rota.report.comparison import Comparison, interval
+from rota.report.result import durations
 
 CLUSTER = "4xV100 + 4xK80"
 JOBS = "synthetic:jobs=40,seed=3,gpus=8,largest=4,longest_seconds=20000"
@@ -144,3 +145,16 @@ def test_seeds_that_change_nothing_give_no_interval(tmp_path: Path) -> None:
     assert "nothing here is random" in str(found) and "±" not in str(found)
     assert found.lines[1].intervals == {} and found.lines[1].paired is not None and found.lines[1].paired.interval is None
     assert "95% interval over" not in found.page()
+
+
+def test_a_column_has_one_unit() -> None:
+    """What a user saw: minutes, hours and days below each other in one column."""
+    assert durations([36_000.0, 600.0, 60.0]) == ["600m", "10.0m", "1.00m"]
+    assert durations([36_000.0, None, 0.0]) == ["10.0h", "-", "0h"]
+    assert durations([7200.0, 9000.0], [60.0, None]) == ["2.00h ±0.0167h", "2.50h"]
+    assert durations([], []) == [] and durations([None]) == ["-"] and durations([0.0]) == ["0s"]
+    assert durations([60.0], like=[7200.0]) == ["0.0167h"]
+    heads, rows = rota.compare(["fifo", "srsf", "las"], trace="demo", seeds=2).cells()
+    for head in ("MEAN JCT", "MEDIAN", "P99", "QUEUE", "SPAN"):
+        column = " ".join(row[heads.index(head)] for row in rows)
+        assert len(set(re.findall(r"[\d.]([smhd])\b", column))) == 1, column

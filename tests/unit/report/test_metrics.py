@@ -139,7 +139,7 @@ def test_offered_load_and_fairness_over_time() -> None:
     record.finished_s[:] = 10, 15, 20
     record.held_seconds[:] = 10
     found = summary(record, arrivals)
-    assert found.offered_load == pytest.approx(30 / (2 * 10))
+    assert found.offered_load == pytest.approx(1.0), "30 s of work in 2 x 10 s, but never more than two at a time"
     assert found.finish_time_fairness_p95 == pytest.approx(1.0)  # two GPUs for at most two jobs
     assert found.gap_to_jct_bound == pytest.approx(0.0)
 
@@ -162,11 +162,15 @@ def test_json_has_no_infinity() -> None:
 def test_one_row_per_job() -> None:
     record = fifo()
     record.finished_s[1] = record.first_run_s[1] = math.nan
-    rows = jobs_table(record, ARRIVALS)
+    rows = jobs_table(record, ARRIVALS, CLUSTER)
     assert rows[0] == {
         "id": 0,
         "name": "wide",
+        "user": "",
+        "tenant": "",
+        "profile": "",
         "gpus": 2,
+        "ran_on": "",
         "submitted_s": 0,
         "started_s": 0,
         "finished_s": 10,

@@ -1,11 +1,13 @@
 """Pictures for notebooks: well-formed, legible, the same every time, and safe with any name."""
 
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+import rota
 from rota.errors import NameUnknown, OptionError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
@@ -117,12 +119,12 @@ def test_a_million_jobs_would_make_no_longer_text() -> None:
     assert len(large) < 2 * len(small) < 60_000
 
 
-def test_it_saves_svg_and_nothing_else(tmp_path: Path) -> None:
+def test_it_saves_svg_and_no_other_vectors(tmp_path: Path) -> None:
     picture = plot(several(1))
     picture.save(tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == picture.svg == picture._repr_svg_()
-    with pytest.raises(OptionError, match=r"a plot is written as \.svg only") as caught:
-        picture.save(tmp_path / "a.png")
+    with pytest.raises(OptionError, match=r"a plot is written as \.svg or \.png") as caught:
+        picture.save(tmp_path / "a.pdf")
     assert caught.value.hint == 'plot.save("a.svg")'
     assert not (tmp_path / "a.png").exists()
 
@@ -164,3 +166,21 @@ def test_a_logarithmic_axis_only_where_it_helps() -> None:
 
     assert "0" in ticks([10, 15]) and {"10", "20", "50", "100"} <= set(ticks([10, 100]))
     assert "20" not in ticks([1, 5000]) and {"1", "10", "100", "1,000"} <= set(ticks([1, 5000]))
+
+
+def test_a_png_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = rota.simulate("synthetic:jobs=5", cluster="24xV100").plot("queue")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(rota.RotaError, match="a PNG needs matplotlib, which is not installed"):
+        picture.save(tmp_path / "queue.png")
+    assert not (tmp_path / "queue.png").exists()
+
+
+@pytest.mark.parametrize("what", ["jct", "busy", "queue", "spread", "moves"])
+def test_plots_are_written_as_png_where_matplotlib_is_there(tmp_path: Path, what: str) -> None:
+    pytest.importorskip("matplotlib")
+    picture = rota.compare(["fifo", "srsf"], trace="synthetic:jobs=30", cluster="6x(4xV100)").plot(what)
+    picture.save(tmp_path / "one.png")
+    picture.save(tmp_path / "two.png")
+    data = (tmp_path / "one.png").read_bytes()
+    assert data.startswith(b"\x89PNG") and len(data) > 10_000 and data == (tmp_path / "two.png").read_bytes()

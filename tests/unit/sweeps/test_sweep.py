@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -243,6 +244,48 @@ def test_a_policy_may_print_and_raise_anything(tmp_path: Path) -> None:
     assert all("SystemExit: 3" in each.error for each in found.failed)
     assert [each.cell.seed for each in found.failed] == [0, 1], "in the order of the grid"
     assert "2 cells failed" in str(found)
+
+
+def test_another_grid_in_the_same_folder_keeps_both(tmp_path: Path) -> None:
+    """What a user did: two sweeps into one folder, and the results of the first were gone."""
+    first = sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
+    before = (tmp_path / "results.csv").read_bytes()
+    second = sweep(grid(policies=("las",), vary={}, seeds=1), tmp_path, workers=1)
+    assert first.others == () and [(folder / "results.csv").read_bytes() for folder in second.others] == [before]
+    assert f"also has the results of 1 other grid: {second.others[0]}" in str(second)
+    latest = (tmp_path / "results.csv").read_text()
+    assert "las" in latest and "fifo" not in latest
+    again = sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
+    assert again.reused == 2 and (tmp_path / "results.csv").read_bytes() == before
+    larger = sweep(grid(policies=("fifo", "srsf", "las"), vary={}, seeds=1), tmp_path, workers=1)
+    assert larger.others == (), "it has all that was there before"
+    assert larger.reused == 3
+
+
+def test_a_folder_of_an_earlier_version_keeps_its_grid(tmp_path: Path) -> None:
+    sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
+    before = (tmp_path / "results.csv").read_bytes()
+    shutil.rmtree(tmp_path / "grids")
+    found = sweep(grid(policies=("las",), vary={}, seeds=1), tmp_path, workers=1)
+    assert [(folder / "results.csv").read_bytes() for folder in found.others] == [before]
+
+
+def test_a_failed_cell_is_told_once(tmp_path: Path) -> None:
+    wide = JOBS.replace("largest=4", "largest=8")
+    words = ["fifo", "srsf", "--trace", wide, "--cluster", "4xV100", "--cluster", "8xV100", "--out", str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, "-m", "rota", "sweep", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "can never run" not in done.stdout and done.stderr.count("can never run") == 1
+    assert "2 cells failed: policy fifo, cluster 4xV100, seed 0 and 1 more: " in done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:2] == ["POLICY", "CLUSTER"], "a cluster of which nothing is known tells cells apart too"
+    assert [line.split()[:3] for line in lines[3:5]] == [["fifo", "4xV100", "failed"], ["srsf", "4xV100", "failed"]]
+
+
+def test_queueing_and_rho_are_shown(tmp_path: Path) -> None:
+    found = sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
+    heads, rows = found.cells()
+    assert {"QUEUE", "RHO"} <= set(heads) and "-" not in rows[0]
 
 
 def test_keys_know_files_in_options_and_placers(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 import rota
 from rota.beliefs.rates import Rates
+from rota.compose.catalogue import PLACER_REGISTRY
+from rota.compose.spell import options_of
 from rota.errors import InputError, OptionError
 from rota.sweeps.grid import Grid
 from rota.sweeps.runner import run as sweep
@@ -77,6 +79,32 @@ def test_options_of_policies_and_placers() -> None:
     ]
 
 
+def test_an_option_is_varied_for_those_that_have_it(tmp_path: Path) -> None:
+    """What a user did: several policies, and an option that only one of them has."""
+    made = grid(policies=("fifo", "tiresias"), vary={"policy.promote": (0, 8)})
+    assert [(cell.study.policy, cell.axes["policy.promote"]) for cell in made.cells()] == [
+        ("fifo", None),
+        ("tiresias:promote=0", 0),
+        ("tiresias:promote=8", 8),
+    ]
+    found = sweep(made, tmp_path, workers=1)
+    heads, rows = found.cells()
+    assert [row[:2] for row in rows] == [["fifo", "-"], ["tiresias", "0"], ["tiresias", "8"]] and len(heads) > 2
+
+
+def test_an_option_of_placers_is_varied_for_those_that_have_it() -> None:
+    made = grid(policies=("fifo", "fifo+random"), placers=("packed",), vary={"placer.sticky": (True, False)})
+    random = {cell.axes["placer.sticky"] for cell in made.cells() if cell.axes["placer"] == "random"}
+    assert random == ({True, False} if "sticky" in options_of(PLACER_REGISTRY.find("random")) else {None})
+    assert {cell.axes["placer.sticky"] for cell in made.cells() if cell.axes["placer"] == "packed"} == {True, False}
+
+
+def test_an_option_that_nobody_has_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No option of fifo 'promote'"):
+        sweep(grid(policies=("fifo", "srsf"), vary={"policy.promote": (0, 8)}), tmp_path / "out", workers=1)
+    assert not (tmp_path / "out").exists(), "it is told before anything runs"
+
+
 def test_any_field() -> None:
     made = grid(vary={"jobs": ("0:5", (5, 9)), "decide": ("events", "both"), "round_seconds": (60,), "wait_for_place": ("true",)})
     first, *_ = cells = made.cells()
@@ -87,12 +115,6 @@ def test_any_field() -> None:
         ((5, 9), "both"),
     ]
     assert first.study.wait_for_place is True and first.axes["jobs"] == "0:5"
-
-
-def test_an_option_that_a_policy_lacks_is_said_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No option of fifo 'thresholds'"):
-        sweep(grid(policies=("tiresias", "fifo"), vary={"policy.thresholds": (100, 200)}), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_object_cannot_be_swept(tmp_path: Path) -> None:

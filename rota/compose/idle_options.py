@@ -1,0 +1,160 @@
+"""Options of a study that do nothing in this combination. Each is told in a note: it may be a slip of the pen, or a hope."""
+
+from dataclasses import dataclass
+
+from rota.beliefs.variability import plain_name
+from rota.compose.study import Study
+from rota.core.settings import Settings
+from rota.files.rows import closest
+from rota.model.cluster import Cluster
+from rota.model.floor import Placer, Request
+from rota.model.job import JobSpec
+from rota.model.policy import Policy
+from rota.model.units import FOREVER
+from rota.placers.picky import Picky
+from rota.profiles.variability import has_runs
+from rota.sim.physics import Physics
+from rota.sim.record import Record
+from rota.traces.trace import NEVER_FITS, Trace
+
+_JOB = Request(0, 0, 1, 0.0)
+"""Any job, to ask a placer what it makes of one."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A study, and what its parts came to."""
+
+    study: Study
+    trace: Trace
+    cluster: Cluster
+    physics: Physics
+    settings: Settings
+    policy: Policy
+    placer: Placer
+
+    def notes(self) -> list[str]:
+        """A sentence for every option that does nothing."""
+        return [*self._jobs(), *self._times(), *self._places(), *self._slow_gpus(), *self._rates(), *self._policy()]
+
+    def _jobs(self) -> list[str]:
+        study, jobs = self.study, len(self.trace.arrivals)
+        found = []
+        if study.first is not None and jobs < study.first:
+            found.append(f"--first {study.first} does nothing: there are {jobs:,} jobs")
+        if study.drop_oversized and not any(each.why.endswith(NEVER_FITS) for each in self.trace.skipped):
+            found.append("--drop-oversized does nothing: every job fits")
+        if study.jobs is not None and study.jobs == (0, jobs):
+            found.append(f"--jobs 0:{jobs} does nothing: it counts every job")
+        return found
+
+    def _times(self) -> list[str]:
+        study, found = self.study, []
+        if study.round_seconds is not None and not self.settings.round_seconds:
+            found.append("--round-seconds does nothing with --decide events: there are no rounds")
+        if not self.physics.fails:
+            never = "does nothing: no node fails without --node-mtbf-seconds"
+            found += [f"{flag} {never}" for name, flag in _FAILING.items() if getattr(study, name) is not None]
+        if study.whole_steps_seconds and not self.physics.whole_steps_seconds:
+            found.append("whole_steps_seconds does nothing: only rounds of the preset gavel have whole steps")
+        return found
+
+    def _places(self) -> list[str]:
+        study, penalty, found = self.study, self.physics.spread_penalty, []
+        spans = any(_can_span(arrival.spec, self.cluster) for arrival in self.trace.arrivals)
+        if not spans:
+            alone = "does nothing: no job can have GPUs of several nodes here"
+            found += [f"--spread-penalty {alone}"] if study.spread_penalty is not None else []
+            found += [f"--wait-for-place {alone}"] if study.wait_for_place else []
+        elif study.wait_for_place and not self.placer.keeps_together(_JOB):
+            found.append("--wait-for-place does nothing: this placer keeps no job together")
+        if study.spread_penalty is not None and penalty is not None and spans:
+            levels = len(self.cluster.domains)
+            if any(len(factors) > levels for factors in (penalty.usual, *penalty.models.values())):
+                kinds = "nodes only" if levels == 1 else f"{levels} levels"
+                found.append(f"--spread-penalty has more factors than the cluster has levels ({kinds}): the last do nothing")
+        if penalty is not None:
+            models = {arrival.spec.profile for arrival in self.trace.arrivals}
+            plain = {plain_name(each) for each in models}
+            found += [
+                f"no job here is of the model {model!r}, which has a spread penalty.{closest(model, sorted(models))}"
+                for model in penalty.models
+                if model not in models and plain_name(model) not in plain
+            ]
+        if study.tensors is not None and _ignores_skew(self.placer):
+            found.append("--tensors does nothing: this placer does not look at the skew of models; --placer skew does")
+        return found
+
+    def _slow_gpus(self) -> list[str]:
+        study, scores, speeds, found = self.study, self.physics.variability, self.physics.gpu_speed, []
+        if isinstance(self.placer, Picky) and scores is None:
+            found.append("all GPUs of a type count as equally fast: --variability says how slow each is")
+        if scores is not None and bool((scores.scores == scores.scores[:, :1]).all()):
+            found.append("--variability does nothing: all GPUs have the same score")
+        if study.variability_medians and study.variability is not None and not has_runs(study.variability):
+            found.append("--variability-medians does nothing: the file has scores, not runs")
+        if speeds is not None and bool((speeds == speeds[0]).all()) and float(speeds[0]) == 1:
+            found.append("gpu_speed does nothing: every GPU has its nominal speed")
+        limit = study.cordon_slower_than
+        if limit is not None:
+            slowest = float(scores.scores.max()) if scores is not None else 1.0
+            slowest *= float(1 / speeds.min()) if speeds is not None else 1.0
+            if slowest <= limit:
+                found.append(f"--cordon-slower-than {limit:g} does nothing: the slowest GPU takes {slowest:.3g} times as long")
+        return found
+
+    def _rates(self) -> list[str]:
+        study, found = self.study, []
+        if study.profile is not None:
+            rates = self.physics.rates
+            measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
+            if not any(arrival.spec.profile in measured for arrival in self.trace.arrivals):
+                told = sorted({arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile})
+                near = closest(told[0], sorted(measured)) if told else ""
+                found.append(f"--profile does nothing: no job here is of a profile in {study.profile}.{near}")
+            if study.rates is not None and (study.rates.table or study.rates.apart or study.rates.pairs):
+                found.append("the measurements in `rates` do nothing: --profile replaces them")
+        return found
+
+    def _policy(self) -> list[str]:
+        found, policy = [], self.policy
+        if not getattr(policy, "aware", True) and len(self.cluster.pools) == 1:
+            found.append("aware=false does nothing: the cluster has one accelerator type")
+        if self.settings.packing and not self.physics.rates.pairs:
+            found.append("packing=true does nothing: no rates of pairs are known; --profile may have them")
+        specs = [arrival.spec for arrival in self.trace.arrivals]
+        if getattr(policy, "tenants", None) is not None and not any(spec.tenant for spec in specs):
+            found.append("tenants=... does nothing: no job here has a tenant")
+        if getattr(policy, "slo", False) and not any(min(spec.deadline_seconds, spec.slo) < FOREVER for spec in specs):
+            found.append("slo=true does nothing: no job here has a deadline")
+        return found
+
+
+_FAILING = {"checkpoint_every_seconds": "--checkpoint-every-seconds", "node_repair_seconds": "--node-repair-seconds"}
+"""Options that are about failures of nodes."""
+
+
+def unused_costs(study: Study, record: Record) -> list[str]:
+    """Options that turned out to do nothing, after the run."""
+    found = []
+    who = study.policy if isinstance(study.policy, str) else type(study.policy).__name__
+    if not int(record.suspensions.sum()) and not record.outages:
+        costs = [f"--{name.replace('_', '-')}" for name in ("checkpoint_seconds", "restore_seconds") if getattr(study, name)]
+        if costs:
+            found.append(f"{' and '.join(costs)} did nothing under {who}: no job was suspended or lost")
+    if study.node_mtbf_seconds is not None and not record.outages:
+        found.append("--node-mtbf-seconds did nothing: no node failed in the time that was simulated")
+    return found
+
+
+def _can_span(spec: JobSpec, cluster: Cluster) -> bool:
+    """Whether a job may get GPUs of several nodes."""
+    if spec.width < 2:
+        return False
+    pools = [pool for pool, name in enumerate(cluster.pools) if not spec.accelerators or name in spec.accelerators]
+    return any(len(cluster.pool_nodes[pool]) > 1 and cluster.pool_gpus[pool] >= spec.width for pool in pools)
+
+
+def _ignores_skew(placer: Placer) -> bool:
+    """Whether a placer treats the most and the least skewed model alike."""
+    return placer.keeps_together(Request(0, 0, 2, 0.0, skew=1.0)) == placer.keeps_together(Request(0, 0, 2, 0.0, skew=0.0))

@@ -1,0 +1,147 @@
+"""The property suite for placers: what `rota policy check` runs on one."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rota.compose.catalogue import make_policy
+from rota.core.scheduler import Scheduler
+from rota.core.settings import Settings
+from rota.errors import RotaError
+from rota.model.cluster import Cluster
+from rota.model.floor import Floor, Placer, Request
+from rota.model.units import Ints
+from rota.sim.conformance import Finding, Violation, workload
+from rota.sim.engine import Engine, place_of
+from rota.sim.physics import Physics
+
+POLICIES = ("srsf", "las")
+"""Policies that the placer is tried under; they suspend jobs, so that places change."""
+
+Hear = Callable[[Floor, list[Request], list[Ints]], None]
+"""Called with the GPUs as they were before the placer answered, what it was asked, and what it answered."""
+
+Make = Callable[[], Placer]
+
+
+def check_placer(make: Make, seeds: int, limit_seconds: float) -> list[Finding]:
+    """Try every property on `seeds` random workloads, each for about `limit_seconds` at most."""
+    return [_tried(name, holds, make, seeds, limit_seconds) for name, holds in PROPERTIES.items()]
+
+
+def _tried(name: str, holds: Callable[[Make, int], None], make: Make, seeds: int, limit_seconds: float) -> Finding:
+    began = time.monotonic()
+    for seed in range(seeds):
+        if time.monotonic() - began > limit_seconds:
+            return Finding(name, False, f"took more than {limit_seconds:g} s for {seed} workloads")
+        try:
+            holds(make, seed)
+        except Violation as story:
+            return Finding(name, False, f"{story} (seed {seed})")
+        except RotaError as error:
+            return Finding(name, False, f"{error.message} (seed {seed})")
+        except Exception as error:
+            return Finding(name, False, f"raised {type(error).__name__}: {error}{place_of(error)} (seed {seed})")
+    return Finding(name, True)
+
+
+class _Heard:
+    """A placer somebody listens to."""
+
+    def __init__(self, placer: Placer, hear: Hear) -> None:
+        self._placer, self._hear = placer, hear
+
+    @property
+    def sticky(self) -> bool:
+        return self._placer.sticky
+
+    def keeps_together(self, request: Request) -> bool:
+        return self._placer.keeps_together(request)
+
+    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+        before = _copied(floor)
+        asked = list(requests)
+        answer = self._placer.place(floor, requests)
+        self._hear(before, asked, answer)
+        return answer
+
+
+def _copied(floor: Floor) -> Floor:
+    return replace(floor, available=floor.available.copy(), idle=floor.idle.copy())
+
+
+def _run(placer: Placer, seed: int, policy: str = POLICIES[0]) -> Any:
+    """A simulated workload under a policy; the record of it."""
+    cluster, arrivals = workload(seed)
+    settings = Settings(seed=seed, round_seconds=60.0 if seed % 2 else 0.0, at_events=not seed % 2)
+    scheduler = Scheduler(cluster, placer, settings)
+    physics = Physics(launch_seconds=float(seed % 3), checkpoint_seconds=1.0, restore_seconds=1.0)
+    return Engine(scheduler, make_policy(policy), physics, arrivals, seed=seed).run()
+
+
+def _every_job_ends(make: Make, seed: int) -> None:
+    for policy in POLICIES:
+        left = int(np.isnan(_run(make(), seed, policy).finished_s).sum())
+        if left:
+            raise Violation(f"{left} jobs never end under {policy}")
+
+
+def _as_many_as_asked(make: Make, seed: int) -> None:
+    def hear(floor: Floor, requests: list[Request], answer: list[Ints]) -> None:
+        if len(answer) != len(requests):
+            raise Violation(f"{len(requests)} requests got {len(answer)} answers")
+        for request, gpus in zip(requests, answer, strict=True):
+            given = np.asarray(gpus)
+            if len(given) != request.gpus or len(set(given.tolist())) != request.gpus:
+                raise Violation(f"job {request.job} asked for {request.gpus} GPUs and got {given.tolist()}")
+            if (np.diff(given) <= 0).any():
+                raise Violation(f"the GPUs of job {request.job} are not sorted: {given.tolist()}")
+
+    _run(_Heard(make(), hear), seed)
+
+
+def _of_its_pool_and_free(make: Make, seed: int) -> None:
+    def hear(floor: Floor, requests: list[Request], answer: list[Ints]) -> None:
+        free = floor.available.copy()
+        for request, gpus in zip(requests, answer, strict=False):
+            for gpu in np.asarray(gpus).tolist():
+                if not 0 <= gpu < floor.cluster.gpus or floor.cluster.gpu_pool[gpu] != request.pool:
+                    raise Violation(f"job {request.job} got GPU {gpu}, which is not of {_pool(floor.cluster, request)}")
+                if not free[gpu]:
+                    raise Violation(f"job {request.job} got GPU {gpu}, which was not free")
+                free[gpu] = False
+
+    _run(_Heard(make(), hear), seed)
+
+
+def _pool(cluster: Cluster, request: Request) -> str:
+    return f"the pool {cluster.pools[request.pool]}"
+
+
+def _same_floor_same_answer(make: Make, seed: int) -> None:
+    other = make()
+
+    def hear(floor: Floor, requests: list[Request], answer: list[Ints]) -> None:
+        again = other.place(_copied(floor), list(requests))
+        if [np.asarray(gpus).tolist() for gpus in again] != [np.asarray(gpus).tolist() for gpus in answer]:
+            raise Violation("the same GPUs and the same requests got two answers: randomness comes from floor.rng()")
+
+    _run(_Heard(make(), hear), seed)
+
+
+def _same_seed_same_run(make: Make, seed: int) -> None:
+    first, second = _run(make(), seed), _run(make(), seed)
+    if not np.array_equal(first.finished_s, second.finished_s, equal_nan=True):
+        raise Violation("two runs of one workload end differently")
+
+
+PROPERTIES: Mapping[str, Callable[[Make, int], None]] = {
+    "every job ends": _every_job_ends,
+    "each request gets as many GPUs as it asked for": _as_many_as_asked,
+    "GPUs are free, of the right pool, and given once": _of_its_pool_and_free,
+    "the same floor gives the same answer": _same_floor_same_answer,
+    "the same seed gives the same run": _same_seed_same_run,
+}
