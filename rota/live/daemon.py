@@ -21,14 +21,17 @@ from typing import Any
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
-from rota.core.scheduler import Scheduler
 from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
+from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.policy_client import PolicyClient
+from rota.live.recovery import recover
+from rota.live.replay import Make
 from rota.live.requests import scheduler_spec, submitted_job
+from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Solve, WakeAt
 from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
@@ -44,6 +47,8 @@ SNAPSHOT_EVERY = 1000
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
+DEVICES = "devices"
+"""In a configuration: the names of the GPUs of each node, by the node's number."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +74,18 @@ class Daemon:
     def __init__(
         self,
         home: Path,
-        scheduler: Scheduler,
+        make: Make,
         words: Codec,
         driver: Driver,
         *,
         worker: Sequence[str],
         configuration: Mapping[str, Any],
         on_failure: Callable[[BaseException], None] = lambda problem: None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.home, self.scheduler, self._words, self.driver = home, scheduler, words, driver
-        self.configuration = dict(configuration)
-        self._on_failure = on_failure
+        """`tell`: lines for the operator."""
+        self.home, self._words, self.driver = home, words, driver
+        self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -87,10 +93,17 @@ class Daemon:
         self._number = 0
         self._stopping = False
         self.journal = Journal(home / "journal.sqlite", words)
-        self._check_configuration()
-        self._recover()
+        before = self.journal.configuration()
+        there = named_nodes(driver.machines(), driver.devices())
+        self.configuration = {**configuration, DEVICES: _known_devices(before, there)}
+        self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
+        for job, submitted, record in self.journal.jobs():
+            self.history.records[job] = JobRecord.of(job, submitted, record)
+        devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
+        self._cluster = ClusterChanges(scheduler.state, devices, there)
+        self._settled = False
         self.clock = Clock(scheduler.state.now_s)
-        driver.open(DriverContext(lambda: self._items.put(None), self.history.submitted, self.clock))
+        driver.open(self._context())
         self._policy_client = PolicyClient(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
         self._wake_s = scheduler.state.wake_s
         self._since_snapshot = 0
@@ -111,34 +124,22 @@ class Daemon:
         self.driver.close()
         self.journal.close()
 
-    def _check_configuration(self) -> None:
-        """The same cluster as before: jobs hold GPUs of it by number."""
-        before = self.journal.configuration()
-        if before is not None and before["cluster"] != self.configuration["cluster"]:
-            unfinished = sum(1 for _ in self.journal.jobs(unfinished=True))
-            raise OptionError(
-                f"this home was made for another cluster, {before['cluster']!r}, and has {unfinished} unfinished jobs.",
-                field="cluster",
-                value=self.configuration["cluster"],
-                hint=f'--pretend "{before["cluster"]}", or another --home',
-            )
-
-    def _recover(self) -> None:
-        """The last snapshot and the entries after it. Nothing is decided again."""
-        found = self.journal.snapshot()
-        if found is not None:
-            self.scheduler.restore(found[1], self._words)
-        for entry in self.journal.entries(after=found[0] if found is not None else 0):
-            self.scheduler.fold(entry.now_s, entry.events)
-            self.scheduler.commit(entry.decided)
-        for job, submitted, record in self.journal.jobs():
-            self.history.records[job] = JobRecord.of(job, submitted, record)
+    def _context(self) -> DriverContext:
+        return DriverContext(
+            wake=lambda: self._items.put(None),
+            submitted=self.history.submitted,
+            clock=self.clock,
+            cluster=lambda: self.scheduler.state.cluster,
+            device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
+        )
 
     # The loop ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             self.journal.configure(self.configuration)
+            if self._cluster.text:
+                self._tell(f"the cluster is another than before: {self._cluster.text}")
             self._turn(self._first_news())
             state = self.scheduler.state
             self.driver.end_strays(
@@ -183,6 +184,9 @@ class Daemon:
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
+        if self._devices() != self.configuration[DEVICES]:
+            self.configuration[DEVICES] = self._devices()
+            self.journal.configure(self.configuration)
         changed = {job: (record.submitted.to_plain(), record.to_plain(), record.ended) for job, record in self._changed()}
         self.journal.append(now, events, decided, changed)
         with self._lock:
@@ -192,6 +196,7 @@ class Daemon:
         self.driver.acknowledge()
         self._do(commands)
         self._announce()
+        self._see_to_cluster()
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY:
             self.journal.save_snapshot(self.scheduler.snapshot(self._words))
@@ -214,10 +219,24 @@ class Daemon:
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
+        events.extend(self._cluster.events(self.scheduler.state, now))
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(Woke(now))
         return events
+
+    def _see_to_cluster(self) -> None:
+        """After a turn: go on with a change of the cluster, and tell of its end."""
+        state = self.scheduler.state
+        if self._cluster.due(state):
+            self._items.put(None)
+        if self._cluster.done and not self._settled:
+            self._settled = True
+            for job, why in never_run(state):
+                self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
+
+    def _devices(self) -> dict[str, list[str]]:
+        return {str(node): list(names) for node, names in self._cluster.devices.items()}
 
     def _changed(self) -> list[tuple[int, JobRecord]]:
         found = [(job, self.history.records[job]) for job in sorted(self.history.changed)]
@@ -258,17 +277,17 @@ class Daemon:
             raise RotaError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
 
     def _check_possible(self, wanted: JobSpec) -> None:
-        state = self.scheduler.state
+        cluster = self.driver.machines()
         kind = Kind.of(wanted)
-        if len(make_options([kind], state.cluster, state.rates)):
+        if len(make_options([kind], cluster, self.scheduler.state.rates)):
             return
-        code, why = why_never(kind, state.cluster)
+        code, why = why_never(kind, cluster)
         types = " or ".join(wanted.accelerators) or "any type"
         raise OptionError(
             f"{code.name}: {wanted.gpus} GPUs of {types} can never run here; {why}.",
             field="gpus",
             value=wanted.gpus,
-            hint=f"fewer GPUs, or other types: this cluster is {state.cluster}",
+            hint=f"fewer GPUs, or other types: this cluster is {cluster}",
         )
 
     def cancel(self, job: int) -> JobRow:
@@ -329,7 +348,7 @@ class Daemon:
                 policy=self.configuration["policy"],
                 placer=self.configuration["placer"],
                 cluster=self.configuration["cluster"],
-                gpus=state.cluster.gpus,
+                gpus=gpus_present(state),
                 gpus_busy=int((~state.observed.free).sum()),
                 pretend=bool(self.configuration["pretend"]),
                 jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
@@ -345,6 +364,19 @@ class Daemon:
         with self._changes:
             self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
             return self._number
+
+
+def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode]) -> dict[str, list[str]]:
+    """As recorded. A home of an earlier version has no record: pretend GPUs get the names they would have had, and real ones are
+    taken for the same if type and number are."""
+    if before is not None and DEVICES in before:
+        return dict(before[DEVICES])
+    if before is not None:
+        nodes = Cluster.parse(before["cluster"])
+        alike = [(node.accelerator, node.gpus) for node in nodes.nodes] == [(n.node.accelerator, n.node.gpus) for n in there]
+        if before["pretend"] or not alike:
+            return {str(i): list(names) for i, names in enumerate(made_up_devices(nodes))}
+    return {str(i): list(each.devices) for i, each in enumerate(there)}
 
 
 def _whole_characters(data: bytes) -> int:

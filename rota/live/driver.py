@@ -27,6 +27,10 @@ class DriverContext:
     """What was submitted under this job number."""
     clock: Callable[[], float]
     """The time that events carry."""
+    cluster: Callable[[], Cluster]
+    """The scheduler's cluster, to whose numbers commands refer. Nodes that left still have theirs."""
+    device: Callable[[int], str]
+    """The name of a GPU that a command has the number of, as `devices` told it."""
 
 
 class Driver(Protocol):
@@ -34,6 +38,9 @@ class Driver(Protocol):
 
     def machines(self) -> Cluster:
         """What machines there are. May be asked before `open`."""
+
+    def devices(self) -> Sequence[tuple[str, ...]]:
+        """The names of the GPUs of each of these nodes. A name stays a GPU's own: by it the same GPU is found after a restart."""
 
     def open(self, context: DriverContext) -> None:
         """Begin. What an earlier daemon started is found again."""

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from rota import __version__
-from rota.agent.gpus import find_gpus
+from rota.agent.gpus import Gpu, find_gpus
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
@@ -68,7 +68,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     if placer_paired is not None and options.placer is not None:
         raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {policy_named}")
     placer_named = options.placer or placer_paired or "packed"
-    cluster, pretended = this_machine(options.pretend)
+    cluster, gpus = this_machine(options.pretend)
+    pretended = gpus is None
     settings = Settings(
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
@@ -83,32 +84,33 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         "policy": policy_named,
         "placer": placer_named,
         "cluster": str(cluster),
+        "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
         "pretend": pretended,
         "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
     }
-    driver = Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds)
-    scheduler = make_scheduler(configuration, driver.machines())
+    driver = Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds, gpus=gpus)
     with _only_one(options.home), _listening(options.listen) as (listener, url):
         failed: list[BaseException] = []
         daemon = Daemon(
             options.home,
-            scheduler,
+            make_scheduler,
             WORDS,
             driver,
             worker=[sys.executable, "-m", "rota.server.worker", policy_named],
             configuration=configuration,
             on_failure=lambda problem: _fall(problem, failed, server),
+            tell=say,
         )
         token = make_token(options.home)
         app = make_app(daemon, token, allowed_hosts=LOOPBACK)
         server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
-        daemon.start()
         write_address(options.home, url, os.getpid(), __version__)
         try:
             say(f"ready {url}")
             kind = "pretend GPUs" if pretended else "GPUs"
             say(f"{cluster.gpus} {kind}: {cluster}   policy {policy_named}, placer {placer_named}   home {options.home}")
             say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
+            daemon.start()  # it may have something to say, and the first line is that it is ready
             server.run(sockets=[listener])
         finally:
             remove_address(options.home)
@@ -126,17 +128,24 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def make_scheduler(configuration: Mapping[str, Any], cluster: Cluster | None = None) -> Scheduler:
+def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
     """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
     settings: dict[str, Any] = {name: FOREVER if value is None else value for name, value in configuration["settings"].items()}
     return Scheduler(
-        cluster if cluster is not None else Cluster.parse(configuration["cluster"]),
+        _cluster(configuration),
         make_placer(configuration["placer"]),
         Settings(**{**settings, "policy": configuration["policy"]}),
         rates=Rates(model=Catalogue()),
         costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
         skews=Skews(model=Catalogue()),
     )
+
+
+def _cluster(configuration: Mapping[str, Any]) -> Cluster:
+    """Homes of earlier versions have no nodes in their configuration."""
+    if "nodes" not in configuration:
+        return Cluster.parse(configuration["cluster"])
+    return Cluster.of((Node(*each) for each in configuration["nodes"]), configuration["cluster"])
 
 
 def _plain(value: Any) -> Any:
@@ -149,13 +158,13 @@ def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> N
     server.should_exit = True
 
 
-def this_machine(pretend: str | None) -> tuple[Cluster, bool]:
-    """Its GPUs, one node per type; pretend ones where it has none, or where that is asked for."""
+def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
+    """Its GPUs, one node per type; pretend ones (None) where it has none, or where that is asked for."""
     if pretend is not None:
-        return Cluster.parse(pretend), True
+        return Cluster.parse(pretend), None
     found = find_gpus()
     if not found:
-        return Cluster.parse(PRETEND), True
+        return Cluster.parse(PRETEND), None
     types = list(dict.fromkeys(gpu.accelerator for gpu in found))
     if len(types) > 1:
         raise OptionError(
@@ -166,7 +175,7 @@ def this_machine(pretend: str | None) -> tuple[Cluster, bool]:
         )
     name = socket.gethostname().split(".")[0] or "n1"
     node = Node(name, types[0], len(found))
-    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), False
+    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), [found]
 
 
 @contextmanager

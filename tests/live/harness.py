@@ -71,16 +71,25 @@ class Site:
         self.home, self.work = folder / "home", folder / "work"
         self.work.mkdir(parents=True)
         (self.work / "job.py").write_text(JOB)
-        self._flags = ["--pretend", pretend, "--policy", policy, "--lease-seconds", str(lease_seconds), "--listen", "127.0.0.1:0"]
-        self.process: subprocess.Popen[str] | None = None
+        self.flags = {"--pretend": pretend, "--policy": policy, "--lease-seconds": str(lease_seconds), "--listen": "127.0.0.1:0"}
+        """Of the next `up`."""
+        self.process: subprocess.Popen[bytes] | None = None
         self._out = (folder / "daemon.out").open("a+")
+        self._said = folder / "daemon.said"
 
-    def up(self) -> None:
-        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), *self._flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._out, text=True, start_new_session=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("ready "), line + self.errors()
+    def up(self, **flags: str) -> None:
+        """`up(pretend="2xV100")` changes a flag, for later starts too."""
+        self.flags |= {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
+        words = [word for flag in self.flags.items() for word in flag]
+        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), *words]
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(command, stdout=said, stderr=self._out, start_new_session=True)
+        until(lambda: "\n" in self.said() or self.process is None or self.process.poll() is not None, "rota up is ready")
+        assert self.said().startswith("ready "), self.said() + self.errors()
+
+    def said(self) -> str:
+        """What the last `up` has told the operator."""
+        return self._said.read_text()
 
     def errors(self) -> str:
         self._out.seek(0)
@@ -118,9 +127,8 @@ class Site:
             self._reap()
 
     def _reap(self) -> None:
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
         self.process.wait(PATIENCE)
-        self.process.stdout.close()
         self.process = None
 
     def journal(self) -> Journal:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from rota.errors import InputError, NameUnknown, OptionError, SpecError
 from rota.live.daemon import Daemon, _whole_characters
 from rota.live.journal import Journal
 from rota.live.local import Local
+from rota.model.cluster import Cluster
 from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
 
@@ -24,19 +25,21 @@ def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, An
 
 
 @contextmanager
-def running(home: Path, cluster: str = "4xV100", policy: str = "fifo") -> Iterator[Daemon]:
+def running(
+    home: Path, cluster: str = "4xV100", policy: str = "fifo", tell: Callable[[str], None] = lambda line: None
+) -> Iterator[Daemon]:
     chosen = configuration(cluster, policy)
     worker = [sys.executable, "-m", "rota.server.worker", policy]
     failed: list[BaseException] = []
-    scheduler = make_scheduler(chosen)
     daemon = Daemon(
         home,
-        scheduler,
+        make_scheduler,
         WORDS,
-        Local(home, scheduler.state.cluster, lease_grace_seconds=5.0),
+        Local(home, Cluster.parse(cluster), lease_grace_seconds=5.0),
         worker=worker,
         configuration=chosen,
         on_failure=failed.append,
+        tell=tell,
     )
     daemon.start()
     try:
@@ -137,15 +140,6 @@ def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, 
         assert state.answer is not None and state.answer.policy == second and not state.policy_fault
         daemon.cancel(long)
         ended(daemon, long)
-
-
-def test_another_policy_is_fine_another_cluster_is_not(tmp_path: Path) -> None:
-    with running(tmp_path) as daemon:
-        ended(daemon, submit(daemon, "true"))
-    with running(tmp_path, policy="las") as daemon:
-        ended(daemon, submit(daemon, "true"))
-    with pytest.raises(OptionError, match="made for another cluster, '4xV100'"), running(tmp_path, cluster="8xV100"):
-        pass
 
 
 @pytest.mark.parametrize(

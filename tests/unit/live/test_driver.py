@@ -12,6 +12,7 @@ import pytest
 from rota.agent.orders import IncarnationStatus
 from rota.errors import RotaError
 from rota.live import daemon as daemon_module
+from rota.live.cluster_changes import made_up_devices
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver, DriverCommand, DriverContext
 from rota.live.local import Local
@@ -37,6 +38,9 @@ class Instant:
 
     def machines(self) -> Cluster:
         return self.cluster
+
+    def devices(self) -> Sequence[tuple[str, ...]]:
+        return made_up_devices(self.cluster)
 
     def open(self, context: DriverContext) -> None:
         self.context = context
@@ -79,8 +83,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     instant = Instant(Cluster.parse("4xV100"))
     driver: Driver = instant
     worker = [sys.executable, "-m", "rota.server.worker", "fifo"]
-    scheduler = make_scheduler(chosen, driver.machines())
-    daemon = Daemon(tmp_path, scheduler, WORDS, driver, worker=worker, configuration=chosen)
+    daemon = Daemon(tmp_path, make_scheduler, WORDS, driver, worker=worker, configuration=chosen)
     daemon.start()
     try:
         job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
@@ -135,7 +138,7 @@ def submitted(*argv: str) -> SubmittedJob:
 @pytest.fixture
 def local(tmp_path: Path) -> Local:
     driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time))
+    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.machines, str))
     return driver
 
 
