@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from rota.agent import child, datagrams, rules
-from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
+from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND, YIELDED
 from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
 from rota.agent.log import Log
 from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
@@ -59,7 +59,7 @@ class Supervisor:
         self.known = known
         self.kill_at_s: float | None = None
         self.look_at_s = self.told_s = 0.0
-        self.killed = self.untold = False
+        self.killed = self.untold = self.signalled = False
         self.main = 0
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
@@ -127,6 +127,7 @@ class Supervisor:
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
+        self._reap()  # what ended before it was told to stop, ended of itself
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
         if self.exit_code is None:
@@ -218,6 +219,7 @@ class Supervisor:
             at_s = boot_s() + self.grace_seconds[decision.action]
             self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
             if before is None and decision.action != KILL and self.exit_code is None:
+                self.signalled = True
                 # What is stopped can't hear until it goes on.
                 for number in (self.stop_signal, signal.SIGCONT):
                     with contextlib.suppress(OSError):
@@ -268,9 +270,14 @@ class Supervisor:
         code = -1 if self.exit_code is None else self.exit_code
         if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
             code = SAVED_AND_LEFT
-        if code == SAVED_AND_LEFT:
-            self.status = self.status._replace(steps_saved=self.status.steps_done)
-        self._end(outcome_of(code, self.status.asked), code, left or self.status.problem)
+        elif code == -self.stop_signal and 0 in self.adopted_codes <= {0, -self.stop_signal}:
+            code = 0
+        status = self.status
+        done = status.steps_total is not None and status.steps_done >= status.steps_total
+        outcome = outcome_of(code, status.asked, signalled=self.signalled, done=done)
+        if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
+            self.status = status._replace(steps_saved=status.steps_done)
+        self._end(outcome, code, left or status.problem)
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:

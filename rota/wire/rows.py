@@ -36,6 +36,8 @@ class JobRow:
     """Work done and lost, because it was stopped before it could save."""
     exit_code: int | None = None
     """Of its last incarnation; negative: the signal that ended it."""
+    last_change: str = ""
+    """What happened to it last, in a sentence."""
     command: str = ""
 
     @property

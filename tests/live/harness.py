@@ -21,7 +21,7 @@ PATIENCE = 120.0
 JOB = '''
 """Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
 import fcntl, os, signal, sys, time
-work, steps, pace = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+work, steps, pace, leave = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"]
 def note(name, text):
     with open(os.path.join(work, name), "a") as file:
@@ -53,7 +53,7 @@ while n < steps:
     if stop:
         save(n)
         note(f"{job}.life", f"yield {time.time()} {n}")
-        sys.exit(75)
+        sys.exit(leave)
     time.sleep(pace)
     n += 1
     if n % 5 == 0:
@@ -98,8 +98,9 @@ class Site:
     def client(self) -> Client:
         return rota.connect(self.home)
 
-    def submit(self, gpus: int, steps: int, pace: float, name: str = "", retries: int = 0) -> int:
-        run = [sys.executable, "-S", str(self.work / "job.py"), str(self.work), str(steps), str(pace)]
+    def submit(self, gpus: int, steps: int, pace: float, name: str = "", retries: int = 0, leave: int = 75) -> int:
+        """`leave`: its exit code when it has saved because it was told to stop."""
+        run = [sys.executable, "-S", str(self.work / "job.py"), str(self.work), str(steps), str(pace), str(leave)]
         job = self.client().submit(
             run=run,
             gpus=gpus,
