@@ -16,7 +16,12 @@ def up(
         str | None, typer.Option("--pretend", metavar="CLUSTER", help='Made-up GPUs instead of real ones: "4xV100 + 2xK80".')
     ] = None,
     listen: Annotated[str, typer.Option("--listen", help="HOST:PORT on loopback, or unix:PATH.")] = "127.0.0.1:7070",
-    policy: Annotated[str, typer.Option("--policy", help="As for sim: NAME[:key=value,...], or ./mine.py:Mine.")] = "tiresias",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", help="As for sim: NAME[:key=value,...], or ./mine.py:Mine; else what this home had last, else tiresias."
+        ),
+    ] = None,
     placer: setup.Placer = None,
     round_seconds: Annotated[
         float | None,

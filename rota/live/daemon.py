@@ -27,9 +27,10 @@ from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus
 from rota.live.driver import Driver, DriverContext
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
+from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.recovery import recover
-from rota.live.replay import Make
+from rota.live.replay import Make, configured_anew
 from rota.live.requests import scheduler_spec, submitted_job
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
@@ -64,8 +65,19 @@ class _Cancel:
     done: "Future[int]"
 
 
-_Item = External | _Submit | _Cancel | None
+@dataclass(frozen=True)
+class _SetPolicy:
+    configuration: Mapping[str, Any]
+    client: PolicyClient
+    done: "Future[int]"
+
+
+_Item = External | _Submit | _Cancel | _SetPolicy | None
 """None: the driver has something to tell."""
+
+
+def _no_change(named: str, placer: str) -> Mapping[str, Any]:
+    raise OptionError("cannot be changed here.", field="policy", value=named, hint="rota up --policy NAME")
 
 
 class Daemon:
@@ -78,13 +90,16 @@ class Daemon:
         words: Codec,
         driver: Driver,
         *,
-        worker: Sequence[str],
+        worker: Callable[[str], Sequence[str]],
         configuration: Mapping[str, Any],
+        with_policy: Callable[[str, str], Mapping[str, Any]] = _no_change,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`tell`: lines for the operator."""
+        """`worker`: the command that starts the process of a policy; `with_policy`: the configuration with another policy and
+        this placer; `tell`: takes lines for the operator."""
         self.home, self._words, self.driver = home, words, driver
+        self._make, self._worker, self._with_policy = make, worker, with_policy
         self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
@@ -104,7 +119,8 @@ class Daemon:
         self._settled = False
         self.clock = Clock(scheduler.state.now_s)
         driver.open(self._context())
-        self._policy_client = PolicyClient(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
+        self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
+        self._policy_client = self._client(self.configuration["policy"])
         self._wake_s = scheduler.state.wake_s
         self._since_snapshot = 0
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -124,6 +140,9 @@ class Daemon:
         self.driver.close()
         self.journal.close()
 
+    def _client(self, policy: str) -> PolicyClient:
+        return PolicyClient(self._worker(policy), self._items.put, self.clock, policy=policy)
+
     def _context(self) -> DriverContext:
         return DriverContext(
             wake=lambda: self._items.put(None),
@@ -138,6 +157,7 @@ class Daemon:
     def _run(self) -> None:
         try:
             self.journal.configure(self.configuration)
+            self._tell_policy(self._policy_before)
             if self._cluster.text:
                 self._tell(f"the cluster is another than before: {self._cluster.text}")
             self._turn(self._first_news())
@@ -216,6 +236,10 @@ class Daemon:
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
                 answered.append((item.done, item.job))
+            elif isinstance(item, _SetPolicy):
+                self._change_policy(item)
+                events.append(Woke(now))
+                answered.append((item.done, 0))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -224,6 +248,22 @@ class Daemon:
             self._wake_s = FOREVER
             events.append(Woke(now))
         return events
+
+    def _change_policy(self, item: _SetPolicy) -> None:
+        """From the next entry on. A question that is open goes to the new policy."""
+        before = self.configuration["policy"]
+        with self._lock:
+            self.configuration = {**item.configuration, DEVICES: self.configuration[DEVICES]}
+            self.scheduler = configured_anew(self.scheduler, self._make, self.configuration)
+            old, self._policy_client = self._policy_client, item.client
+        self.journal.configure(self.configuration)
+        item.client.answer = self._items.put
+        item.client.take_over(old.abandon())
+        self._tell_policy(before)
+
+    def _tell_policy(self, before: str) -> None:
+        if before != self.configuration["policy"]:
+            self._tell(f"policy {self.configuration['policy']} takes over from {before}")
 
     def _see_to_cluster(self) -> None:
         """After a turn: go on with a change of the cluster, and tell of its end."""
@@ -289,6 +329,22 @@ class Daemon:
             value=wanted.gpus,
             hint=f"fewer GPUs, or other types: this cluster is {cluster}",
         )
+
+    def set_policy(self, named: str) -> StatusRow:
+        """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
+        configuration = self._with_policy(named, self.configuration["placer"])
+        client = self._client(configuration["policy"])
+        try:
+            with self._lock:
+                twin = configured_anew(self.scheduler.fork(), self._make, configuration)
+            try_policy(twin, client, named)
+            done: Future[int] = Future()
+            self._items.put(_SetPolicy(configuration, client, done))
+        except BaseException:
+            client.close()
+            raise
+        self._answer(done)
+        return self.status()
 
     def cancel(self, job: int) -> JobRow:
         record = self.history.records.get(job)

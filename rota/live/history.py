@@ -215,6 +215,7 @@ class JobHistory:
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
             last_change=record.last_change or None,
+            policy=state.answer.policy if state.answer is not None else "",
         )
 
 

@@ -17,7 +17,7 @@ from rota.files.rows import shown
 from rota.server.answers import JsonAnswer, Refusal, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
-from rota.server.reading import Submission, read_submission
+from rota.server.reading import Submission, read_policy, read_submission
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
 from rota.wire.spec import Spec
 
@@ -44,6 +44,7 @@ class ServedDaemon(Watched, Protocol):
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int) -> LogChunk: ...
     def status(self) -> StatusRow: ...
+    def set_policy(self, named: str) -> StatusRow: ...
 
 
 def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = ()) -> FastAPI:
@@ -122,12 +123,38 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         """The cluster in one row."""
         return JsonAnswer(daemon.status())
 
+    @api.post("/policy", response_model=StatusRow, openapi_extra=_POLICY_BODY)
+    def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:
+        """Decide by another policy from now on."""
+        return JsonAnswer(daemon.set_policy(named))
+
     @api.get("/changes")
     async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
         """Wait until something has changed."""
         return JsonAnswer({"number": await changes.after(seen, timeout)})
 
     return api
+
+
+async def _policy(request: Request) -> str:
+    return read_policy(await request.body())
+
+
+_POLICY_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["policy"],
+                    "additionalProperties": False,
+                    "properties": {"policy": {"type": "string", "description": "NAME[:key=value,...][+placer]"}},
+                }
+            }
+        },
+    }
+}
 
 
 async def _submission(request: Request) -> Submission:

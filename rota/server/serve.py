@@ -23,6 +23,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
+from rota.live.journal import Journal
 from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
@@ -31,6 +32,8 @@ from rota.server.api import make_app
 from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
+POLICY = "tiresias"
+PLACER = "packed"
 LEASE_SECONDS = 300.0
 LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
@@ -52,7 +55,8 @@ class ServeOptions:
     home: Path
     pretend: str | None = None
     listen: str = "127.0.0.1:7070"
-    policy: str = "tiresias"
+    policy: str | None = None
+    """None: the one that this home had last, else `POLICY`."""
     placer: str | None = None
     round_seconds: float | None = None
     lease_seconds: float = LEASE_SECONDS
@@ -63,13 +67,56 @@ class ServeOptions:
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop. The jobs outlive it."""
-    policy_named, placer_paired = split_pair(options.policy)
-    policy = make_policy(policy_named)  # a mistake is said now, not by the first question
-    if placer_paired is not None and options.placer is not None:
-        raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {policy_named}")
-    placer_named = options.placer or placer_paired or "packed"
     cluster, gpus = this_machine(options.pretend)
-    pretended = gpus is None
+
+    def configuration_of(policy: str, placer: str) -> dict[str, Any]:
+        return make_configuration(options, policy, placer, cluster, pretend=gpus is None)
+
+    if options.policy is not None:
+        alone, paired = split_pair(options.policy)
+        if paired is not None and options.placer is not None:
+            raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {alone}")
+        configuration_of(options.policy, options.placer or PLACER)  # a mistake is said before anything is touched
+    with _only_one(options.home), _listening(options.listen) as (listener, url):
+        failed: list[BaseException] = []
+        policy, placer = (options.policy, PLACER) if options.policy is not None else last_policy(options.home)
+        configuration = configuration_of(policy, options.placer or placer)
+        daemon = Daemon(
+            options.home,
+            make_scheduler,
+            WORDS,
+            Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds, gpus=gpus),
+            worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
+            configuration=configuration,
+            with_policy=configuration_of,
+            on_failure=lambda problem: _fall(problem, failed, server),
+            tell=say,
+        )
+        token = make_token(options.home)
+        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
+        server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        write_address(options.home, url, os.getpid(), __version__)
+        try:
+            say(f"ready {url}")
+            kind = "pretend GPUs" if gpus is None else "GPUs"
+            by = f"policy {configuration['policy']}, placer {configuration['placer']}"
+            say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
+            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
+            daemon.start()  # it may have something to say, and the first line is that it is ready
+            server.run(sockets=[listener])
+        finally:
+            remove_address(options.home)
+            daemon.stop()
+        if failed:
+            raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
+
+
+def make_configuration(options: ServeOptions, named: str, placer: str, cluster: Cluster, *, pretend: bool) -> dict[str, Any]:
+    """What the journal keeps of how the scheduler is set up. The placer of a pair, as in `tiresias+pal`, wins."""
+    policy_named, placer_paired = split_pair(named)
+    policy = make_policy(policy_named)
+    placer_named = placer_paired or placer
+    make_placer(placer_named)
     settings = Settings(
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
@@ -80,43 +127,24 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         learn_variability=True,
         cordon_slower_than=options.cordon_slower_than if options.cordon_slower_than is not None else FOREVER,
     )
-    configuration = {
+    return {
         "policy": policy_named,
         "placer": placer_named,
         "cluster": str(cluster),
         "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
-        "pretend": pretended,
+        "pretend": pretend,
         "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
     }
-    driver = Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds, gpus=gpus)
-    with _only_one(options.home), _listening(options.listen) as (listener, url):
-        failed: list[BaseException] = []
-        daemon = Daemon(
-            options.home,
-            make_scheduler,
-            WORDS,
-            driver,
-            worker=[sys.executable, "-m", "rota.server.worker", policy_named],
-            configuration=configuration,
-            on_failure=lambda problem: _fall(problem, failed, server),
-            tell=say,
-        )
-        token = make_token(options.home)
-        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
-        server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
-        write_address(options.home, url, os.getpid(), __version__)
-        try:
-            say(f"ready {url}")
-            kind = "pretend GPUs" if pretended else "GPUs"
-            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy_named}, placer {placer_named}   home {options.home}")
-            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
-            daemon.start()  # it may have something to say, and the first line is that it is ready
-            server.run(sockets=[listener])
-        finally:
-            remove_address(options.home)
-            daemon.stop()
-        if failed:
-            raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
+
+
+def last_policy(home: Path) -> tuple[str, str]:
+    """The policy and the placer that this home was last used with; for a new one the usual ones."""
+    before = None
+    if (home / "journal.sqlite").exists():
+        journal = Journal(home / "journal.sqlite", WORDS)
+        before = journal.configuration()
+        journal.close()
+    return (before["policy"], before["placer"]) if before is not None else (POLICY, PLACER)
 
 
 class _Server(uvicorn.Server):

@@ -73,6 +73,8 @@ class WhyRow:
     """When it will run; None: not forecast in this version."""
     last_change: str | None = None
     """What happened to it last, in a sentence."""
+    policy: str = ""
+    """Whose answer is in force; empty: no policy has answered yet."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,6 +1,7 @@
 """A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
 
 import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,6 +63,37 @@ def test_jobs_that_leave_with_0_when_told_to_stop_are_started_again(tmp_path: Pa
         assert all(rows[job].steps_done == rows[job].steps_total and rows[job].lost_steps == 0 for job in (telling, later))
         place.down()
         _check_record(place, waits=5)
+
+
+def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine:\n    def allocate(self, view):\n        return 1 / 0\n")
+    with site(tmp_path, pretend="1xV100", policy="fifo") as place:
+
+        def rota_policy_set(named: str) -> "subprocess.CompletedProcess[str]":
+            command = [sys.executable, "-m", "rota", "policy", "set", named, "--home", str(place.home)]
+            return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+        first = place.submit(1, 150, 0.1)
+        until(lambda: place.rows()[first].phase == "running", "it runs")
+        second = place.submit(1, 10, 0.1)
+        refused = rota_policy_set("./mine.py:Mine")
+        assert refused.returncode == 2 and "its first answer failed: ZeroDivisionError" in refused.stderr
+        assert place.client().status().policy == "fifo"
+        done = rota_policy_set("srsf")
+        assert done.stdout == "The policy is srsf with placer packed; it was fifo with packed.\n", done.stderr
+        until(lambda: place.rows()[second].phase == "finished", "the shorter one goes first now")
+        assert place.rows()[first].suspensions == 1 and "policy srsf takes over from fifo" in place.said()
+        place.kill()
+        del place.flags["--policy"]
+        place.up()
+        assert place.client().status().policy == "srsf" and "takes over" not in place.said()
+        until(lambda: place.rows()[first].phase == "finished", "it goes on")
+        place.down()
+        place.up(policy="las")
+        until(lambda: "policy las takes over from srsf" in place.said(), "another policy is told of")
+        assert place.violations() == ""
+        place.down()
+        _check_record(place, waits=0)
 
 
 def _check_fidelity(place: Site, policy: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.compose.catalogue import split_pair
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
 from rota.live.daemon import Daemon, _whole_characters
 from rota.live.journal import Journal
@@ -24,20 +25,25 @@ def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, An
     return {"policy": policy, "placer": "packed", "cluster": cluster, "pretend": True, "settings": {"retry_seconds": 5.0}}
 
 
+def _with_policy(cluster: str, named: str, placer: str) -> dict[str, Any]:
+    policy, paired = split_pair(named)
+    return {**configuration(cluster, policy), "placer": paired or placer}
+
+
 @contextmanager
 def running(
     home: Path, cluster: str = "4xV100", policy: str = "fifo", tell: Callable[[str], None] = lambda line: None
 ) -> Iterator[Daemon]:
     chosen = configuration(cluster, policy)
-    worker = [sys.executable, "-m", "rota.server.worker", policy]
     failed: list[BaseException] = []
     daemon = Daemon(
         home,
         make_scheduler,
         WORDS,
         Local(home, Cluster.parse(cluster), lease_grace_seconds=5.0),
-        worker=worker,
+        worker=lambda named: [sys.executable, "-m", "rota.server.worker", named],
         configuration=chosen,
+        with_policy=lambda named, placer: _with_policy(cluster, named, placer),
         on_failure=failed.append,
         tell=tell,
     )

@@ -83,7 +83,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     instant = Instant(Cluster.parse("4xV100"))
     driver: Driver = instant
     worker = [sys.executable, "-m", "rota.server.worker", "fifo"]
-    daemon = Daemon(tmp_path, make_scheduler, WORDS, driver, worker=worker, configuration=chosen)
+    daemon = Daemon(tmp_path, make_scheduler, WORDS, driver, worker=lambda named: worker, configuration=chosen)
     daemon.start()
     try:
         job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
