@@ -25,6 +25,7 @@ from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
+from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.policy_change import try_policy
@@ -361,35 +362,18 @@ class Daemon:
             records = [record for record in self.history.records.values() if everything or not record.ended]
             return self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
 
-    def job(self, key: str) -> JobRow:
+    def job(self, key: str, alone: bool = False) -> JobRow:
         with self._lock:
-            return self.history.rows([self._find(key)], self.scheduler.state, self.driver.running(), self.clock())[0]
+            record = find_record(self.history.records, key, alone=alone)
+            return self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
 
     def why(self, job: int) -> WhyRow:
         with self._lock:
-            return self.history.why(self._find(str(job)), self.scheduler.state, self.driver.running(), self.clock())
-
-    def _find(self, key: str) -> JobRecord:
-        """By number, by name (the latest of that name), or by the unique beginning of a name."""
-        records = self.history.records
-        if key.isascii() and key.isdigit() and int(key) in records:
-            return records[int(key)]
-        named = [record for record in records.values() if record.submitted.name == key]
-        if named:
-            return next((record for record in reversed(named) if not record.ended), named[-1])
-        near = [record for record in records.values() if record.submitted.name.startswith(key)] if key else []
-        if len({record.submitted.name for record in near}) > 1:
-            names = ", ".join(sorted({record.submitted.name for record in near})[:5])
-            raise OptionError(
-                f"fits several jobs: {names}.", field="job", value=key, hint="write more of the name, or the number"
-            )
-        if near:
-            return near[-1]
-        raise NameUnknown("job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all")
+            return self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
 
     def logs(self, job: int, offset: int, limit: int) -> LogChunk:
         with self._lock:
-            ended = self._find(str(job)).ended
+            ended = self.history.records[job].ended
         data = self.driver.read_log(job, max(offset, 0), max(min(limit, 1 << 20), 0))
         last = ended and len(data) < limit
         whole = data if last else data[: _whole_characters(data)]

@@ -28,6 +28,7 @@ _MOST = 2**53
 """Numbers up to here mean the same to every reader of JSON."""
 
 Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
+Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
 Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
 Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
@@ -40,7 +41,7 @@ class ServedDaemon(Watched, Protocol):
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
     def cancel(self, job: int) -> JobRow: ...
     def jobs(self, everything: bool = False) -> list[JobRow]: ...
-    def job(self, key: str) -> JobRow: ...
+    def job(self, key: str, alone: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int) -> LogChunk: ...
     def status(self) -> StatusRow: ...
@@ -77,13 +78,13 @@ def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = 
 def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     api = APIRouter()
 
-    def found(key: str) -> JobRow:
+    def found(key: str, alone: bool = False) -> JobRow:
         # The empty text is the beginning of every name.
         if not key or len(key) > LONGEST_KEY:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise Refusal(problem, HTTPStatus.NOT_FOUND)
         try:
-            return daemon.job(key)
+            return daemon.job(key, alone)
         except OptionError as error:
             raise Refusal(error, HTTPStatus.CONFLICT) from None
 
@@ -111,12 +112,12 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
     def cancel(key: str) -> JsonAnswer:
         """Stop a job for good."""
-        return JsonAnswer(daemon.cancel(found(key).id))
+        return JsonAnswer(daemon.cancel(found(key, alone=True).id))
 
     @api.get("/jobs/{key:path}", response_model=JobRow)
-    def job(key: str) -> JsonAnswer:
+    def job(key: str, alone: Alone = False) -> JsonAnswer:
         """One job."""
-        return JsonAnswer(found(key))
+        return JsonAnswer(found(key, alone))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:

@@ -62,9 +62,10 @@ class Client:
         rows = self._transport.ask("GET", "/jobs", query={"all": str(everything).lower()})
         return [_row(JobRow, row) for row in rows]
 
-    def job(self, key: int | str) -> JobRow:
-        """A job by id, name, or a beginning of its name that no other has."""
-        return _row(JobRow, self._transport.ask("GET", _way(key)))
+    def job(self, key: int | str, *, alone: bool = False) -> JobRow:
+        """A job by id, name, or a beginning of its name that no other has. Of several of a name, the newest that has not ended;
+        with `alone`, an error that lists them."""
+        return _row(JobRow, self._transport.ask("GET", _way(key), query={"alone": "true"} if alone else None))
 
     def get(self, key: int | str) -> "Job":
         return Job(self, self.job(key))

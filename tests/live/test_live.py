@@ -96,6 +96,26 @@ def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
         _check_record(place, waits=0)
 
 
+def test_cancel_by_name_never_hits_the_wrong_job(tmp_path: Path) -> None:
+    with site(tmp_path) as place:
+
+        def rota_cancel(key: str) -> "subprocess.CompletedProcess[str]":
+            command = [sys.executable, "-m", "rota", "cancel", key, "--home", str(place.home)]
+            return subprocess.run(command, capture_output=True, text=True)
+
+        first, second = (place.submit(1, 10_000, 0.1, name="train") for _ in range(2))
+        last = place.submit(1, 1, 0.01, name="train")
+        until(lambda: place.rows()[last].phase == "finished", "the newest ends")
+        refused = rota_cancel("train")
+        assert refused.returncode == 2 and f"fits 2 jobs: {first}, {second}" in refused.stderr
+        assert not place.rows()[first].ended and not place.rows()[second].ended
+        assert rota_cancel(str(first)).returncode == 0
+        until(lambda: place.rows()[first].phase == "cancelled", "the first is cancelled")
+        assert f"{second} train" in rota_cancel("train").stdout
+        until(lambda: place.rows()[second].phase == "cancelled", "the one that was left is cancelled")
+        assert f"{last} train had already ended: finished" in rota_cancel("train").stdout
+
+
 def _check_fidelity(place: Site, policy: str) -> None:
     """Simulated from its own journal, with overheads as measured, the run takes as long as it took."""
     journal = place.journal()

@@ -179,6 +179,28 @@ def test_names(tmp_path: Path) -> None:
             daemon.cancel(99)
 
 
+def test_a_name_means_the_job_that_has_not_ended(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        live = submit(daemon, ["sleep", "300"], name="train")
+        newer = submit(daemon, "true", name="train")
+        assert ended(daemon, newer).phase == "finished"
+        assert daemon.job("train", alone=True).id == daemon.job("tra", alone=True).id == live, "the newer one has ended"
+        second = submit(daemon, ["sleep", "300"], name="train")
+        for key in ("train", "tr"):
+            with pytest.raises(OptionError, match=f"fits 2 jobs: {live}, {second}"):
+                daemon.job(key, alone=True)
+            assert daemon.job(key).id == second, "to look at, the newest"
+        other = submit(daemon, "true", name="trainer")
+        ended(daemon, other)
+        assert daemon.job("tr").id == second, "one that has ended is not in the way"
+        for job in (live, second):
+            daemon.cancel(job)
+            ended(daemon, job)
+        assert daemon.job("train", alone=True).id == second
+        with pytest.raises(OptionError, match="fits several jobs: train, trainer"):
+            daemon.job("tr")
+
+
 def test_relative_folders_are_refused(tmp_path: Path) -> None:
     with running(tmp_path) as daemon, pytest.raises(SpecError, match="absolute"):
         daemon.submit(Spec(run="true"), "ana", "somewhere", {})

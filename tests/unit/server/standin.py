@@ -79,7 +79,7 @@ class Standin:
     def jobs(self, everything: bool = False) -> list[JobRow]:
         return [row for row in self.rows.values() if everything or row.phase not in ENDED]
 
-    def job(self, key: str) -> JobRow:
+    def job(self, key: str, alone: bool = False) -> JobRow:
         if key.isdigit() and int(key) in self.rows:
             return self.rows[int(key)]
         found = [row for row in self.rows.values() if row.name == key] or [
