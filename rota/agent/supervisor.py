@@ -27,7 +27,9 @@ HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
 TELL_EVERY_SECONDS = 1.0
 LEFTOVERS_SECONDS = 30.0
-UNWRITTEN_SECONDS = 60.0
+LAST_PUMPS = 16
+"""So often, at most, output is carried after the end: a pipe holds less, and whoever still writes is not of the job."""
+UNWRITTEN_SECONDS = 3600.0
 """For so long a full disk may keep the end from being written; after that the agent finds it lost."""
 LONGEST_SLEEP_SECONDS = 10.0
 """A sleep does not count the time that the machine itself slept, and a lease does."""
@@ -61,6 +63,8 @@ class Supervisor:
         self.look_at_s = self.told_s = 0.0
         self.killed = self.untold = self.signalled = False
         self.main = 0
+        self.piped = True
+        """Its output may still grow."""
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
@@ -82,10 +86,11 @@ class Supervisor:
             return self._end(LOST, None, decision.refusal)
         self.known = decision.known
         try:
-            self.log = Log(Path(self.order.log))
+            self.log = Log(Path(self.order.log), self.order.log_bytes)
             self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
             if self.order.progress:
                 self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
+                self.log.rotated = self._rotated
         except OSError as error:
             return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
         self.box = datagrams.listen(HERE, CONTROL)
@@ -95,6 +100,7 @@ class Supervisor:
             process = child.start(self.order, log=self.log.descriptor, job_lock=job_lock)
         except child.NotStarted as error:
             return self._end(FAILED, error.exit_code, error.problem)
+        self.log.job_has_it()
         self.main = process.pid
         self.signs = self.signs._replace(session=self.main)
         problem = self.progress.problem if self.progress else ""
@@ -123,7 +129,11 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Sleep until a datagram, a signal or the next instant, then see to everything."""
-        ready, _, _ = select.select([self.box.fileno(), self.bell], [], [], max(0.0, self._next_s() - boot_s()))
+        assert self.log is not None
+        heard = [self.box.fileno(), self.bell, *([self.log.read_end] if self.piped else [])]
+        ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
+        if self.log.read_end in ready:
+            self.piped = self.log.pump()
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
@@ -239,6 +249,13 @@ class Supervisor:
             self.status = self.status._replace(problem=self.progress.problem)
             self.untold = True
 
+    def _rotated(self, done: bool) -> None:
+        """Another file of the log begins: what is in this one is read before, and the rest from there."""
+        if self.progress is not None and done:
+            self.progress.follow()
+        elif not done:
+            self._look()
+
     def _take(self, done: float | None, total: float | None, saved: float | None) -> None:
         old = self.status
         self.status = old._replace(
@@ -266,12 +283,16 @@ class Supervisor:
         """After the main process: nothing of the job may live when it is said to have ended."""
         left = end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap)
         self._reap()
+        if self.log is not None:
+            for _ in range(LAST_PUMPS):
+                if not self.log.pump():
+                    break
         self._look(final=True)
         code = -1 if self.exit_code is None else self.exit_code
         if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
             code = SAVED_AND_LEFT
-        elif code == -self.stop_signal and 0 in self.adopted_codes <= {0, -self.stop_signal}:
-            code = 0
+        elif code == -self.stop_signal and not self.killed and max(self.adopted_codes, default=-1) == 0:
+            code = 0  # the shell died of the signal, and of what it ran, whatever had an exit code had this one
         status = self.status
         done = status.steps_total is not None and status.steps_done >= status.steps_total
         outcome = outcome_of(code, status.asked, signalled=self.signalled, done=done)

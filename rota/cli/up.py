@@ -35,6 +35,12 @@ def up(
             "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
         ),
     ] = 300.0,
+    log_mb: Annotated[
+        float,
+        typer.Option(
+            "--log-mb", parser=flag.number("--log-mb", like="64"), metavar="NUMBER", help="What the log of a job may take."
+        ),
+    ] = 64.0,
     wait_for_place: setup.WaitForPlace = False,
     cordon_slower_than: Annotated[
         float | None,
@@ -64,6 +70,7 @@ def up(
             lease_seconds=lease_seconds,
             wait_for_place=wait_for_place,
             cordon_slower_than=cordon_slower_than,
+            log_mb=log_mb,
         ),
         typer.echo,
     )

@@ -4,14 +4,16 @@
         -> fold -> decide -> journal (durable) -> commands
 
 A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
-and never wait for the disk. If the journal cannot be written the daemon stops: its supervisors carry on under their leases, and
-the next start finds everything as it was written.
+and never wait for the disk. While the disk is full no new work is taken and nothing is started (`reserve.py`). If the journal
+cannot be written for any other reason the daemon stops: its supervisors carry on under their leases, and the next start finds
+everything as it was written.
 """
 
 import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -27,15 +29,17 @@ from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
-from rota.live.journal import Journal
+from rota.live.journal import Journal, JournalFull
+from rota.live.log_chunks import log_chunk
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.recovery import recover
 from rota.live.replay import Make, configured_anew
 from rota.live.requests import scheduler_spec, submitted_job
+from rota.live.reserve import DiskReserve
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
-from rota.model.commands import Command, Solve, WakeAt
+from rota.model.commands import Command, Launch, Solve, WakeAt
 from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
@@ -108,6 +112,7 @@ class Daemon:
         self._changes = threading.Condition()
         self._number = 0
         self._stopping = False
+        self._reserve = DiskReserve(home)
         self.journal = Journal(home / "journal.sqlite", words)
         before = self.journal.configuration()
         there = named_nodes(driver.machines(), driver.devices())
@@ -157,7 +162,9 @@ class Daemon:
 
     def _run(self) -> None:
         try:
-            self.journal.configure(self.configuration)
+            if self._reserve.full:
+                self._tell(self.disk_problem)
+            self._durably(lambda: self.journal.configure(self.configuration))
             self._tell_policy(self._policy_before)
             if self._cluster.text:
                 self._tell(f"the cluster is another than before: {self._cluster.text}")
@@ -167,6 +174,7 @@ class Daemon:
                 lambda job, incarnation: job in state.incarnations and state.incarnations[job].number == incarnation
             )
             while not self._stopping:
+                self._see_to_disk()
                 self._turn(self._wait())
         except BaseException as problem:
             self._on_failure(problem)
@@ -182,7 +190,7 @@ class Daemon:
     def _wait(self) -> list[_Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        if self.driver.running() or self.scheduler.state.incarnations:
+        if self.driver.running() or self.scheduler.state.incarnations or self._reserve.full:
             until = min(until, LOOK_EVERY_SECONDS)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -207,9 +215,9 @@ class Daemon:
             self.history.note(events, before, cancelling, lives, state, statuses)
         if self._devices() != self.configuration[DEVICES]:
             self.configuration[DEVICES] = self._devices()
-            self.journal.configure(self.configuration)
+            self._durably(lambda: self.journal.configure(self.configuration))
         changed = {job: (record.submitted.to_plain(), record.to_plain(), record.ended) for job, record in self._changed()}
-        self.journal.append(now, events, decided, changed)
+        self._durably(lambda: self.journal.append(now, events, decided, changed))
         with self._lock:
             commands = self.scheduler.commit(decided)
         for future, job in answered:
@@ -220,8 +228,32 @@ class Daemon:
         self._see_to_cluster()
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY:
-            self.journal.save_snapshot(self.scheduler.snapshot(self._words))
-            self._since_snapshot = 0
+            with contextlib.suppress(JournalFull):  # entries do as well, and the next turn tries again
+                self.journal.save_snapshot(self.scheduler.snapshot(self._words))
+                self._since_snapshot = 0
+
+    def _durably(self, write: Callable[[], None]) -> None:
+        """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room."""
+        while True:
+            try:
+                return write()
+            except JournalFull:
+                told = self._reserve.full
+                if not self._reserve.release() and self._stopping:
+                    raise
+                if not told:
+                    self._tell(self.disk_problem)
+                if told:
+                    time.sleep(LOOK_EVERY_SECONDS)
+
+    @property
+    def disk_problem(self) -> str:
+        """What the operator is told of a full disk; empty: it has room."""
+        return _full(self.home) if self._reserve.full else ""
+
+    def _see_to_disk(self) -> None:
+        if self._reserve.look():
+            self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
     def _gather(self, items: Sequence[_Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
         """Events out of requests, answers, the driver and the clock."""
@@ -257,7 +289,7 @@ class Daemon:
             self.configuration = {**item.configuration, DEVICES: self.configuration[DEVICES]}
             self.scheduler = configured_anew(self.scheduler, self._make, self.configuration)
             old, self._policy_client = self._policy_client, item.client
-        self.journal.configure(self.configuration)
+        self._durably(lambda: self.journal.configure(self.configuration))
         item.client.answer = self._items.put
         item.client.take_over(old.abandon())
         self._tell_policy(before)
@@ -292,7 +324,10 @@ class Daemon:
             elif isinstance(command, Solve):
                 with self._lock:
                     self._policy_client.ask(command)
-        for event in self.driver.carry_out([command for command in commands if not isinstance(command, Solve | WakeAt)]):
+        for_driver = [command for command in commands if not isinstance(command, Solve | WakeAt)]
+        if self._reserve.full:  # a launch that is not answered is sent again
+            for_driver = [command for command in for_driver if not isinstance(command, Launch)]
+        for event in self.driver.carry_out(for_driver):
             self._items.put(event)
 
     def _announce(self) -> None:
@@ -304,6 +339,8 @@ class Daemon:
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
         """Durable when this returns. What can never run here is refused."""
+        if self._reserve.full or self._reserve.short():
+            raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         job = submitted_job(spec, user, workdir, env)
         wanted = scheduler_spec(job, self.clock())
         self._check_possible(wanted)
@@ -371,13 +408,11 @@ class Daemon:
         with self._lock:
             return self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
 
-    def logs(self, job: int, offset: int, limit: int) -> LogChunk:
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
+        """A piece of its output; `tail`: the last so many lines of it, instead of an offset."""
         with self._lock:
             ended = self.history.records[job].ended
-        data = self.driver.read_log(job, max(offset, 0), max(min(limit, 1 << 20), 0))
-        last = ended and len(data) < limit
-        whole = data if last else data[: _whole_characters(data)]
-        return LogChunk(text=whole.decode("utf-8", errors="replace"), next_offset=max(offset, 0) + len(whole), ended=last)
+        return log_chunk(self.driver, job, offset, limit, tail, ended)
 
     def status(self) -> StatusRow:
         with self._lock:
@@ -398,12 +433,17 @@ class Daemon:
                 worker_pid=self._policy_client.pid,
                 policy_problem=state.policy_fault,
                 slow_gpus=slow_gpus(state),
+                disk_problem=self.disk_problem,
             )
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changes:
             self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
             return self._number
+
+
+def _full(home: Path) -> str:
+    return f"the disk of {home} is full: no job is taken or started until there is room"
 
 
 def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode]) -> dict[str, list[str]]:
@@ -417,13 +457,3 @@ def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode])
         if before["pretend"] or not alike:
             return {str(i): list(names) for i, names in enumerate(made_up_devices(nodes))}
     return {str(i): list(each.devices) for i, each in enumerate(there)}
-
-
-def _whole_characters(data: bytes) -> int:
-    """Bytes up to where a character may have been cut in two: its rest comes with the next piece."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:  # the first byte of a character
-            needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-            return len(data) - back if needs > back else len(data)
-    return len(data)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
@@ -69,8 +70,12 @@ class Driver(Protocol):
     def running(self) -> Mapping[int, IncarnationStatus]:
         """How each job is that runs, by job number, as of the last `events`. Any thread."""
 
-    def read_log(self, job: int, offset: int, limit: int) -> bytes:
-        """At most so many bytes of a job's output; empty where there is none. Any thread."""
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        """At most so many bytes of a job's output; empty where there is none. It begins later than asked for if what came
+        before has been dropped. Any thread."""
+
+    def log_end(self, job: int) -> int:
+        """The position behind a job's output so far. Any thread."""
 
     def close(self) -> None:
         """Leave. The jobs stay, under the leases they have."""

@@ -3,7 +3,6 @@
 It keeps nothing that the journal and the machine's own files could not tell again.
 """
 
-import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from rota.agent import rules
 from rota.agent.constants import ENDED, RUNNING, SUSPENDED
 from rota.agent.gpus import Gpu
+from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
 from rota.agent.orders import IncarnationStatus, Order, held
 from rota.errors import RotaError
@@ -39,9 +39,16 @@ class Local:
     """A driver (`rota/live/driver.py`) that runs jobs on this machine."""
 
     def __init__(
-        self, home: Path, cluster: Cluster, *, lease_grace_seconds: float, gpus: Sequence[Sequence[Gpu]] | None = None
+        self,
+        home: Path,
+        cluster: Cluster,
+        *,
+        lease_grace_seconds: float,
+        gpus: Sequence[Sequence[Gpu]] | None = None,
+        log_bytes: int = LIMIT_BYTES,
     ) -> None:
-        """`gpus`: the real ones of each node; None: they are made up."""
+        """`gpus`: the real ones of each node; None: they are made up. `log_bytes`: what the log of a job may take."""
+        self._log_bytes = log_bytes
         self.home, self.cluster = home, cluster
         self._lease_grace = lease_grace_seconds
         self._devices = made_up_devices(cluster)
@@ -107,6 +114,7 @@ class Local:
                 lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
                 progress=job.progress or "",
                 steps_total=job.steps,
+                log_bytes=self._log_bytes,
             )
         )
 
@@ -202,11 +210,11 @@ class Local:
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._running
 
-    def read_log(self, job: int, offset: int, limit: int) -> bytes:
-        with contextlib.suppress(FileNotFoundError), self._log(job).open("rb") as file:
-            file.seek(offset)
-            return file.read(limit)
-        return b""
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        return read_log(self._log(job), offset, limit)
+
+    def log_end(self, job: int) -> int:
+        return log_end(self._log(job))
 
     def _log(self, job: int) -> Path:
         return self.home / "logs" / f"{job}.log"

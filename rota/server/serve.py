@@ -14,6 +14,7 @@ import uvicorn
 
 from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
+from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
@@ -41,6 +42,7 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 LAUNCH_SECONDS = 1.0
 """What starting a process is believed to cost before any was started."""
+MOST_LOG_MB = 1 << 20
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -63,11 +65,15 @@ class ServeOptions:
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     wait_for_place: bool = False
     cordon_slower_than: float | None = None
+    log_mb: float = LIMIT_BYTES / (1 << 20)
+    """What the log of a job may take."""
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop. The jobs outlive it."""
     cluster, gpus = this_machine(options.pretend)
+    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
+        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
 
     def configuration_of(policy: str, placer: str) -> dict[str, Any]:
         return make_configuration(options, policy, placer, cluster, pretend=gpus is None)
@@ -85,7 +91,13 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             options.home,
             make_scheduler,
             WORDS,
-            Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds, gpus=gpus),
+            Local(
+                options.home,
+                cluster,
+                lease_grace_seconds=options.lease_grace_seconds,
+                gpus=gpus,
+                log_bytes=int(options.log_mb * (1 << 20)),
+            ),
             worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
             configuration=configuration,
             with_policy=configuration_of,

@@ -102,6 +102,8 @@ class StatusRow:
     """What was wrong with the policy's last answer; empty: nothing."""
     slow_gpus: list[str] = field(default_factory=list)
     """GPUs that prove to be slower than others, in words."""
+    disk_problem: str = ""
+    """That the scheduler's disk is full, in words; empty: it has room."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

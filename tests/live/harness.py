@@ -67,8 +67,16 @@ note(f"{job}.life", f"done {time.time()} {n}")
 class Site:
     """A home with a daemon in it, and a folder where jobs leave their traces."""
 
-    def __init__(self, folder: Path, *, pretend: str = "4xV100", policy: str = "tiresias", lease_seconds: float = 300.0) -> None:
-        self.home, self.work = folder / "home", folder / "work"
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        pretend: str = "4xV100",
+        policy: str = "tiresias",
+        lease_seconds: float = 300.0,
+        home: Path | None = None,
+    ) -> None:
+        self.home, self.work = home or folder / "home", folder / "work"
         self.work.mkdir(parents=True)
         (self.work / "job.py").write_text(JOB)
         self.flags = {"--pretend": pretend, "--policy": policy, "--lease-seconds": str(lease_seconds), "--listen": "127.0.0.1:0"}

@@ -81,7 +81,7 @@ def test_one_that_saves_and_leaves_when_its_lease_is_over_has_not_finished(bench
 
 def test_what_a_shell_runs_may_leave_with_0_too(bench: Bench) -> None:
     """The shell dies of the signal, and what it runs saves and exits with 0."""
-    inner = f"trap 'echo step 7; exit 0' TERM; echo ready; {FOREVER}"
+    inner = f"trap 'sleep 0.2; echo step 7; exit 0' TERM; echo ready; {FOREVER}"  # a shell that still lives would hide its end
     env = {"PATH": os.environ["PATH"], "INNER": inner}
     bench.machine.launch(bench.order("bash", "-c", 'sh -c "$INNER"; true', env=env, progress=r"step (\d+)"))
     until(lambda: "ready" in bench.said())

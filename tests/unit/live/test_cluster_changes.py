@@ -174,7 +174,7 @@ def test_a_job_gets_the_real_gpus_by_their_own_index(tmp_path: Path) -> None:
     try:
         driver.carry_out([Launch(1, 1, 1, 0, np.array([5, 6]), (1,), (0,), 0.0, 1e12)])
         events_until_exit(driver)
-        log = driver.read_log(1, 0, 10_000).decode()
+        log = driver.read_log(1, 0, 10_000).data.decode()
         assert "CUDA_VISIBLE_DEVICES=2,3" in log and "started on here:1-2" in log
     finally:
         driver.close()

@@ -11,9 +11,10 @@ import pytest
 
 from rota.compose.catalogue import split_pair
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
-from rota.live.daemon import Daemon, _whole_characters
+from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
+from rota.live.log_chunks import whole_characters
 from rota.model.cluster import Cluster
 from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
@@ -211,7 +212,7 @@ def test_relative_folders_are_refused(tmp_path: Path) -> None:
     [(b"", 0), (b"abc", 3), ("ü".encode(), 2), (b"a\xc3", 1), ("a€".encode()[:-1], 1), ("a😀".encode()[:-1], 1), (b"\xff", 0)],
 )
 def test_a_character_is_never_cut(data: bytes, kept: int) -> None:
-    assert _whole_characters(data) == kept or data == b"\xff"
+    assert whole_characters(data) == kept or data == b"\xff"
 
 
 def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
 from rota.errors import RotaError
 from rota.live import daemon as daemon_module
@@ -71,8 +72,11 @@ class Instant:
     def running(self) -> Mapping[int, IncarnationStatus]:
         return {}
 
-    def read_log(self, job: int, offset: int, limit: int) -> bytes:
-        return f"output of job {job}\n".encode()[offset : offset + limit]
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        return LogPiece(offset, f"output of job {job}\n".encode()[offset : offset + limit])
+
+    def log_end(self, job: int) -> int:
+        return len(f"output of job {job}\n")
 
     def close(self) -> None:
         pass
@@ -157,7 +161,7 @@ def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local
         assert local.carry_out([launch()]) == []
         found = events_until_exit(local)
         assert [type(event) for event in found] == [Started, Exited]
-        assert b"hello\n" in local.read_log(1, 0, 1000) and local.read_log(2, 0, 1000) == b""
+        assert b"hello\n" in local.read_log(1, 0, 1000).data and local.read_log(2, 0, 1000).data == b""
         (status,) = local.inventory()
         assert (status.outcome, status.exit_code, dict(local.running())) == ("finished", 0, {})
         local.acknowledge()
