@@ -1,24 +1,190 @@
-"""A job's log: what it writes itself, all incarnations one after the other, with lines of ours between them."""
+"""A job's log: what it writes itself, all incarnations one after the other, with lines of ours between them.
+
+The job writes into a pipe, and its supervisor carries that to the file, so a log has a limit that holds however much is written.
+It is two files, `JOB.log` and the one before, `JOB.log.1`. When the newer is full it becomes the older, and what was older is
+dropped. Positions count from the first byte that was ever written; the first line of a file that follows another says where it
+begins. Output that would leave the disk with too little room is dropped, and a line says how much.
+"""
 
 import contextlib
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+LIMIT_BYTES = 64 << 20
+"""What a job's log may take, unless the operator says otherwise."""
+SMALLEST_LIMIT_BYTES = 1 << 14
+PUMP_BYTES = 1 << 18
+"""What is carried at a time: whoever carries has other things to do."""
+LOOK_AT_DISK_BYTES = 1 << 20
+"""Written between two looks at the room on the disk."""
+FREE_BYTES, FREE_PART = 256 << 20, 0.1
+"""Room that logs leave on the disk: this much, or this part of it if that is less."""
+
+_CONTINUES = "--- rota: continues {} at byte {} ---\n"
+_HEADER = re.compile(rb"--- rota: continues \S+ at byte (\d+) ---\n")
+_LONGEST_HEADER = 200
+
+
+class LogPiece(NamedTuple):
+    """Some output, and where it begins."""
+
+    start: int
+    data: bytes
+
+
+class _Segment(NamedTuple):
+    start: int
+    """Position of its first byte of output."""
+    header: int
+    """Bytes before that."""
+    size: int
+    """Bytes of output."""
+    descriptor: int
 
 
 class Log:
-    """Open for adding at the end, which is also how the job gets it."""
+    """Open for adding at the end. `descriptor` is the end of the pipe that the job gets; `read_end` is the supervisor's."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
+        self._most = max(limit_bytes, SMALLEST_LIMIT_BYTES) // 2
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not path.exists() and _older(path).exists():  # cut off between two renames
+            self._begin(_end(_older(path)))
+        self._file = os.open(path, _ADD, 0o600)
+        self.read_end, self.descriptor = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_end, False)
+        self.rotated: Callable[[bool], None] = lambda done: None
+        """Called before (False) and after (True) another file takes over."""
+        self._dropped = self._unlooked = 0
+        self._no_room = False
 
     def size(self) -> int:
-        return os.fstat(self.descriptor).st_size
+        return os.fstat(self._file).st_size
+
+    def job_has_it(self) -> None:
+        """The job has its end: without ours, the pipe ends with the job."""
+        os.close(self.descriptor)
+
+    def pump(self, most: int = PUMP_BYTES) -> bool:
+        """Carry what has come, at most so many bytes. False: nothing was there, or it has ended."""
+        try:
+            data = os.read(self.read_end, most)
+        except BlockingIOError:
+            return False
+        if data:
+            self._write(data)
+        return bool(data)
 
     def mark(self, text: str) -> None:
         """A line of its own, whatever the job left there. A full disk costs us the line and no more."""
         with contextlib.suppress(OSError):
             size = self.size()
-            begun = size > 0 and os.pread(self.descriptor, 1, size - 1) != b"\n"
-            os.write(self.descriptor, (b"\n" if begun else b"") + f"--- rota: {text} ---\n".encode(errors="replace"))
+            begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+            os.write(self._file, (b"\n" if begun else b"") + f"--- rota: {text} ---\n".encode(errors="replace"))
+
+    def _write(self, data: bytes) -> None:
+        if self._full(len(data)):
+            self._dropped += len(data)
+            return
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            self.mark(f"{dropped:,} bytes of output were dropped: the disk was full")
+        try:
+            while data:
+                room = self._most - self.size()
+                if room <= 0:
+                    self._rotate()
+                    continue
+                data = data[os.write(self._file, data[:room]) :]
+        except OSError:
+            self._dropped += len(data)
+            self._no_room = True
+
+    def _full(self, coming: int) -> bool:
+        """Whether the disk has too little room for logs; looked at now and then."""
+        self._unlooked += coming
+        if self._no_room or self._unlooked >= LOOK_AT_DISK_BYTES:
+            self._unlooked = 0
+            with contextlib.suppress(OSError):
+                self._no_room = too_little_room(self.path.parent, FREE_BYTES, FREE_PART)
+        return self._no_room
+
+    def _rotate(self) -> None:
+        self.rotated(False)
+        end = _end(self.path)
+        self._begin(end)
+        os.close(self._file)
+        self._file = os.open(self.path, _ADD, 0o600)
+        self.rotated(True)
+
+    def _begin(self, start: int) -> None:
+        """A new file that follows the one before. The first line is there before the file has its name."""
+        new = self.path.with_name(self.path.name + ".new")
+        with open(new, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
+            file.write(_CONTINUES.format(_older(self.path).name, start).encode())
+        with contextlib.suppress(FileNotFoundError):
+            self.path.replace(_older(self.path))
+        new.replace(self.path)
+
+
+_ADD = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+def too_little_room(folder: Path, most_bytes: int, part: float) -> bool:
+    """Whether the disk of a folder has less room than this much, or than this part of it if that is less."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < min(most_bytes, part * disk.f_blocks * disk.f_frsize)
+
+
+def read_log(path: Path, offset: int, limit: int) -> LogPiece:
+    """Output from a position on; from where it begins, if that is later."""
+    found = _segments(path)
+    try:
+        start, data = max(offset, found[0].start if found else offset), b""
+        for each in found:
+            place = start + len(data) - each.start
+            if 0 <= place < each.size and len(data) < limit:
+                data += os.pread(each.descriptor, min(limit - len(data), each.size - place), each.header + place)
+        return LogPiece(start, data)
+    finally:
+        for each in found:
+            os.close(each.descriptor)
+
+
+def log_end(path: Path) -> int:
+    """The position behind the last byte."""
+    found = _segments(path)
+    for each in found:
+        os.close(each.descriptor)
+    return found[-1].start + found[-1].size if found else 0
+
+
+def _segments(path: Path) -> list[_Segment]:
+    """The files that there are, the oldest first. The newer is opened first: if it becomes the older then, it is found twice."""
+    found: dict[int, _Segment] = {}
+    for name in (path, _older(path)):
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            header = _HEADER.match(os.pread(descriptor, _LONGEST_HEADER, 0))
+            start, length = (int(header[1]), header.end()) if header else (0, 0)
+            if start in found:
+                os.close(descriptor)
+            else:
+                found[start] = _Segment(start, length, os.fstat(descriptor).st_size - length, descriptor)
+    return [found[start] for start in sorted(found)]
+
+
+def _older(path: Path) -> Path:
+    return path.with_name(path.name + ".1")
+
+
+def _end(path: Path) -> int:
+    """The position behind the last byte of one file."""
+    with path.open("rb") as file:
+        header = _HEADER.match(file.read(_LONGEST_HEADER))
+        start, length = (int(header[1]), header.end()) if header else (0, 0)
+        return start + os.fstat(file.fileno()).st_size - length

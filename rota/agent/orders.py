@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.agent import rules
 from rota.agent.constants import LIFE, RUNNING, STARTING
+from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import Status, WrittenOrder, seconds
 
@@ -36,6 +37,8 @@ class Order:
     progress: str = ""
     """A pattern on its output with one or two groups: step, total."""
     steps_total: float | None = None
+    log_bytes: int = LIMIT_BYTES
+    """What its log may take on disk."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def written(order: Order) -> WrittenOrder:
         signal=order.signal,
         progress=order.progress,
         steps_total=None if order.steps_total is None else float(order.steps_total),
+        log_bytes=int(order.log_bytes),
     )
 
 

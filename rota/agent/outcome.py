@@ -9,9 +9,13 @@ SAVED_AND_LEFT = 75
 """EX_TEMPFAIL: it saved its state and wants to go on later."""
 
 
-def outcome_of(exit_code: int, asked: str | None) -> str:
-    """Exit code 0 is an end even of a job that was asked to stop, and no end after being asked to is a failure."""
-    if exit_code == 0:
+def outcome_of(exit_code: int, asked: str | None, *, signalled: bool, done: bool) -> str:
+    """`signalled`: it was told to stop and lived on to hear it; `done`: its steps show that it reached its end.
+
+    Many scripts save and exit with 0 when they are told to stop, so after that an exit code of 0 ends a job only if its steps
+    show that it is done. No end after being asked to stop is a failure.
+    """
+    if exit_code == 0 and (done or not signalled):
         return FINISHED
     if asked == KILL:
         return LOST
@@ -58,5 +62,6 @@ def end_text(status: Status) -> str:
     where = f"at step {status.steps_done:,.0f}, {max(0.0, status.steps_done - status.steps_saved):,.0f} steps lost"
     if status.outcome == YIELDED:
         verb = "suspended" if status.asked else "yielded"
-        return f"{verb} {where}" + (" (lease over)" if status.asked == LEASE else "")
+        said = ["lease over"] * (status.asked == LEASE) + ["exit code 0 after it was told to stop"] * (status.exit_code == 0)
+        return f"{verb} {where}" + (f" ({', '.join(said)})" if said else "")
     return f"killed {where}" if status.asked == KILL else f"lost {where}: {status.problem}"

@@ -45,6 +45,7 @@ class Progress:
         else:
             if self._pattern.groups not in {1, 2}:
                 self._give_up(f"the progress pattern needs one or two groups (step, total) and has {self._pattern.groups}")
+        self._log = log
         self._file = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
         self._offset = offset
         self._begun = b""
@@ -52,6 +53,12 @@ class Progress:
         self._inside = False
         """What comes next is the rest of a line that was cut, or begun where we did not look."""
         self._armed = False
+
+    def follow(self) -> None:
+        """Another file has taken the name of the log: go on at its end, inside whatever line was begun."""
+        os.close(self._file)
+        self._file = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        self._offset = os.fstat(self._file).st_size
 
     @property
     def wanted(self) -> bool:

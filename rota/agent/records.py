@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rota.agent import constants, rules
 from rota.agent.constants import ENDED
 from rota.agent.disk import LAUNCH, STATUS, write_whole
+from rota.agent.log import LIMIT_BYTES
 
 LONGEST_SECONDS = 1e9
 """A length of time that stands for ever, and is a number in JSON."""
@@ -40,6 +41,7 @@ class WrittenOrder(NamedTuple):
     signal: str = "SIGTERM"
     progress: str = ""
     steps_total: float | None = None
+    log_bytes: int = LIMIT_BYTES
 
 
 class Status(NamedTuple):

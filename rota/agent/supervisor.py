@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from rota.agent import child, datagrams, rules
-from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND
+from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND, YIELDED
 from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
 from rota.agent.log import Log
 from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
@@ -27,7 +27,9 @@ HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
 TELL_EVERY_SECONDS = 1.0
 LEFTOVERS_SECONDS = 30.0
-UNWRITTEN_SECONDS = 60.0
+LAST_PUMPS = 16
+"""So often, at most, output is carried after the end: a pipe holds less, and whoever still writes is not of the job."""
+UNWRITTEN_SECONDS = 3600.0
 """For so long a full disk may keep the end from being written; after that the agent finds it lost."""
 LONGEST_SLEEP_SECONDS = 10.0
 """A sleep does not count the time that the machine itself slept, and a lease does."""
@@ -59,8 +61,10 @@ class Supervisor:
         self.known = known
         self.kill_at_s: float | None = None
         self.look_at_s = self.told_s = 0.0
-        self.killed = self.untold = False
+        self.killed = self.untold = self.signalled = False
         self.main = 0
+        self.piped = True
+        """Its output may still grow."""
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
@@ -82,10 +86,11 @@ class Supervisor:
             return self._end(LOST, None, decision.refusal)
         self.known = decision.known
         try:
-            self.log = Log(Path(self.order.log))
+            self.log = Log(Path(self.order.log), self.order.log_bytes)
             self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
             if self.order.progress:
                 self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
+                self.log.rotated = self._rotated
         except OSError as error:
             return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
         self.box = datagrams.listen(HERE, CONTROL)
@@ -95,6 +100,7 @@ class Supervisor:
             process = child.start(self.order, log=self.log.descriptor, job_lock=job_lock)
         except child.NotStarted as error:
             return self._end(FAILED, error.exit_code, error.problem)
+        self.log.job_has_it()
         self.main = process.pid
         self.signs = self.signs._replace(session=self.main)
         problem = self.progress.problem if self.progress else ""
@@ -123,10 +129,15 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Sleep until a datagram, a signal or the next instant, then see to everything."""
-        ready, _, _ = select.select([self.box.fileno(), self.bell], [], [], max(0.0, self._next_s() - boot_s()))
+        assert self.log is not None
+        heard = [self.box.fileno(), self.bell, *([self.log.read_end] if self.piped else [])]
+        ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
+        if self.log.read_end in ready:
+            self.piped = self.log.pump()
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
+        self._reap()  # what ended before it was told to stop, ended of itself
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
         if self.exit_code is None:
@@ -218,6 +229,7 @@ class Supervisor:
             at_s = boot_s() + self.grace_seconds[decision.action]
             self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
             if before is None and decision.action != KILL and self.exit_code is None:
+                self.signalled = True
                 # What is stopped can't hear until it goes on.
                 for number in (self.stop_signal, signal.SIGCONT):
                     with contextlib.suppress(OSError):
@@ -236,6 +248,13 @@ class Supervisor:
         if self.progress.problem != self.status.problem:
             self.status = self.status._replace(problem=self.progress.problem)
             self.untold = True
+
+    def _rotated(self, done: bool) -> None:
+        """Another file of the log begins: what is in this one is read before, and the rest from there."""
+        if self.progress is not None and done:
+            self.progress.follow()
+        elif not done:
+            self._look()
 
     def _take(self, done: float | None, total: float | None, saved: float | None) -> None:
         old = self.status
@@ -264,13 +283,22 @@ class Supervisor:
         """After the main process: nothing of the job may live when it is said to have ended."""
         left = end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap)
         self._reap()
+        if self.log is not None:
+            for _ in range(LAST_PUMPS):
+                if not self.log.pump():
+                    break
         self._look(final=True)
         code = -1 if self.exit_code is None else self.exit_code
         if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
             code = SAVED_AND_LEFT
-        if code == SAVED_AND_LEFT:
-            self.status = self.status._replace(steps_saved=self.status.steps_done)
-        self._end(outcome_of(code, self.status.asked), code, left or self.status.problem)
+        elif code == -self.stop_signal and not self.killed and max(self.adopted_codes, default=-1) == 0:
+            code = 0  # the shell died of the signal, and of what it ran, whatever had an exit code had this one
+        status = self.status
+        done = status.steps_total is not None and status.steps_done >= status.steps_total
+        outcome = outcome_of(code, status.asked, signalled=self.signalled, done=done)
+        if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
+            self.status = status._replace(steps_saved=status.steps_done)
+        self._end(outcome, code, left or status.problem)
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def cancel(jobs: flag.JobKeys, home: flag.Home = None, output: flag.Output = "table") -> None:
-    """Cancel jobs: a waiting one is gone at once, a running one is stopped.
+    """Cancel jobs: a waiting one is gone at once, a running one is stopped. A name that several unfinished jobs have is refused.
 
     Example: rota cancel 412 vit-huge
     """
@@ -19,7 +19,7 @@ def cancel(jobs: flag.JobKeys, home: flag.Home = None, output: flag.Output = "ta
 
     client = connect(home)
     # Every name is looked up before any job is cancelled: with one of them mistyped, nothing happens.
-    before = list({row.id: row for row in map(client.job, jobs)}.values())
+    before = list({row.id: row for row in (client.job(job, alone=True) for job in jobs)}.values())
     after = []
     for row in before:
         after.append(row if row.ended else client.cancel(row.id))

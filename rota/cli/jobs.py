@@ -69,6 +69,8 @@ def _show(client: "Client", shaped: str, everything: bool, *, redraw: bool = Fal
     if status.policy_problem:
         lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
     lines += [words.clean(line) for line in status.slow_gpus]
+    if status.disk_problem:
+        lines.append(f"Attention: {words.clean(status.disk_problem)}")
     if redraw and sys.stdout.isatty():
         columns, height = shutil.get_terminal_size()
         # From the top of the screen, line by line, then nothing below: no flicker.

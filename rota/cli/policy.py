@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from rota.cli import options as flag
 from rota.cli.show import say
 
-app = typer.Typer(help="List, show and check policies and placers.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, show, check and set policies and placers.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
@@ -89,6 +90,42 @@ def check(
         typer.echo(f"{len(findings) - len(failed)} of {len(findings)} properties hold over {seeds} workloads.")
     if failed:
         raise typer.Exit(1)
+
+
+@app.command("set")
+def set_(
+    name: Annotated[str, typer.Argument(help="As for `rota up`: NAME[:key=value,...], A+B with placer B, or ./mine.py:Mine.")],
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """Let a running scheduler decide by another policy, without a restart.
+
+    It is asked once before; if that fails, the policy in force stays.
+
+    Example: rota policy set tiresias:thresholds=3600
+    """
+    shaped = flag.shape(output)
+    from rota.wire.client import connect
+
+    client = connect(home)
+    before, after = client.status(), client.set_policy("+".join(_absolute(each) for each in name.split("+")))
+    if shaped in ("json", "csv"):
+        say(shaped, value=after.to_dict() if shaped == "json" else None, rows=[{"policy": after.policy, "placer": after.placer}])
+        return
+    typer.echo(f"The policy is {after.policy} with placer {after.placer}; it was {before.policy} with {before.placer}.")
+
+
+def _absolute(spelled: str) -> str:
+    """Files are named as seen from here, and the scheduler is elsewhere."""
+    from rota.compose.spell import Spelled
+
+    if ":" not in spelled and not spelled.endswith(".py"):
+        return spelled
+    found = Spelled.parse(spelled, "policy")
+    path, colon, attribute = found.name.partition(":")
+    head = f"{Path(path).absolute()}{colon}{attribute}" if path.endswith(".py") else found.name
+    options = {key: str(Path(text).absolute()) if Path(text).is_file() else text for key, text in found.options.items()}
+    return head + ("" if not options else ":" + ",".join(f"{key}={text}" for key, text in options.items()))
 
 
 @app.command("solve")

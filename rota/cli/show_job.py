@@ -45,6 +45,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         yield "started", f"{words.clock(row.started_at)}  (after {words.between(row.submitted_at, row.started_at)})"
     if row.finished_at:
         yield "ended", f"{words.clock(row.finished_at)}  (after {words.between(row.submitted_at, row.finished_at)})"
-    yield "exit", words.ended_with(row)
+    yield "exit", words.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
+    yield "last change", words.clean(row.last_change)
     yield "suspensions", f"{row.suspensions}, {row.lost_steps:,.0f} steps lost" if row.suspensions else ""
     yield "command", words.clean(row.command)

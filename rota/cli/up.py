@@ -16,7 +16,12 @@ def up(
         str | None, typer.Option("--pretend", metavar="CLUSTER", help='Made-up GPUs instead of real ones: "4xV100 + 2xK80".')
     ] = None,
     listen: Annotated[str, typer.Option("--listen", help="HOST:PORT on loopback, or unix:PATH.")] = "127.0.0.1:7070",
-    policy: Annotated[str, typer.Option("--policy", help="As for sim: NAME[:key=value,...], or ./mine.py:Mine.")] = "tiresias",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", help="As for sim: NAME[:key=value,...], or ./mine.py:Mine; else what this home had last, else tiresias."
+        ),
+    ] = None,
     placer: setup.Placer = None,
     round_seconds: Annotated[
         float | None,
@@ -30,6 +35,12 @@ def up(
             "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
         ),
     ] = 300.0,
+    log_mb: Annotated[
+        float,
+        typer.Option(
+            "--log-mb", parser=flag.number("--log-mb", like="64"), metavar="NUMBER", help="What the log of a job may take."
+        ),
+    ] = 64.0,
     wait_for_place: setup.WaitForPlace = False,
     cordon_slower_than: Annotated[
         float | None,
@@ -59,6 +70,7 @@ def up(
             lease_seconds=lease_seconds,
             wait_for_place=wait_for_place,
             cordon_slower_than=cordon_slower_than,
+            log_mb=log_mb,
         ),
         typer.echo,
     )

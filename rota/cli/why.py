@@ -43,6 +43,8 @@ def _tell(found: "WhyRow") -> None:
         named = [f"{words.title(each)} ({words.user(each)})" for each in found.ahead[:MOST_AHEAD]]
         more = len(found.ahead) - len(named)
         words.say(" Ahead of it   " + " · ".join(named) + (f" · and {more} more" if more else ""))
+    if found.reasons and found.policy:
+        words.say(f" Policy        {words.clean(found.policy)}")
     if found.last_change:
         words.say(f" Last change   {words.clean(found.last_change)}")
 

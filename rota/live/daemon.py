@@ -4,14 +4,16 @@
         -> fold -> decide -> journal (durable) -> commands
 
 A turn takes everything that has come in since the last one, so that one flush to disk serves all of it. Clients read under a lock
-and never wait for the disk. If the journal cannot be written the daemon stops: its supervisors carry on under their leases, and
-the next start finds everything as it was written.
+and never wait for the disk. While the disk is full no new work is taken and nothing is started (`reserve.py`). If the journal
+cannot be written for any other reason the daemon stops: its supervisors carry on under their leases, and the next start finds
+everything as it was written.
 """
 
 import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -21,16 +23,23 @@ from typing import Any
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
-from rota.core.scheduler import Scheduler
 from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
+from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
+from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
-from rota.live.journal import Journal
+from rota.live.journal import Journal, JournalFull
+from rota.live.log_chunks import log_chunk
+from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
+from rota.live.recovery import recover
+from rota.live.replay import Make, configured_anew
 from rota.live.requests import scheduler_spec, submitted_job
+from rota.live.reserve import DiskReserve
+from rota.model.cluster import Cluster
 from rota.model.codec import Codec
-from rota.model.commands import Command, Solve, WakeAt
+from rota.model.commands import Command, Launch, Solve, WakeAt
 from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
@@ -44,6 +53,8 @@ SNAPSHOT_EVERY = 1000
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
+DEVICES = "devices"
+"""In a configuration: the names of the GPUs of each node, by the node's number."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +70,19 @@ class _Cancel:
     done: "Future[int]"
 
 
-_Item = External | _Submit | _Cancel | None
+@dataclass(frozen=True)
+class _SetPolicy:
+    configuration: Mapping[str, Any]
+    client: PolicyClient
+    done: "Future[int]"
+
+
+_Item = External | _Submit | _Cancel | _SetPolicy | None
 """None: the driver has something to tell."""
+
+
+def _no_change(named: str, placer: str) -> Mapping[str, Any]:
+    raise OptionError("cannot be changed here.", field="policy", value=named, hint="rota up --policy NAME")
 
 
 class Daemon:
@@ -69,29 +91,42 @@ class Daemon:
     def __init__(
         self,
         home: Path,
-        scheduler: Scheduler,
+        make: Make,
         words: Codec,
         driver: Driver,
         *,
-        worker: Sequence[str],
+        worker: Callable[[str], Sequence[str]],
         configuration: Mapping[str, Any],
+        with_policy: Callable[[str, str], Mapping[str, Any]] = _no_change,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.home, self.scheduler, self._words, self.driver = home, scheduler, words, driver
-        self.configuration = dict(configuration)
-        self._on_failure = on_failure
+        """`worker`: the command that starts the process of a policy; `with_policy`: the configuration with another policy and
+        this placer; `tell`: takes lines for the operator."""
+        self.home, self._words, self.driver = home, words, driver
+        self._make, self._worker, self._with_policy = make, worker, with_policy
+        self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._changes = threading.Condition()
         self._number = 0
         self._stopping = False
+        self._reserve = DiskReserve(home)
         self.journal = Journal(home / "journal.sqlite", words)
-        self._check_configuration()
-        self._recover()
+        before = self.journal.configuration()
+        there = named_nodes(driver.machines(), driver.devices())
+        self.configuration = {**configuration, DEVICES: _known_devices(before, there)}
+        self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
+        for job, submitted, record in self.journal.jobs():
+            self.history.records[job] = JobRecord.of(job, submitted, record)
+        devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
+        self._cluster = ClusterChanges(scheduler.state, devices, there)
+        self._settled = False
         self.clock = Clock(scheduler.state.now_s)
-        driver.open(DriverContext(lambda: self._items.put(None), self.history.submitted, self.clock))
-        self._policy_client = PolicyClient(worker, self._items.put, self.clock, policy=scheduler.settings.policy)
+        driver.open(self._context())
+        self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
+        self._policy_client = self._client(self.configuration["policy"])
         self._wake_s = scheduler.state.question.wake_s
         self._since_snapshot = 0
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -111,40 +146,35 @@ class Daemon:
         self.driver.close()
         self.journal.close()
 
-    def _check_configuration(self) -> None:
-        """The same cluster as before: jobs hold GPUs of it by number."""
-        before = self.journal.configuration()
-        if before is not None and before["cluster"] != self.configuration["cluster"]:
-            unfinished = sum(1 for _ in self.journal.jobs(unfinished=True))
-            raise OptionError(
-                f"this home was made for another cluster, {before['cluster']!r}, and has {unfinished} unfinished jobs.",
-                field="cluster",
-                value=self.configuration["cluster"],
-                hint=f'--pretend "{before["cluster"]}", or another --home',
-            )
+    def _client(self, policy: str) -> PolicyClient:
+        return PolicyClient(self._worker(policy), self._items.put, self.clock, policy=policy)
 
-    def _recover(self) -> None:
-        """The last snapshot and the entries after it. Nothing is decided again."""
-        found = self.journal.snapshot()
-        if found is not None:
-            self.scheduler.restore(found[1], self._words)
-        for entry in self.journal.entries(after=found[0] if found is not None else 0):
-            self.scheduler.fold(entry.now_s, entry.events)
-            self.scheduler.commit(entry.decided)
-        for job, submitted, record in self.journal.jobs():
-            self.history.records[job] = JobRecord.of(job, submitted, record)
+    def _context(self) -> DriverContext:
+        return DriverContext(
+            wake=lambda: self._items.put(None),
+            submitted=self.history.submitted,
+            clock=self.clock,
+            cluster=lambda: self.scheduler.state.machines.cluster,
+            device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
+        )
 
     # The loop ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self.journal.configure(self.configuration)
+            if self._reserve.full:
+                self._tell(self.disk_problem)
+            self._durably(lambda: self.journal.configure(self.configuration))
+            self._tell_policy(self._policy_before)
+            if self._cluster.text:
+                self._tell(f"the cluster is another than before: {self._cluster.text}")
             self._turn(self._first_news())
             state = self.scheduler.state
             self.driver.end_strays(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
             while not self._stopping:
+                self._see_to_disk()
                 self._turn(self._wait())
         except BaseException as problem:
             self._on_failure(problem)
@@ -160,7 +190,7 @@ class Daemon:
     def _wait(self) -> list[_Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        if self.driver.running() or self.scheduler.state.jobs.incarnations:
+        if self.driver.running() or self.scheduler.state.jobs.incarnations or self._reserve.full:
             until = min(until, LOOK_EVERY_SECONDS)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -183,8 +213,11 @@ class Daemon:
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
+        if self._devices() != self.configuration[DEVICES]:
+            self.configuration[DEVICES] = self._devices()
+            self._durably(lambda: self.journal.configure(self.configuration))
         changed = {job: (record.submitted.to_plain(), record.to_plain(), record.ended) for job, record in self._changed()}
-        self.journal.append(now, events, decided, changed)
+        self._durably(lambda: self.journal.append(now, events, decided, changed))
         with self._lock:
             commands = self.scheduler.commit(decided)
         for future, job in answered:
@@ -192,10 +225,35 @@ class Daemon:
         self.driver.acknowledge()
         self._do(commands)
         self._announce()
+        self._see_to_cluster()
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY:
-            self.journal.save_snapshot(self.scheduler.snapshot(self._words))
-            self._since_snapshot = 0
+            with contextlib.suppress(JournalFull):  # entries do as well, and the next turn tries again
+                self.journal.save_snapshot(self.scheduler.snapshot(self._words))
+                self._since_snapshot = 0
+
+    def _durably(self, write: Callable[[], None]) -> None:
+        """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room."""
+        while True:
+            try:
+                return write()
+            except JournalFull:
+                told = self._reserve.full
+                if not self._reserve.release() and self._stopping:
+                    raise
+                if not told:
+                    self._tell(self.disk_problem)
+                if told:
+                    time.sleep(LOOK_EVERY_SECONDS)
+
+    @property
+    def disk_problem(self) -> str:
+        """What the operator is told of a full disk; empty: it has room."""
+        return _full(self.home) if self._reserve.full else ""
+
+    def _see_to_disk(self) -> None:
+        if self._reserve.look():
+            self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
     def _gather(self, items: Sequence[_Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
         """Events out of requests, answers, the driver and the clock."""
@@ -211,13 +269,47 @@ class Daemon:
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
                 answered.append((item.done, item.job))
+            elif isinstance(item, _SetPolicy):
+                self._change_policy(item)
+                events.append(Woke(now))
+                answered.append((item.done, 0))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
+        events.extend(self._cluster.events(self.scheduler.state, now))
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(Woke(now))
         return events
+
+    def _change_policy(self, item: _SetPolicy) -> None:
+        """From the next entry on. A question that is open goes to the new policy."""
+        before = self.configuration["policy"]
+        with self._lock:
+            self.configuration = {**item.configuration, DEVICES: self.configuration[DEVICES]}
+            self.scheduler = configured_anew(self.scheduler, self._make, self.configuration)
+            old, self._policy_client = self._policy_client, item.client
+        self._durably(lambda: self.journal.configure(self.configuration))
+        item.client.answer = self._items.put
+        item.client.take_over(old.abandon())
+        self._tell_policy(before)
+
+    def _tell_policy(self, before: str) -> None:
+        if before != self.configuration["policy"]:
+            self._tell(f"policy {self.configuration['policy']} takes over from {before}")
+
+    def _see_to_cluster(self) -> None:
+        """After a turn: go on with a change of the cluster, and tell of its end."""
+        state = self.scheduler.state
+        if self._cluster.due(state):
+            self._items.put(None)
+        if self._cluster.done and not self._settled:
+            self._settled = True
+            for job, why in never_run(state):
+                self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
+
+    def _devices(self) -> dict[str, list[str]]:
+        return {str(node): list(names) for node, names in self._cluster.devices.items()}
 
     def _changed(self) -> list[tuple[int, JobRecord]]:
         found = [(job, self.history.records[job]) for job in sorted(self.history.changed)]
@@ -232,7 +324,10 @@ class Daemon:
             elif isinstance(command, Solve):
                 with self._lock:
                     self._policy_client.ask(command)
-        for event in self.driver.carry_out([command for command in commands if not isinstance(command, Solve | WakeAt)]):
+        for_driver = [command for command in commands if not isinstance(command, Solve | WakeAt)]
+        if self._reserve.full:  # a launch that is not answered is sent again
+            for_driver = [command for command in for_driver if not isinstance(command, Launch)]
+        for event in self.driver.carry_out(for_driver):
             self._items.put(event)
 
     def _announce(self) -> None:
@@ -244,6 +339,8 @@ class Daemon:
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
         """Durable when this returns. What can never run here is refused."""
+        if self._reserve.full or self._reserve.short():
+            raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         job = submitted_job(spec, user, workdir, env)
         wanted = scheduler_spec(job, self.clock())
         self._check_possible(wanted)
@@ -258,18 +355,34 @@ class Daemon:
             raise RotaError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
 
     def _check_possible(self, wanted: JobSpec) -> None:
-        state = self.scheduler.state
+        cluster = self.driver.machines()
         kind = Kind.of(wanted)
-        if len(make_options([kind], state.machines.cluster, state.knowledge.rates)):
+        if len(make_options([kind], cluster, self.scheduler.state.knowledge.rates)):
             return
-        code, why = why_never(kind, state.machines.cluster)
+        code, why = why_never(kind, cluster)
         types = " or ".join(wanted.accelerators) or "any type"
         raise OptionError(
             f"{code.name}: {wanted.gpus} GPUs of {types} can never run here; {why}.",
             field="gpus",
             value=wanted.gpus,
-            hint=f"fewer GPUs, or other types: this cluster is {state.machines.cluster}",
+            hint=f"fewer GPUs, or other types: this cluster is {cluster}",
         )
+
+    def set_policy(self, named: str) -> StatusRow:
+        """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
+        configuration = self._with_policy(named, self.configuration["placer"])
+        client = self._client(configuration["policy"])
+        try:
+            with self._lock:
+                twin = configured_anew(self.scheduler.fork(), self._make, configuration)
+            try_policy(twin, client, named)
+            done: Future[int] = Future()
+            self._items.put(_SetPolicy(configuration, client, done))
+        except BaseException:
+            client.close()
+            raise
+        self._answer(done)
+        return self.status()
 
     def cancel(self, job: int) -> JobRow:
         record = self.history.records.get(job)
@@ -286,39 +399,20 @@ class Daemon:
             records = [record for record in self.history.records.values() if everything or not record.ended]
             return self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
 
-    def job(self, key: str) -> JobRow:
+    def job(self, key: str, alone: bool = False) -> JobRow:
         with self._lock:
-            return self.history.rows([self._find(key)], self.scheduler.state, self.driver.running(), self.clock())[0]
+            record = find_record(self.history.records, key, alone=alone)
+            return self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
 
     def why(self, job: int) -> WhyRow:
         with self._lock:
-            return self.history.why(self._find(str(job)), self.scheduler.state, self.driver.running(), self.clock())
+            return self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
 
-    def _find(self, key: str) -> JobRecord:
-        """By number, by name (the latest of that name), or by the unique beginning of a name."""
-        records = self.history.records
-        if key.isascii() and key.isdigit() and int(key) in records:
-            return records[int(key)]
-        named = [record for record in records.values() if record.submitted.name == key]
-        if named:
-            return next((record for record in reversed(named) if not record.ended), named[-1])
-        near = [record for record in records.values() if record.submitted.name.startswith(key)] if key else []
-        if len({record.submitted.name for record in near}) > 1:
-            names = ", ".join(sorted({record.submitted.name for record in near})[:5])
-            raise OptionError(
-                f"fits several jobs: {names}.", field="job", value=key, hint="write more of the name, or the number"
-            )
-        if near:
-            return near[-1]
-        raise NameUnknown("job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all")
-
-    def logs(self, job: int, offset: int, limit: int) -> LogChunk:
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
+        """A piece of its output; `tail`: the last so many lines of it, instead of an offset."""
         with self._lock:
-            ended = self._find(str(job)).ended
-        data = self.driver.read_log(job, max(offset, 0), max(min(limit, 1 << 20), 0))
-        last = ended and len(data) < limit
-        whole = data if last else data[: _whole_characters(data)]
-        return LogChunk(text=whole.decode("utf-8", errors="replace"), next_offset=max(offset, 0) + len(whole), ended=last)
+            ended = self.history.records[job].ended
+        return log_chunk(self.driver, job, offset, limit, tail, ended)
 
     def status(self) -> StatusRow:
         with self._lock:
@@ -329,7 +423,7 @@ class Daemon:
                 policy=self.configuration["policy"],
                 placer=self.configuration["placer"],
                 cluster=self.configuration["cluster"],
-                gpus=state.machines.cluster.gpus,
+                gpus=gpus_present(state),
                 gpus_busy=int((~state.machines.observed.free).sum()),
                 pretend=bool(self.configuration["pretend"]),
                 jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
@@ -339,6 +433,7 @@ class Daemon:
                 worker_pid=self._policy_client.pid,
                 policy_problem=state.question.policy_fault,
                 slow_gpus=slow_gpus(state),
+                disk_problem=self.disk_problem,
             )
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
@@ -347,11 +442,18 @@ class Daemon:
             return self._number
 
 
-def _whole_characters(data: bytes) -> int:
-    """Bytes up to where a character may have been cut in two: its rest comes with the next piece."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:  # the first byte of a character
-            needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-            return len(data) - back if needs > back else len(data)
-    return len(data)
+def _full(home: Path) -> str:
+    return f"the disk of {home} is full: no job is taken or started until there is room"
+
+
+def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode]) -> dict[str, list[str]]:
+    """As recorded. A home of an earlier version has no record: pretend GPUs get the names they would have had, and real ones are
+    taken for the same if type and number are."""
+    if before is not None and DEVICES in before:
+        return dict(before[DEVICES])
+    if before is not None:
+        nodes = Cluster.parse(before["cluster"])
+        alike = [(node.accelerator, node.gpus) for node in nodes.nodes] == [(n.node.accelerator, n.node.gpus) for n in there]
+        if before["pretend"] or not alike:
+            return {str(i): list(names) for i, names in enumerate(made_up_devices(nodes))}
+    return {str(i): list(each.devices) for i, each in enumerate(there)}

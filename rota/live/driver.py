@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
@@ -27,6 +28,10 @@ class DriverContext:
     """What was submitted under this job number."""
     clock: Callable[[], float]
     """The time that events carry."""
+    cluster: Callable[[], Cluster]
+    """The scheduler's cluster, to whose numbers commands refer. Nodes that left still have theirs."""
+    device: Callable[[int], str]
+    """The name of a GPU that a command has the number of, as `devices` told it."""
 
 
 class Driver(Protocol):
@@ -34,6 +39,9 @@ class Driver(Protocol):
 
     def machines(self) -> Cluster:
         """What machines there are. May be asked before `open`."""
+
+    def devices(self) -> Sequence[tuple[str, ...]]:
+        """The names of the GPUs of each of these nodes. A name stays a GPU's own: by it the same GPU is found after a restart."""
 
     def open(self, context: DriverContext) -> None:
         """Begin. What an earlier daemon started is found again."""
@@ -62,8 +70,12 @@ class Driver(Protocol):
     def running(self) -> Mapping[int, IncarnationStatus]:
         """How each job is that runs, by job number, as of the last `events`. Any thread."""
 
-    def read_log(self, job: int, offset: int, limit: int) -> bytes:
-        """At most so many bytes of a job's output; empty where there is none. Any thread."""
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        """At most so many bytes of a job's output; empty where there is none. It begins later than asked for if what came
+        before has been dropped. Any thread."""
+
+    def log_end(self, job: int) -> int:
+        """The position behind a job's output so far. Any thread."""
 
     def close(self) -> None:
         """Leave. The jobs stay, under the leases they have."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.agent.orders import IncarnationStatus
+from rota.agent.outcome import SAVED_AND_LEFT, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.state.state import State
 from rota.live.where import where_text
@@ -128,7 +129,7 @@ class JobHistory:
             record.ended_s = event.at_s
         else:
             record.suspensions += 1
-            record.last_change = f"suspended at {iso(event.at_s)}"
+            record.last_change = f"suspended at {iso(event.at_s)}" + _how(part)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -150,6 +151,7 @@ class JobHistory:
                 record.suspensions,
                 record.exit_code,
                 record.steps_done,
+                record.last_change,
             )
             kept = self._rows.get(record.id)
             if kept is None or kept[0] != key:
@@ -199,6 +201,7 @@ class JobHistory:
             suspensions=record.suspensions,
             lost_steps=record.lost_steps,
             exit_code=record.exit_code,
+            last_change=record.last_change,
             command=job.command,
         )
 
@@ -212,7 +215,20 @@ class JobHistory:
             reasons=[ReasonRow(code=e.code.name, sentence=e.sentence, facts=_plain(e.facts)) for e in found],
             ahead=self.rows(ahead[:20], state, latest, now_s),
             last_change=record.last_change or None,
+            policy=state.question.answer.policy if state.question.answer is not None else "",
         )
+
+
+def _how(part: IncarnationStatus | None) -> str:
+    """How an incarnation left, and why that does not end the job."""
+    if part is None or part.exit_code is None:
+        return ""
+    if part.exit_code == 0:
+        return ": it was told to stop and left with exit code 0, and its steps don't show that it is done"
+    if part.exit_code == SAVED_AND_LEFT:
+        return f": it saved its state and left with exit code {SAVED_AND_LEFT}"
+    how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
+    return f": it left with {how}, and what it did since it last saved is lost"
 
 
 def iso(seconds: float | None) -> str | None:

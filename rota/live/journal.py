@@ -9,7 +9,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,9 @@ from rota.model.codec import Codec, Plain
 from rota.model.events import Decided, External
 
 SCHEMA = 1
+
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite says of a disk or a quota without room."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -38,6 +41,10 @@ class JournalEntry(NamedTuple):
     decided: Decided | None
 
 
+class JournalFull(JournalError):
+    """The journal cannot be written now: its disk has no room. What was to be written is not in it, and can be written again."""
+
+
 class Journal:
     """One file. Used by one thread of one process at a time; readers may open it beside."""
 
@@ -54,7 +61,12 @@ class Journal:
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 self._create()  # new, or cut off before it had anything
             self._check_schema()
+        except JournalFull:
+            raise
         except (sqlite3.DatabaseError, OSError) as problem:
+            if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
+                hint = "free some space on its disk, or another --home"
+                raise JournalFull(f"{self.path}: cannot be opened ({problem}).", hint=hint) from problem
             raise JournalError(f"{self.path}: is not a journal of Rota's ({problem}).", hint="another --home") from problem
         self.last = int(self._db.execute("SELECT coalesce(max(number), 0) FROM entries").fetchone()[0])
 
@@ -112,17 +124,18 @@ class Journal:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        """All of it or nothing. A disk without room is a JournalFull, whichever statement finds it out."""
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        try:
             self._db.execute("COMMIT")
-        except sqlite3.OperationalError as problem:
-            self._db.execute("ROLLBACK") if self._db.in_transaction else None
-            raise JournalError(f"{self.path}: cannot be written ({problem}).", hint="free some space on its disk") from problem
+        except BaseException as problem:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK") if self._db.in_transaction else None
+            if isinstance(problem, sqlite3.OperationalError):
+                kind = JournalFull if problem.sqlite_errorcode & 0xFF in _NO_ROOM else JournalError
+                raise kind(f"{self.path}: cannot be written ({problem}).", hint="free some space on its disk") from problem
+            raise
 
     # Reading -----------------------------------------------------------------------------------------------------
 

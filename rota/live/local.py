@@ -3,7 +3,6 @@
 It keeps nothing that the journal and the machine's own files could not tell again.
 """
 
-import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +13,12 @@ import numpy as np
 
 from rota.agent import rules
 from rota.agent.constants import ENDED, RUNNING, SUSPENDED
+from rota.agent.gpus import Gpu
+from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
 from rota.agent.orders import IncarnationStatus, Order, held
 from rota.errors import RotaError
+from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
@@ -36,12 +38,27 @@ STRAY_SEQUENCE = 1 << 40
 class Local:
     """A driver (`rota/live/driver.py`) that runs jobs on this machine."""
 
-    def __init__(self, home: Path, cluster: Cluster, *, lease_grace_seconds: float) -> None:
+    def __init__(
+        self,
+        home: Path,
+        cluster: Cluster,
+        *,
+        lease_grace_seconds: float,
+        gpus: Sequence[Sequence[Gpu]] | None = None,
+        log_bytes: int = LIMIT_BYTES,
+    ) -> None:
+        """`gpus`: the real ones of each node; None: they are made up. `log_bytes`: what the log of a job may take."""
+        self._log_bytes = log_bytes
         self.home, self.cluster = home, cluster
         self._lease_grace = lease_grace_seconds
+        self._devices = made_up_devices(cluster)
+        self._index: dict[str, int] = {}
+        """Of real GPUs: what they are called by CUDA, by name."""
+        if gpus is not None:
+            self._devices = tuple(tuple(gpu.uuid for gpu in each) for each in gpus)
+            self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
         self.machine: Machine
-        self._submitted: Callable[[int], SubmittedJob]
-        self._clock: Callable[[], float]
+        self._context: DriverContext
         self._started: set[tuple[int, int]] = set()
         self._running: dict[int, IncarnationStatus] = {}
         self._reported: dict[int, float] = {}
@@ -57,8 +74,11 @@ class Local:
     def machines(self) -> Cluster:
         return self.cluster
 
+    def devices(self) -> Sequence[tuple[str, ...]]:
+        return self._devices
+
     def open(self, context: DriverContext) -> None:
-        self._submitted, self._clock = context.submitted, context.clock
+        self._context = context
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self.machine = Machine(self.home, context.wake)
 
@@ -73,11 +93,11 @@ class Local:
             self._carry_out[type(command)](command)
             reply = self.machine.answer(command.job, command.incarnation)
             if reply is not None:
-                events.append(Exited(command.job, command.incarnation, self._clock(), Outcome(reply.outcome), 0.0))
+                events.append(Exited(command.job, command.incarnation, self._context.clock(), Outcome(reply.outcome), 0.0))
         return events
 
     def _launch(self, command: Launch) -> None:
-        job = self._submitted(command.job)
+        job = self._context.submitted(command.job)
         self.machine.launch(
             Order(
                 job=command.job,
@@ -87,13 +107,14 @@ class Local:
                 env=self._environment(command, job),
                 workdir=job.workdir,
                 log=self._log(command.job),
-                gpus_text=where_text(self.cluster, command.gpus),
+                gpus_text=where_text(self._context.cluster(), command.gpus),
                 from_step=command.from_step,
-                lease_seconds=max(command.lease_s - self._clock(), 0.0),
+                lease_seconds=max(command.lease_s - self._context.clock(), 0.0),
                 grace_seconds=job.grace_seconds,
                 lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
                 progress=job.progress or "",
                 steps_total=job.steps,
+                log_bytes=self._log_bytes,
             )
         )
 
@@ -104,7 +125,7 @@ class Local:
         self.machine.kill(command.job, command.incarnation, command.sequence)
 
     def _renew(self, command: Renew) -> None:
-        self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._clock(), 0.0))
+        self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._context.clock(), 0.0))
 
     def _resume(self, command: Resume) -> None:
         raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
@@ -116,8 +137,8 @@ class Local:
         events: list[External] = []
         for status in self.machine.poll():
             events.extend(self._events(status))
-        if self._clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
-            self._progress_s = self._clock()
+        if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
+            self._progress_s = self._context.clock()
             events.extend(self._progress())
         return events
 
@@ -136,7 +157,7 @@ class Local:
         return events
 
     def _end(self, status: IncarnationStatus) -> External:
-        at_s = status.ended_s if status.ended_s is not None else self._clock()
+        at_s = status.ended_s if status.ended_s is not None else self._context.clock()
         saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
         if reply.kind == SUSPENDED:
             return Suspended(status.job, status.incarnation, reply.sequence, at_s, SuspendKind.CHECKPOINT, saved)
@@ -144,7 +165,7 @@ class Local:
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled."""
-        if not self._submitted(status.job).progress and status.exit_code in (0, 75):
+        if not self._context.submitted(status.job).progress and status.exit_code in (0, 75):
             return status.steps_saved + max((status.ended_s or 0.0) - (status.started_s or 0.0), 0.0)
         return status.steps_saved
 
@@ -153,7 +174,7 @@ class Local:
         moved = [
             status
             for status in self._running.values()
-            if self._submitted(status.job).progress and status.steps_done != self._reported.get(status.job, 0.0)
+            if self._context.submitted(status.job).progress and status.steps_done != self._reported.get(status.job, 0.0)
         ]
         if not moved:
             return []
@@ -164,7 +185,7 @@ class Local:
                 np.array([status.incarnation for status in moved], dtype=np.int64),
                 np.array([status.steps_done for status in moved], dtype=np.float64),
                 np.array([status.steps_saved for status in moved], dtype=np.float64),
-                self._clock(),
+                self._context.clock(),
             )
         ]
 
@@ -189,11 +210,11 @@ class Local:
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._running
 
-    def read_log(self, job: int, offset: int, limit: int) -> bytes:
-        with contextlib.suppress(FileNotFoundError), self._log(job).open("rb") as file:
-            file.seek(offset)
-            return file.read(limit)
-        return b""
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        return read_log(self._log(job), offset, limit)
+
+    def log_end(self, job: int) -> int:
+        return log_end(self._log(job))
 
     def _log(self, job: int) -> Path:
         return self.home / "logs" / f"{job}.log"
@@ -205,7 +226,7 @@ class Local:
         env = {
             **job.env,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in gpus),
+            "CUDA_VISIBLE_DEVICES": ",".join(str(self._index.get(self._context.device(gpu), gpu)) for gpu in gpus),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(first + (command.job * 8 + command.incarnation) % count),
             "NNODES": "1",

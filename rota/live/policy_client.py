@@ -30,7 +30,13 @@ class PolicyClient:
         policy: str = "",
     ) -> None:
         self._policy = policy
-        self._command, self._answer, self._clock, self._within = list(command), answer, clock, within_seconds
+        self._command, self._clock, self._within = list(command), clock, within_seconds
+        self.answer = answer
+        """Who gets the answers."""
+        self._guard = threading.Lock()
+        self._open: tuple[int, str] | None = None
+        """The question that has no answer yet."""
+        self._abandoned = False
         self._questions: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._worker: subprocess.Popen[bytes] | None = None
         self._rest = b""
@@ -45,7 +51,25 @@ class PolicyClient:
     def ask(self, command: Solve) -> None:
         """The view is read here and now; the rest happens beside."""
         question = json.dumps({"ticket": command.ticket, "view": encode_view(command.view)}, separators=(",", ":"))
-        self._questions.put((command.ticket, question))
+        self._put((command.ticket, question))
+
+    def take_over(self, question: tuple[int, str] | None) -> None:
+        """Answer what another policy was asked. What that one remembers is not this one's."""
+        if question is not None:
+            plain = json.loads(question[1])
+            plain["view"]["memory"] = None
+            self._put((question[0], json.dumps(plain, separators=(",", ":"))))
+
+    def _put(self, question: tuple[int, str]) -> None:
+        self._open = question
+        self._questions.put(question)
+
+    def abandon(self) -> tuple[int, str] | None:
+        """Close, and answer nothing more; the question that is open then, if one is."""
+        with self._guard:
+            self._abandoned, left = True, self._open
+        self.close()
+        return left
 
     def close(self) -> None:
         self._questions.put(None)
@@ -59,10 +83,14 @@ class PolicyClient:
         while (item := self._questions.get()) is not None:
             ticket, question = item
             try:
-                self._answer(self._ask(ticket, question))
+                event = self._ask(ticket, question)
             except OSError as problem:
                 self._end()
-                self._answer(PolicyFailed(ticket, self._clock(), f"its worker died ({problem.strerror})"))
+                event = PolicyFailed(ticket, self._clock(), f"its worker died ({problem.strerror})")
+            with self._guard:
+                if not self._abandoned:
+                    self._open = None
+                    self.answer(event)
         self._end()
 
     def _ask(self, ticket: int, question: str) -> External:

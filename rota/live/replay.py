@@ -28,14 +28,19 @@ def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[Journal
     for entry in journal.entries():
         configuration = journal.configuration(entry.number)
         if scheduler is None or configuration != configured:
-            fresh = make(configuration or {})
-            if scheduler is not None:
-                fresh.state = scheduler.state
-            scheduler, configured = fresh, configuration
+            scheduler, configured = configured_anew(scheduler, make, configuration or {}), configuration
         scheduler.fold(entry.now_s, entry.events)
         recorded, again = _text(entry.decided, words), _text(scheduler.decide(), words)
         scheduler.commit(entry.decided)
         yield entry, scheduler, None if recorded == again else Difference(entry.number, recorded, again)
+
+
+def configured_anew(scheduler: Scheduler | None, make: Make, configuration: Mapping[str, Any]) -> Scheduler:
+    """A scheduler set up like this that knows what the other one knows."""
+    fresh = make(configuration)
+    if scheduler is not None:
+        fresh.state = scheduler.state
+    return fresh
 
 
 def _text(value: Any, words: Codec) -> str:

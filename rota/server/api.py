@@ -17,7 +17,7 @@ from rota.files.rows import shown
 from rota.server.answers import JsonAnswer, Refusal, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
-from rota.server.reading import Submission, read_submission
+from rota.server.reading import Submission, read_policy, read_submission
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
 from rota.wire.spec import Spec
 
@@ -28,6 +28,7 @@ _MOST = 2**53
 """Numbers up to here mean the same to every reader of JSON."""
 
 Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
+Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
 Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
 Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
@@ -40,10 +41,11 @@ class ServedDaemon(Watched, Protocol):
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
     def cancel(self, job: int) -> JobRow: ...
     def jobs(self, everything: bool = False) -> list[JobRow]: ...
-    def job(self, key: str) -> JobRow: ...
+    def job(self, key: str, alone: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int) -> LogChunk: ...
     def status(self) -> StatusRow: ...
+    def set_policy(self, named: str) -> StatusRow: ...
 
 
 def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = ()) -> FastAPI:
@@ -76,13 +78,13 @@ def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = 
 def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     api = APIRouter()
 
-    def found(key: str) -> JobRow:
+    def found(key: str, alone: bool = False) -> JobRow:
         # The empty text is the beginning of every name.
         if not key or len(key) > LONGEST_KEY:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
             raise Refusal(problem, HTTPStatus.NOT_FOUND)
         try:
-            return daemon.job(key)
+            return daemon.job(key, alone)
         except OptionError as error:
             raise Refusal(error, HTTPStatus.CONFLICT) from None
 
@@ -110,17 +112,22 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
     def cancel(key: str) -> JsonAnswer:
         """Stop a job for good."""
-        return JsonAnswer(daemon.cancel(found(key).id))
+        return JsonAnswer(daemon.cancel(found(key, alone=True).id))
 
     @api.get("/jobs/{key:path}", response_model=JobRow)
-    def job(key: str) -> JsonAnswer:
+    def job(key: str, alone: Alone = False) -> JsonAnswer:
         """One job."""
-        return JsonAnswer(found(key))
+        return JsonAnswer(found(key, alone))
 
     @api.get("/status", response_model=StatusRow)
     def status() -> JsonAnswer:
         """The cluster in one row."""
         return JsonAnswer(daemon.status())
+
+    @api.post("/policy", response_model=StatusRow, openapi_extra=_POLICY_BODY)
+    def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:
+        """Decide by another policy from now on."""
+        return JsonAnswer(daemon.set_policy(named))
 
     @api.get("/changes")
     async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
@@ -128,6 +135,27 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         return JsonAnswer({"number": await changes.after(seen, timeout)})
 
     return api
+
+
+async def _policy(request: Request) -> str:
+    return read_policy(await request.body())
+
+
+_POLICY_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["policy"],
+                    "additionalProperties": False,
+                    "properties": {"policy": {"type": "string", "description": "NAME[:key=value,...][+placer]"}},
+                }
+            }
+        },
+    }
+}
 
 
 async def _submission(request: Request) -> Submission:

@@ -43,6 +43,14 @@ def read_submission(raw: bytes) -> Submission:
     )
 
 
+def read_policy(raw: bytes) -> str:
+    plain, hint = _parsed(raw), '{"policy": "fifo"}'
+    named = plain.get("policy") if isinstance(plain, dict) and set(plain) == {"policy"} else None
+    if not isinstance(named, str) or not named.strip() or not named.isprintable() or len(named) > LONGEST_PATH:
+        raise InputError("is not the name of a policy.", field="policy", value=shown(str(named)), hint=hint)
+    return named.strip()
+
+
 def _parsed(raw: bytes) -> Any:
     try:
         return json.loads(raw.decode("utf-8"), parse_constant=_no_constant)

@@ -13,7 +13,8 @@ from typing import Any
 import uvicorn
 
 from rota import __version__
-from rota.agent.gpus import find_gpus
+from rota.agent.gpus import Gpu, find_gpus
+from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
@@ -23,6 +24,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
+from rota.live.journal import Journal
 from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
@@ -31,6 +33,8 @@ from rota.server.api import make_app
 from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
+POLICY = "tiresias"
+PLACER = "packed"
 LEASE_SECONDS = 300.0
 LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
@@ -38,6 +42,7 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 LAUNCH_SECONDS = 1.0
 """What starting a process is believed to cost before any was started."""
+MOST_LOG_MB = 1 << 20
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -52,23 +57,78 @@ class ServeOptions:
     home: Path
     pretend: str | None = None
     listen: str = "127.0.0.1:7070"
-    policy: str = "tiresias"
+    policy: str | None = None
+    """None: the one that this home had last, else `POLICY`."""
     placer: str | None = None
     round_seconds: float | None = None
     lease_seconds: float = LEASE_SECONDS
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     wait_for_place: bool = False
     cordon_slower_than: float | None = None
+    log_mb: float = LIMIT_BYTES / (1 << 20)
+    """What the log of a job may take."""
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop. The jobs outlive it."""
-    policy_named, placer_paired = split_pair(options.policy)
-    policy = make_policy(policy_named)  # a mistake is said now, not by the first question
-    if placer_paired is not None and options.placer is not None:
-        raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {policy_named}")
-    placer_named = options.placer or placer_paired or "packed"
-    cluster, pretended = this_machine(options.pretend)
+    cluster, gpus = this_machine(options.pretend)
+    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
+        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+
+    def configuration_of(policy: str, placer: str) -> dict[str, Any]:
+        return make_configuration(options, policy, placer, cluster, pretend=gpus is None)
+
+    if options.policy is not None:
+        alone, paired = split_pair(options.policy)
+        if paired is not None and options.placer is not None:
+            raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {alone}")
+        configuration_of(options.policy, options.placer or PLACER)  # a mistake is said before anything is touched
+    with _only_one(options.home), _listening(options.listen) as (listener, url):
+        failed: list[BaseException] = []
+        policy, placer = (options.policy, PLACER) if options.policy is not None else last_policy(options.home)
+        configuration = configuration_of(policy, options.placer or placer)
+        daemon = Daemon(
+            options.home,
+            make_scheduler,
+            WORDS,
+            Local(
+                options.home,
+                cluster,
+                lease_grace_seconds=options.lease_grace_seconds,
+                gpus=gpus,
+                log_bytes=int(options.log_mb * (1 << 20)),
+            ),
+            worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
+            configuration=configuration,
+            with_policy=configuration_of,
+            on_failure=lambda problem: _fall(problem, failed, server),
+            tell=say,
+        )
+        token = make_token(options.home)
+        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
+        server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        write_address(options.home, url, os.getpid(), __version__)
+        try:
+            say(f"ready {url}")
+            kind = "pretend GPUs" if gpus is None else "GPUs"
+            by = f"policy {configuration['policy']}, placer {configuration['placer']}"
+            say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
+            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
+            daemon.start()  # it may have something to say, and the first line is that it is ready
+            server.run(sockets=[listener])
+        finally:
+            remove_address(options.home)
+            daemon.stop()
+        if failed:
+            raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
+
+
+def make_configuration(options: ServeOptions, named: str, placer: str, cluster: Cluster, *, pretend: bool) -> dict[str, Any]:
+    """What the journal keeps of how the scheduler is set up. The placer of a pair, as in `tiresias+pal`, wins."""
+    policy_named, placer_paired = split_pair(named)
+    policy = make_policy(policy_named)
+    placer_named = placer_paired or placer
+    make_placer(placer_named)
     settings = Settings(
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
@@ -79,42 +139,24 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         learn_variability=True,
         cordon_slower_than=options.cordon_slower_than if options.cordon_slower_than is not None else FOREVER,
     )
-    configuration = {
+    return {
         "policy": policy_named,
         "placer": placer_named,
         "cluster": str(cluster),
-        "pretend": pretended,
+        "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
+        "pretend": pretend,
         "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
     }
-    driver = Local(options.home, cluster, lease_grace_seconds=options.lease_grace_seconds)
-    scheduler = make_scheduler(configuration, driver.machines())
-    with _only_one(options.home), _listening(options.listen) as (listener, url):
-        failed: list[BaseException] = []
-        daemon = Daemon(
-            options.home,
-            scheduler,
-            WORDS,
-            driver,
-            worker=[sys.executable, "-m", "rota.server.worker", policy_named],
-            configuration=configuration,
-            on_failure=lambda problem: _fall(problem, failed, server),
-        )
-        token = make_token(options.home)
-        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
-        server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
-        daemon.start()
-        write_address(options.home, url, os.getpid(), __version__)
-        try:
-            say(f"ready {url}")
-            kind = "pretend GPUs" if pretended else "GPUs"
-            say(f"{cluster.gpus} {kind}: {cluster}   policy {policy_named}, placer {placer_named}   home {options.home}")
-            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
-            server.run(sockets=[listener])
-        finally:
-            remove_address(options.home)
-            daemon.stop()
-        if failed:
-            raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
+
+
+def last_policy(home: Path) -> tuple[str, str]:
+    """The policy and the placer that this home was last used with; for a new one the usual ones."""
+    before = None
+    if (home / "journal.sqlite").exists():
+        journal = Journal(home / "journal.sqlite", WORDS)
+        before = journal.configuration()
+        journal.close()
+    return (before["policy"], before["placer"]) if before is not None else (POLICY, PLACER)
 
 
 class _Server(uvicorn.Server):
@@ -126,17 +168,24 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def make_scheduler(configuration: Mapping[str, Any], cluster: Cluster | None = None) -> Scheduler:
+def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
     """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
     settings: dict[str, Any] = {name: FOREVER if value is None else value for name, value in configuration["settings"].items()}
     return Scheduler(
-        cluster if cluster is not None else Cluster.parse(configuration["cluster"]),
+        _cluster(configuration),
         make_placer(configuration["placer"]),
         Settings(**{**settings, "policy": configuration["policy"]}),
         rates=Rates(model=Catalogue()),
         costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
         skews=Skews(model=Catalogue()),
     )
+
+
+def _cluster(configuration: Mapping[str, Any]) -> Cluster:
+    """Homes of earlier versions have no nodes in their configuration."""
+    if "nodes" not in configuration:
+        return Cluster.parse(configuration["cluster"])
+    return Cluster.of((Node(*each) for each in configuration["nodes"]), configuration["cluster"])
 
 
 def _plain(value: Any) -> Any:
@@ -149,13 +198,13 @@ def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> N
     server.should_exit = True
 
 
-def this_machine(pretend: str | None) -> tuple[Cluster, bool]:
-    """Its GPUs, one node per type; pretend ones where it has none, or where that is asked for."""
+def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
+    """Its GPUs, one node per type; pretend ones (None) where it has none, or where that is asked for."""
     if pretend is not None:
-        return Cluster.parse(pretend), True
+        return Cluster.parse(pretend), None
     found = find_gpus()
     if not found:
-        return Cluster.parse(PRETEND), True
+        return Cluster.parse(PRETEND), None
     types = list(dict.fromkeys(gpu.accelerator for gpu in found))
     if len(types) > 1:
         raise OptionError(
@@ -166,7 +215,7 @@ def this_machine(pretend: str | None) -> tuple[Cluster, bool]:
         )
     name = socket.gethostname().split(".")[0] or "n1"
     node = Node(name, types[0], len(found))
-    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), False
+    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), [found]
 
 
 @contextmanager

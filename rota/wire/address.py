@@ -126,10 +126,16 @@ def _write_new(path: Path, text: str) -> None:
         raise
     except OSError as problem:
         raise InputError(f"cannot be written: {problem.strerror}.", where=str(path), hint="--home with another folder") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(handle)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+    except OSError as problem:
+        path.unlink(missing_ok=True)
+        raise InputError(
+            f"cannot be written: {problem.strerror}.", where=str(path), hint="room on its disk, or --home with another folder"
+        ) from None
 
 
 def _text(path: Path) -> str:

@@ -20,6 +20,8 @@ SHORTEST_GAP_SECONDS = 0.1
 LONGEST_GAP_SECONDS = 1.0
 """Between two looks at a log that does not grow."""
 PIECE_BYTES = 65_536
+FIRST_ANSWER_SECONDS = 90.0
+"""A policy may take so long to start and to answer for the first time."""
 
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
@@ -60,9 +62,10 @@ class Client:
         rows = self._transport.ask("GET", "/jobs", query={"all": str(everything).lower()})
         return [_row(JobRow, row) for row in rows]
 
-    def job(self, key: int | str) -> JobRow:
-        """A job by id, name, or a beginning of its name that no other has."""
-        return _row(JobRow, self._transport.ask("GET", _way(key)))
+    def job(self, key: int | str, *, alone: bool = False) -> JobRow:
+        """A job by id, name, or a beginning of its name that no other has. Of several of a name, the newest that has not ended;
+        with `alone`, an error that lists them."""
+        return _row(JobRow, self._transport.ask("GET", _way(key), query={"alone": "true"} if alone else None))
 
     def get(self, key: int | str) -> "Job":
         """A handle on a job, as `submit` returns one."""
@@ -106,6 +109,11 @@ class Client:
     def status(self) -> StatusRow:
         """The cluster in one row: GPUs, policy, jobs by phase."""
         return _row(StatusRow, self._transport.ask("GET", "/status"))
+
+    def set_policy(self, policy: str) -> StatusRow:
+        """Decide by another policy from now on: `tiresias:thresholds=60`, or with a placer: `fifo+pal`. It is tried first."""
+        asked = self._transport.ask("POST", "/policy", body={"policy": policy}, more_seconds=FIRST_ANSWER_SECONDS)
+        return _row(StatusRow, asked)
 
     def changes(self, seen: int = 0, timeout: float = POLL_SECONDS) -> int:
         """Wait until something has changed since `seen`, or the time is over; the number of changes so far."""

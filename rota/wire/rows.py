@@ -36,6 +36,8 @@ class JobRow:
     """Work done and lost, because it was stopped before it could save."""
     exit_code: int | None = None
     """Of its last incarnation; negative: the signal that ended it."""
+    last_change: str = ""
+    """What happened to it last, in a sentence."""
     command: str = ""
 
     @property
@@ -71,6 +73,8 @@ class WhyRow:
     """When it will run; None: not forecast in this version."""
     last_change: str | None = None
     """What happened to it last, in a sentence."""
+    policy: str = ""
+    """Whose answer is in force; empty: no policy has answered yet."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -98,6 +102,8 @@ class StatusRow:
     """What was wrong with the policy's last answer; empty: nothing."""
     slow_gpus: list[str] = field(default_factory=list)
     """GPUs that prove to be slower than others, in words."""
+    disk_problem: str = ""
+    """That the scheduler's disk is full, in words; empty: it has room."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

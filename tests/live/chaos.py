@@ -22,6 +22,7 @@ from typing import Any
 
 from rota.core.validate import validate
 from rota.live.journal import Journal
+from rota.live.recovery import recover
 from rota.live.replay import replay
 from rota.server.serve import WORDS, make_scheduler
 from tests.live.harness import Site, site, until
@@ -106,14 +107,7 @@ def _check_torn_copy(place: Site, copy: Path) -> None:
     journal = Journal(copy / "journal.sqlite", WORDS)
     configuration = journal.configuration()
     if configuration is not None:
-        scheduler = make_scheduler(configuration)
-        found = journal.snapshot()
-        if found is not None:
-            scheduler.restore(found[1], WORDS)
-        for entry in journal.entries(after=found[0] if found is not None else 0):
-            scheduler.fold(entry.now_s, entry.events)
-            scheduler.commit(entry.decided)
-        validate(scheduler.state)
+        validate(recover(journal, WORDS, make_scheduler, configuration).state)
     journal.close()
     shutil.rmtree(copy)
 

@@ -21,7 +21,7 @@ PATIENCE = 120.0
 JOB = '''
 """Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
 import fcntl, os, signal, sys, time
-work, steps, pace = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+work, steps, pace, leave = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"]
 def note(name, text):
     with open(os.path.join(work, name), "a") as file:
@@ -53,7 +53,7 @@ while n < steps:
     if stop:
         save(n)
         note(f"{job}.life", f"yield {time.time()} {n}")
-        sys.exit(75)
+        sys.exit(leave)
     time.sleep(pace)
     n += 1
     if n % 5 == 0:
@@ -67,20 +67,37 @@ note(f"{job}.life", f"done {time.time()} {n}")
 class Site:
     """A home with a daemon in it, and a folder where jobs leave their traces."""
 
-    def __init__(self, folder: Path, *, pretend: str = "4xV100", policy: str = "tiresias", lease_seconds: float = 300.0) -> None:
-        self.home, self.work = folder / "home", folder / "work"
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        pretend: str = "4xV100",
+        policy: str = "tiresias",
+        lease_seconds: float = 300.0,
+        home: Path | None = None,
+    ) -> None:
+        self.home, self.work = home or folder / "home", folder / "work"
         self.work.mkdir(parents=True)
         (self.work / "job.py").write_text(JOB)
-        self._flags = ["--pretend", pretend, "--policy", policy, "--lease-seconds", str(lease_seconds), "--listen", "127.0.0.1:0"]
-        self.process: subprocess.Popen[str] | None = None
+        self.flags = {"--pretend": pretend, "--policy": policy, "--lease-seconds": str(lease_seconds), "--listen": "127.0.0.1:0"}
+        """Of the next `up`."""
+        self.process: subprocess.Popen[bytes] | None = None
         self._out = (folder / "daemon.out").open("a+")
+        self._said = folder / "daemon.said"
 
-    def up(self) -> None:
-        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), *self._flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._out, text=True, start_new_session=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("ready "), line + self.errors()
+    def up(self, **flags: str) -> None:
+        """`up(pretend="2xV100")` changes a flag, for later starts too."""
+        self.flags |= {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
+        words = [word for flag in self.flags.items() for word in flag]
+        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), *words]
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(command, stdout=said, stderr=self._out, start_new_session=True)
+        until(lambda: "\n" in self.said() or self.process is None or self.process.poll() is not None, "rota up is ready")
+        assert self.said().startswith("ready "), self.said() + self.errors()
+
+    def said(self) -> str:
+        """What the last `up` has told the operator."""
+        return self._said.read_text()
 
     def errors(self) -> str:
         self._out.seek(0)
@@ -89,8 +106,9 @@ class Site:
     def client(self) -> Client:
         return rota.connect(self.home)
 
-    def submit(self, gpus: int, steps: int, pace: float, name: str = "", retries: int = 0) -> int:
-        run = [sys.executable, "-S", str(self.work / "job.py"), str(self.work), str(steps), str(pace)]
+    def submit(self, gpus: int, steps: int, pace: float, name: str = "", retries: int = 0, leave: int = 75) -> int:
+        """`leave`: its exit code when it has saved because it was told to stop."""
+        run = [sys.executable, "-S", str(self.work / "job.py"), str(self.work), str(steps), str(pace), str(leave)]
         job = self.client().submit(
             run=run,
             gpus=gpus,
@@ -118,9 +136,8 @@ class Site:
             self._reap()
 
     def _reap(self) -> None:
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
         self.process.wait(PATIENCE)
-        self.process.stdout.close()
         self.process = None
 
     def journal(self) -> Journal:

@@ -1,6 +1,8 @@
 """A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,79 @@ def test_thirty_real_jobs(tmp_path: Path, policy: str) -> None:
         _check_fidelity(place, policy)
 
 
+def test_jobs_that_leave_with_0_when_told_to_stop_are_started_again(tmp_path: Path) -> None:
+    """As many training scripts do. Some tell their steps and some do not; none is taken for finished before it is."""
+    with site(tmp_path, pretend="1xV100", policy="tiresias:thresholds=2") as place:
+        script = [sys.executable, "-S", str(place.work / "job.py"), str(place.work), "40", "0.1", "0"]
+        silent = place.client().submit(run=script, checkpoint={"grace": 20}).id
+        until(lambda: place.rows()[silent].started_at is not None, "it runs")
+        telling = place.submit(1, 15, 0.1, leave=0)
+        why = "told to stop and left with exit code 0, and its steps don't show that it is done"
+        until(lambda: why in place.rows()[silent].last_change, "it gives way to the other, and that is told")
+        later = place.submit(1, 40, 0.1, leave=0)
+        until(lambda: all_ended(place, 3), "all jobs end")
+        rows = place.rows()
+        assert place.violations() == ""
+        assert {row.phase for row in rows.values()} == {"finished"}
+        for job, steps in ((silent, 40), (telling, 15), (later, 40)):
+            life = (place.work / f"{job}.life").read_text().splitlines()
+            assert life[-1].split()[0] == "done" and life[-1].split()[2] == str(steps), life
+        assert all(rows[job].steps_done == rows[job].steps_total and rows[job].lost_steps == 0 for job in (telling, later))
+        place.down()
+        _check_record(place, waits=5)
+
+
+def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine:\n    def allocate(self, view):\n        return 1 / 0\n")
+    with site(tmp_path, pretend="1xV100", policy="fifo") as place:
+
+        def rota_policy_set(named: str) -> "subprocess.CompletedProcess[str]":
+            command = [sys.executable, "-m", "rota", "policy", "set", named, "--home", str(place.home)]
+            return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+        first = place.submit(1, 150, 0.1)
+        until(lambda: place.rows()[first].phase == "running", "it runs")
+        second = place.submit(1, 10, 0.1)
+        refused = rota_policy_set("./mine.py:Mine")
+        assert refused.returncode == 2 and "its first answer failed: ZeroDivisionError" in refused.stderr
+        assert place.client().status().policy == "fifo"
+        done = rota_policy_set("srsf")
+        assert done.stdout == "The policy is srsf with placer packed; it was fifo with packed.\n", done.stderr
+        until(lambda: place.rows()[second].phase == "finished", "the shorter one goes first now")
+        assert place.rows()[first].suspensions == 1 and "policy srsf takes over from fifo" in place.said()
+        place.kill()
+        del place.flags["--policy"]
+        place.up()
+        assert place.client().status().policy == "srsf" and "takes over" not in place.said()
+        until(lambda: place.rows()[first].phase == "finished", "it goes on")
+        place.down()
+        place.up(policy="las")
+        until(lambda: "policy las takes over from srsf" in place.said(), "another policy is told of")
+        assert place.violations() == ""
+        place.down()
+        _check_record(place, waits=0)
+
+
+def test_cancel_by_name_never_hits_the_wrong_job(tmp_path: Path) -> None:
+    with site(tmp_path) as place:
+
+        def rota_cancel(key: str) -> "subprocess.CompletedProcess[str]":
+            command = [sys.executable, "-m", "rota", "cancel", key, "--home", str(place.home)]
+            return subprocess.run(command, capture_output=True, text=True)
+
+        first, second = (place.submit(1, 10_000, 0.1, name="train") for _ in range(2))
+        last = place.submit(1, 1, 0.01, name="train")
+        until(lambda: place.rows()[last].phase == "finished", "the newest ends")
+        refused = rota_cancel("train")
+        assert refused.returncode == 2 and f"fits 2 jobs: {first}, {second}" in refused.stderr
+        assert not place.rows()[first].ended and not place.rows()[second].ended
+        assert rota_cancel(str(first)).returncode == 0
+        until(lambda: place.rows()[first].phase == "cancelled", "the first is cancelled")
+        assert f"{second} train" in rota_cancel("train").stdout
+        until(lambda: place.rows()[second].phase == "cancelled", "the one that was left is cancelled")
+        assert f"{last} train had already ended: finished" in rota_cancel("train").stdout
+
+
 def _check_fidelity(place: Site, policy: str) -> None:
     """Simulated from its own journal, with overheads as measured, the run takes as long as it took."""
     journal = place.journal()
@@ -60,17 +135,17 @@ def _check_fidelity(place: Site, policy: str) -> None:
     assert abs(found.mean_error) < 0.10, found
 
 
-def _check_record(place: Site) -> None:
+def _check_record(place: Site, waits: int = 30) -> None:
     """Every state the core was in is sound, every wait explained, every decision the same again."""
     journal = place.journal()
-    waits, events = 0, []
+    seen, events = 0, []
     for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
         assert difference is None, difference
         validate(scheduler.state)  # phase changes are checked where they are made: an illegal one raises
-        waits += confirm(scheduler)
+        seen += confirm(scheduler)
         events += entry.events
     jobs = [job for job, _, _ in journal.jobs()]
     journal.close()
-    assert waits > 30
+    assert seen > waits
     assert [event.job for event in events if isinstance(event, Submitted)] == jobs
     assert any(isinstance(event, Exited | Suspended) for event in events)

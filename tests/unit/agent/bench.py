@@ -14,6 +14,7 @@ from rota.agent.constants import LIFE
 from rota.agent.datagrams import send
 from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, incarnation_folder, is_free
 from rota.agent.incarnation import PACKAGES
+from rota.agent.log import LIMIT_BYTES
 from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.agent.processes import Signs, end_all
 from rota.agent.records import read_order
@@ -69,6 +70,7 @@ class Bench:
         stop_signal: str = "SIGTERM",
         progress: str = "",
         steps_total: float | None = None,
+        log_bytes: int = LIMIT_BYTES,
     ) -> Order:
         return Order(
             job=job,
@@ -86,6 +88,7 @@ class Bench:
             signal=stop_signal,
             progress=progress,
             steps_total=steps_total,
+            log_bytes=log_bytes,
         )
 
     def sh(self, script: str, **how: object) -> Order:

@@ -11,6 +11,7 @@ import pytest
 
 from rota.agent.incarnation import PACKAGES
 from rota.agent.processes import boot_s
+from rota.agent.records import read_status
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
 STUBBORN = f"trap '' TERM; echo ready; {FOREVER}"
@@ -46,7 +47,7 @@ def test_it_ends_of_itself(bench: Bench, script: str, outcome: str, code: int, m
 @pytest.mark.parametrize(
     ("code", "outcome", "saved", "marker"),
     [
-        (0, "finished", 98_000.0, "finished"),
+        (0, "yielded", 98_600.0, "suspended at step 98,600, 0 steps lost (exit code 0 after it was told to stop)"),
         (75, "yielded", 98_600.0, "suspended at step 98,600, 0 steps lost"),
         (3, "yielded", 98_000.0, "suspended at step 98,600, 600 steps lost"),
     ],
@@ -60,6 +61,50 @@ def test_it_leaves_when_suspended(bench: Bench, code: int, outcome: str, saved: 
     assert (part.steps_done, part.steps_saved) == (98_600.0, saved)
     assert bench.said().endswith(f"\n--- rota: {marker} ---\n")
     assert not bench.machine.suspend(1, 1, 3) and not bench.machine.kill(1, 1, 4) and not bench.machine.renew(1, 1, 60.0)
+
+
+@pytest.mark.parametrize(("total", "outcome"), [(98_600.0, "finished"), (98_601.0, "yielded"), (None, "yielded")])
+def test_after_it_was_told_to_stop_exit_code_0_is_an_end_only_if_its_steps_say_so(
+    bench: Bench, total: float | None, outcome: str
+) -> None:
+    bench.start(leaves_with(0, before="echo step 98600;"), progress=r"step (\d+)", steps_total=total)
+    bench.machine.suspend(1, 1, 2)
+    part = bench.wait()
+    assert (part.outcome, part.exit_code, part.asked) == (outcome, 0, "suspend")
+
+
+def test_one_that_saves_and_leaves_when_its_lease_is_over_has_not_finished(bench: Bench) -> None:
+    bench.start(leaves_with(0), lease_seconds=0.5, lease_grace_seconds=20.0)
+    part = bench.wait()
+    assert (part.outcome, part.exit_code, part.asked) == ("yielded", 0, "lease")
+
+
+def test_what_a_shell_runs_may_leave_with_0_too(bench: Bench) -> None:
+    """The shell dies of the signal, and what it runs saves and exits with 0."""
+    inner = f"trap 'sleep 0.2; echo step 7; exit 0' TERM; echo ready; {FOREVER}"  # a shell that still lives would hide its end
+    env = {"PATH": os.environ["PATH"], "INNER": inner}
+    bench.machine.launch(bench.order("bash", "-c", 'sh -c "$INNER"; true', env=env, progress=r"step (\d+)"))
+    until(lambda: "ready" in bench.said())
+    bench.machine.suspend(1, 1, 2)
+    part = bench.wait()
+    assert (part.outcome, part.exit_code, part.steps_saved) == ("yielded", 0, 7.0)
+
+
+def test_an_end_before_it_was_told_to_stop_counts_as_its_own(bench: Bench) -> None:
+    """Its supervisor sleeps while it ends, and finds the order to suspend when it wakes up."""
+    os.mkfifo(bench.home / "gate")
+    bench.start("echo ready; read line < gate", workdir=str(bench.home))
+    status, supervisor = read_status(bench.folder()), bench.supervisor()
+    assert status is not None and status.pid is not None
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        (bench.home / "gate").write_text("go\n")
+        until(lambda: not alive(status.pid or 0), "its end")
+        bench.machine.suspend(1, 1, 2)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    part = bench.wait()
+    assert (part.outcome, part.exit_code) == ("finished", 0)
 
 
 def test_another_signal_can_be_asked_for(bench: Bench) -> None:

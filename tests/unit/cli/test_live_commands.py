@@ -296,3 +296,13 @@ def test_a_quick_question_loads_no_heavy_library(served: Served) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr == "[]" and done.stdout
+
+
+def test_policy_set(served: Served, rota: Rota, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    assert rota("policy", "set", "fifo") == (0, "The policy is fifo with placer packed; it was tiresias with packed.\n", "")
+    code, out, _ = rota("policy", "set", "./mine.py:Mine:alpha=2", "-o", "json")
+    assert code == 0 and json.loads(out)["policy"] == f"{tmp_path}/mine.py:Mine:alpha=2", "the scheduler is in another folder"
+    code, out, err = rota("policy", "set", "broken")
+    assert (code, out) == (2, "") and "its first answer failed" in err and "Try: rota policy check NAME" in err
+    assert served.daemon.policy == f"{tmp_path}/mine.py:Mine:alpha=2"

@@ -2,17 +2,20 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rota.compose.catalogue import split_pair
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
-from rota.live.daemon import Daemon, _whole_characters
+from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
+from rota.live.log_chunks import whole_characters
+from rota.model.cluster import Cluster
 from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
 
@@ -23,20 +26,27 @@ def configuration(cluster: str = "4xV100", policy: str = "fifo") -> dict[str, An
     return {"policy": policy, "placer": "packed", "cluster": cluster, "pretend": True, "settings": {"retry_seconds": 5.0}}
 
 
+def _with_policy(cluster: str, named: str, placer: str) -> dict[str, Any]:
+    policy, paired = split_pair(named)
+    return {**configuration(cluster, policy), "placer": paired or placer}
+
+
 @contextmanager
-def running(home: Path, cluster: str = "4xV100", policy: str = "fifo") -> Iterator[Daemon]:
+def running(
+    home: Path, cluster: str = "4xV100", policy: str = "fifo", tell: Callable[[str], None] = lambda line: None
+) -> Iterator[Daemon]:
     chosen = configuration(cluster, policy)
-    worker = [sys.executable, "-m", "rota.server.worker", policy]
     failed: list[BaseException] = []
-    scheduler = make_scheduler(chosen)
     daemon = Daemon(
         home,
-        scheduler,
+        make_scheduler,
         WORDS,
-        Local(home, scheduler.state.machines.cluster, lease_grace_seconds=5.0),
-        worker=worker,
+        Local(home, Cluster.parse(cluster), lease_grace_seconds=5.0),
+        worker=lambda named: [sys.executable, "-m", "rota.server.worker", named],
         configuration=chosen,
+        with_policy=lambda named, placer: _with_policy(cluster, named, placer),
         on_failure=failed.append,
+        tell=tell,
     )
     daemon.start()
     try:
@@ -139,15 +149,6 @@ def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, 
         ended(daemon, long)
 
 
-def test_another_policy_is_fine_another_cluster_is_not(tmp_path: Path) -> None:
-    with running(tmp_path) as daemon:
-        ended(daemon, submit(daemon, "true"))
-    with running(tmp_path, policy="las") as daemon:
-        ended(daemon, submit(daemon, "true"))
-    with pytest.raises(OptionError, match="made for another cluster, '4xV100'"), running(tmp_path, cluster="8xV100"):
-        pass
-
-
 @pytest.mark.parametrize(
     "fields,words",
     [
@@ -179,6 +180,28 @@ def test_names(tmp_path: Path) -> None:
             daemon.cancel(99)
 
 
+def test_a_name_means_the_job_that_has_not_ended(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        live = submit(daemon, ["sleep", "300"], name="train")
+        newer = submit(daemon, "true", name="train")
+        assert ended(daemon, newer).phase == "finished"
+        assert daemon.job("train", alone=True).id == daemon.job("tra", alone=True).id == live, "the newer one has ended"
+        second = submit(daemon, ["sleep", "300"], name="train")
+        for key in ("train", "tr"):
+            with pytest.raises(OptionError, match=f"fits 2 jobs: {live}, {second}"):
+                daemon.job(key, alone=True)
+            assert daemon.job(key).id == second, "to look at, the newest"
+        other = submit(daemon, "true", name="trainer")
+        ended(daemon, other)
+        assert daemon.job("tr").id == second, "one that has ended is not in the way"
+        for job in (live, second):
+            daemon.cancel(job)
+            ended(daemon, job)
+        assert daemon.job("train", alone=True).id == second
+        with pytest.raises(OptionError, match="fits several jobs: train, trainer"):
+            daemon.job("tr")
+
+
 def test_relative_folders_are_refused(tmp_path: Path) -> None:
     with running(tmp_path) as daemon, pytest.raises(SpecError, match="absolute"):
         daemon.submit(Spec(run="true"), "ana", "somewhere", {})
@@ -189,7 +212,7 @@ def test_relative_folders_are_refused(tmp_path: Path) -> None:
     [(b"", 0), (b"abc", 3), ("ü".encode(), 2), (b"a\xc3", 1), ("a€".encode()[:-1], 1), ("a😀".encode()[:-1], 1), (b"\xff", 0)],
 )
 def test_a_character_is_never_cut(data: bytes, kept: int) -> None:
-    assert _whole_characters(data) == kept or data == b"\xff"
+    assert whole_characters(data) == kept or data == b"\xff"
 
 
 def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
 from rota.errors import RotaError
 from rota.live import daemon as daemon_module
+from rota.live.cluster_changes import made_up_devices
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver, DriverCommand, DriverContext
 from rota.live.local import Local
@@ -37,6 +39,9 @@ class Instant:
 
     def machines(self) -> Cluster:
         return self.cluster
+
+    def devices(self) -> Sequence[tuple[str, ...]]:
+        return made_up_devices(self.cluster)
 
     def open(self, context: DriverContext) -> None:
         self.context = context
@@ -67,8 +72,11 @@ class Instant:
     def running(self) -> Mapping[int, IncarnationStatus]:
         return {}
 
-    def read_log(self, job: int, offset: int, limit: int) -> bytes:
-        return f"output of job {job}\n".encode()[offset : offset + limit]
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        return LogPiece(offset, f"output of job {job}\n".encode()[offset : offset + limit])
+
+    def log_end(self, job: int) -> int:
+        return len(f"output of job {job}\n")
 
     def close(self) -> None:
         pass
@@ -79,8 +87,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     instant = Instant(Cluster.parse("4xV100"))
     driver: Driver = instant
     worker = [sys.executable, "-m", "rota.server.worker", "fifo"]
-    scheduler = make_scheduler(chosen, driver.machines())
-    daemon = Daemon(tmp_path, scheduler, WORDS, driver, worker=worker, configuration=chosen)
+    daemon = Daemon(tmp_path, make_scheduler, WORDS, driver, worker=lambda named: worker, configuration=chosen)
     daemon.start()
     try:
         job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
@@ -135,7 +142,7 @@ def submitted(*argv: str) -> SubmittedJob:
 @pytest.fixture
 def local(tmp_path: Path) -> Local:
     driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time))
+    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.machines, str))
     return driver
 
 
@@ -154,7 +161,7 @@ def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local
         assert local.carry_out([launch()]) == []
         found = events_until_exit(local)
         assert [type(event) for event in found] == [Started, Exited]
-        assert b"hello\n" in local.read_log(1, 0, 1000) and local.read_log(2, 0, 1000) == b""
+        assert b"hello\n" in local.read_log(1, 0, 1000).data and local.read_log(2, 0, 1000).data == b""
         (status,) = local.inventory()
         assert (status.outcome, status.exit_code, dict(local.running())) == ("finished", 0, {})
         local.acknowledge()

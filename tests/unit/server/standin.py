@@ -42,6 +42,7 @@ class Standin:
         self.sent: dict[int, tuple[Spec, str, str, Mapping[str, str]]] = {}
         self.number = 1
         self.problem = ""
+        self.policy = "tiresias"
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
         gpus = spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus
@@ -78,7 +79,7 @@ class Standin:
     def jobs(self, everything: bool = False) -> list[JobRow]:
         return [row for row in self.rows.values() if everything or row.phase not in ENDED]
 
-    def job(self, key: str) -> JobRow:
+    def job(self, key: str, alone: bool = False) -> JobRow:
         if key.isdigit() and int(key) in self.rows:
             return self.rows[int(key)]
         found = [row for row in self.rows.values() if row.name == key] or [
@@ -107,7 +108,7 @@ class Standin:
         busy = sum(row.gpus for row in self.rows.values() if row.accelerator)
         return StatusRow(
             version="0",
-            policy="tiresias",
+            policy=self.policy,
             placer="packed",
             cluster="4xV100 + 2xK80",
             gpus=GPUS,
@@ -120,6 +121,12 @@ class Standin:
             worker_pid=None,
             policy_problem=self.problem,
         )
+
+    def set_policy(self, named: str) -> StatusRow:
+        if named.startswith("broken"):
+            raise OptionError("its first answer failed.", field="policy", value=named, hint="rota policy check NAME")
+        self.policy = named
+        return self.status()
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changed:

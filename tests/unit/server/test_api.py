@@ -179,3 +179,18 @@ def test_the_description_of_the_api_is_there_for_who_has_the_token(served: Serve
     status, found, _ = ask(served, "GET", "/api/v1/openapi.json")
     assert status == 200 and "/api/v1/jobs/{key}/why" in found["paths"]
     assert set(found["components"]["schemas"]) >= {"JobRow", "WhyRow", "StatusRow", "LogChunk"}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"policy": 1}', b'{"policy": " "}', b'{"policy": "fifo", "more": 1}', b'{"policy": "a\\u001b"}']
+)
+def test_a_policy_that_is_no_name_is_refused(served: Served, body: bytes) -> None:
+    status, found, _ = ask(served, "POST", "/api/v1/policy", body)
+    assert status == 400 and ("policy" in found["error"] or "JSON" in found["error"])
+    assert served.daemon.policy == "tiresias"
+
+
+def test_setting_the_policy_wants_the_token(served: Served) -> None:
+    assert ask(served, "POST", "/api/v1/policy", b'{"policy": "fifo"}', token="")[0] == 401
+    assert served.daemon.policy == "tiresias"
+    assert ask(served, "POST", "/api/v1/policy", b'{"policy": "fifo"}')[1]["policy"] == "fifo"

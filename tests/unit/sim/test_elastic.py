@@ -27,7 +27,6 @@ from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 from rota.traces.trace import Trace
 
-
 NOTHING = Assignment(position=np.array([], dtype=np.int64), option=np.array([], dtype=np.int64))
 
 

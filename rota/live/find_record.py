@@ -1,0 +1,37 @@
+"""Finds a job by what people type: its number, its name, or a beginning of its name that no other has."""
+
+from collections.abc import Mapping
+
+from rota.errors import NameUnknown, OptionError
+from rota.live.history import JobRecord
+
+MOST_LISTED = 8
+
+
+def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = False) -> JobRecord:
+    """Unfinished jobs come before those that have ended, and the newest of a name before the others. `alone`: several unfinished
+    jobs of the name are refused, because what is asked for must not hit the wrong one."""
+    if key.isascii() and key.isdigit() and int(key) in records:
+        return records[int(key)]
+    found = [record for record in records.values() if record.submitted.name == key]
+    if not found and key:
+        found = [record for record in records.values() if record.submitted.name.startswith(key)]
+    if not found:
+        raise NameUnknown("job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all")
+    unfinished = [record for record in found if not record.ended]
+    found = unfinished or found
+    names = sorted({record.submitted.name for record in found})
+    if len(names) > 1:
+        raise OptionError(
+            f"fits several jobs: {_listed(names)}.", field="job", value=key, hint="write more of the name, or the number"
+        )
+    if alone and len(unfinished) > 1:
+        numbers = _listed([str(record.id) for record in unfinished])
+        raise OptionError(
+            f"fits {len(unfinished)} jobs: {numbers}.", field="job", value=key, hint="their numbers instead of the name"
+        )
+    return found[-1]
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words[:MOST_LISTED]) + (f" and {len(words) - MOST_LISTED} more" if len(words) > MOST_LISTED else "")

@@ -1,0 +1,40 @@
+"""Pieces of a job's output as clients get them: whole characters, and a line where output has been dropped."""
+
+from rota.live.driver import Driver
+from rota.wire.rows import LogChunk
+
+LARGEST_BYTES = 1 << 20
+
+
+def log_chunk(driver: Driver, job: int, offset: int, limit: int, tail: int | None, ended: bool) -> LogChunk:
+    """`tail`: the last so many lines, as far as one piece holds them. `ended`: the job has, so nothing more will come."""
+    limit = max(min(limit, LARGEST_BYTES), 0)
+    if tail is not None:
+        offset, limit = _last_lines(driver, job, tail), LARGEST_BYTES
+    start, data = driver.read_log(job, max(offset, 0), limit)
+    last = ended and len(data) < limit
+    whole = data if last else data[: whole_characters(data)]
+    dropped = f"--- rota: {start - offset:,} bytes of earlier output were dropped ---\n" if start > offset >= 0 else ""
+    return LogChunk(text=dropped + whole.decode("utf-8", errors="replace"), next_offset=start + len(whole), ended=last)
+
+
+def _last_lines(driver: Driver, job: int, lines: int) -> int:
+    """Where the last so many lines begin. A line that has not ended is one."""
+    end = driver.log_end(job)
+    start, data = driver.read_log(job, max(end - LARGEST_BYTES, 0), LARGEST_BYTES)
+    place = len(data) - data.endswith(b"\n")
+    for _ in range(lines):
+        place = data.rfind(b"\n", 0, place)
+        if place < 0:
+            return start
+    return start + (place + 1 if lines else len(data))
+
+
+def whole_characters(data: bytes) -> int:
+    """Bytes up to where a character may have been cut in two: its rest comes with the next piece."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # the first byte of a character
+            needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return len(data) - back if needs > back else len(data)
+    return len(data)

@@ -1,0 +1,33 @@
+"""Another policy while the scheduler runs: it is asked once, beside the other, and takes over if its answer can be used."""
+
+import queue
+
+from rota.core.scheduler import Scheduler
+from rota.errors import OptionError
+from rota.live.policy_client import PolicyClient
+from rota.model.commands import Solve
+from rota.model.events import Decided, External, Submitted, TimedOut
+from rota.model.job import JobSpec
+
+
+def try_policy(scheduler: Scheduler, client: PolicyClient, named: str) -> None:
+    """Ask a policy as this scheduler would, plan with its answer, and raise if either fails. The scheduler is only a
+    copy. Where no job could be asked about, one is made up."""
+    answers: queue.SimpleQueue[External] = queue.SimpleQueue()
+    client.answer = answers.put
+    state, now_s = scheduler.state, scheduler.state.now_s
+    if state.question.asked is not None:
+        scheduler.fold(now_s, [TimedOut(state.question.decision, now_s)])
+    if not len(state.jobs.rows):
+        scheduler.fold(now_s, [Submitted(max(state.jobs.last_job, 0) + 1, JobSpec(name="trial", gpus=1, steps=100.0), now_s)])
+    commands = scheduler.commit(Decided(now_s, None, (), ticket=state.question.decision + 1))
+    client.ask(next(command for command in commands if isinstance(command, Solve)))
+    try:
+        scheduler.fold(now_s, [answers.get()])
+        fault = state.question.policy_fault
+        if not fault:
+            scheduler.decide()
+    except Exception as problem:  # whatever its answer does to the core, it does it here and not there
+        fault = f"its answer cannot be planned with ({type(problem).__name__}: {problem})"
+    if fault:
+        raise OptionError(f"its first answer failed: {fault}.", field="policy", value=named, hint="rota policy check NAME")

@@ -1,0 +1,107 @@
+"""Logs: their limit, the positions in them, and a disk without room. Real processes, real files."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.agent import log as log_module
+from rota.agent.log import SMALLEST_LIMIT_BYTES, Log, log_end, read_log
+from tests.unit.agent.bench import Bench
+
+
+def on_disk(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def test_a_flood_stays_below_the_limit_and_its_end_is_kept(bench: Bench) -> None:
+    limit = 1 << 20
+    script = "head -c 100000000 /dev/zero | tr '\\0' x | fold -w 99; echo step 7/9; echo the end"
+    bench.machine.launch(bench.sh(script, log_bytes=limit, progress=r"step (\d+)/(\d+)"))
+    part = bench.wait()
+    assert (part.outcome, part.steps_done, part.steps_total) == ("finished", 7.0, 9.0), "progress is found after many files"
+    assert on_disk(bench.home / "logs") <= limit + 1000
+    end = log_end(bench.log())
+    assert end > 100_000_000
+    start, data = read_log(bench.log(), end - 200, 1000)
+    assert start == end - 200 and data.endswith(b"step 7/9\nthe end\n--- rota: finished ---\n")
+    start, data = read_log(bench.log(), 0, limit)
+    assert end - limit <= start <= end - limit // 2 and len(data) == end - start, "both files, as one stream"
+    assert b"continues" not in data
+
+
+def test_a_later_incarnation_goes_on_in_the_same_stream(bench: Bench) -> None:
+    for incarnation in (1, 2, 3):
+        bench.machine.launch(
+            bench.sh("seq 1 5000", incarnation=incarnation, sequence=incarnation, log_bytes=SMALLEST_LIMIT_BYTES)
+        )
+        bench.wait(incarnation=incarnation)
+    assert on_disk(bench.home / "logs") <= SMALLEST_LIMIT_BYTES + 1000
+    assert read_log(bench.log(), log_end(bench.log()) - 40, 100).data.endswith(b"5000\n--- rota: finished ---\n")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.binary(min_size=1, max_size=20_000), max_size=12), st.integers(0, 200_000), st.integers(1, 50_000))
+def test_what_is_read_is_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], offset: int, limit: int
+) -> None:
+    path = tmp_path_factory.mktemp("logs") / "1.log"
+    log = Log(path, SMALLEST_LIMIT_BYTES)
+    for piece in pieces:
+        os.write(log.descriptor, piece)
+        while log.pump():
+            pass
+    os.close(log.descriptor), os.close(log.read_end)
+    whole = b"".join(pieces)
+    assert log_end(path) == len(whole)
+    start, data = read_log(path, offset, limit)
+    assert data == whole[start : start + limit] and (start == offset or len(whole) - start <= SMALLEST_LIMIT_BYTES)
+    assert len(whole) - read_log(path, 0, 1).start >= min(len(whole), SMALLEST_LIMIT_BYTES // 2), (
+        "half of the limit is always there"
+    )
+
+
+def test_cut_off_between_two_files(tmp_path: Path) -> None:
+    path = tmp_path / "1.log"
+    log = Log(path, SMALLEST_LIMIT_BYTES)
+    os.write(log.descriptor, b"a" * 9000)
+    log.pump()
+    end = log_end(path)
+    path.replace(tmp_path / "1.log.1")  # and the next one never came
+    again = Log(path, SMALLEST_LIMIT_BYTES)
+    os.write(again.descriptor, b"b")
+    again.pump()
+    assert log_end(path) == end + 1 and read_log(path, end - 1, 10).data == b"ab"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_logs_leave_room_on_the_disk_and_say_what_they_dropped(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "LOOK_AT_DISK_BYTES", 1 << 16)
+    log = Log(small_disk / "1.log")
+    for _ in range(200):
+        os.write(log.descriptor, b"x" * 65_536)
+        log.pump()
+    disk = os.statvfs(small_disk)
+    assert disk.f_bavail * disk.f_frsize > 0.05 * disk.f_blocks * disk.f_frsize, "there is room for the journal"
+    (small_disk / "other").write_bytes(b"y" * (disk.f_bavail * disk.f_frsize))  # somebody else takes the rest
+    os.write(log.descriptor, b"lost")
+    assert log.pump(), "the job is not held up"
+    (small_disk / "other").unlink()
+    os.truncate(small_disk / "1.log", 100)
+    os.write(log.descriptor, b"back\n")
+    log.pump()
+    text = (small_disk / "1.log").read_bytes()
+    assert text.endswith(b"bytes of output were dropped: the disk was full ---\nback\n")
