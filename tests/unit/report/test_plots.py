@@ -164,3 +164,13 @@ def test_a_logarithmic_axis_only_where_it_helps() -> None:
 
     assert "0" in ticks([10, 15]) and {"10", "20", "50", "100"} <= set(ticks([10, 100]))
     assert "20" not in ticks([1, 5000]) and {"1", "10", "100", "1,000"} <= set(ticks([1, 5000]))
+
+
+@pytest.mark.parametrize("seconds", [0.5, 7.0, 65.0, 700.0, 5_000.0, 90_000.0, 3e6])
+@pytest.mark.parametrize("what", ["jct", "busy"])
+def test_the_time_axis_of_few_jobs_has_several_ticks(what: str, seconds: float) -> None:
+    holds = [(job, [job], 0.0, seconds * (job + 1) / 3) for job in range(3)]
+    few = result_of([Arrival(0.0, JobSpec(steps=seconds))] * 3, Cluster.parse("4xV100"), holds)
+    svg = Comparison({"p": [few]}).plot(what).svg
+    words = re.findall(r'<text[^>]*text-anchor="middle"[^>]*>([\d.,]+(?: (?:s|min|h|d))?)</text>', svg)
+    assert len(words) >= 3 and len(set(words)) == len(words), words
