@@ -68,7 +68,7 @@ class Cluster:
         return cls(found, text, **facts)
 
     def price(self, accelerator: str) -> float | None:
-        """Dollars a GPU of a type costs an hour: as the operator said, or its list price; None where nobody knows."""
+        """Dollars a GPU of a type costs an hour: as the operator said, or its list price; None if unknown."""
         card = ACCELERATORS.get(accelerator)
         return self.dollars_per_hour.get(accelerator, card.dollars_per_hour if card is not None else None)
 

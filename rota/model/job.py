@@ -51,14 +51,14 @@ class JobSpec:
     gpus: float = 1
     """How many it runs on: a whole number, or a part of one GPU in thousandths. Other jobs may take the rest of that one."""
     steps: float = math.inf
-    """Optimiser steps until it is done; infinite when nobody said."""
+    """Optimiser steps until it is done; infinite if unknown."""
     profile: str = ""
-    """Key into the table of rates; empty: nobody profiled it."""
+    """Key into the table of rates; empty: it has no profile."""
     accelerators: tuple[str, ...] = ()
     """Accelerator types it accepts; empty: any."""
     weight: float = 1.0
     deadline_seconds: float = math.inf
-    """It should be done this long after it was submitted; infinite when nobody said."""
+    """It should be done this long after it was submitted; infinite if unknown."""
     slo: float = math.inf
     """The same as a multiple of its run time on V100s of its own."""
     tenant: str = ""
