@@ -63,8 +63,11 @@ class Options:
     """
 
     kind: Ints
+    """Kind of the jobs that may run by it."""
     pool: Ints
+    """Where: a number of `view.cluster.pools`."""
     milligpus: Ints
+    """How many GPUs, in thousandths."""
     rate: Floats
     """Believed steps per second of a job that runs by it."""
     spread: Floats

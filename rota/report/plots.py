@@ -62,7 +62,9 @@ class Plot:
     """A picture. In a notebook it draws itself."""
 
     title: str
+    """What it shows."""
     svg: str
+    """The picture, as text of an SVG file."""
 
     def save(self, path: str | Path) -> None:
         """Write it to a file, whose name ends in .svg."""
