@@ -26,6 +26,8 @@ exclude_patterns = ["_build"]
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 nitpicky = True
+# Quotes and dots stay as they were written: many stand in commands that people copy.
+smartquotes = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 # Headings get the same anchors as on a forge, so a link works in both places.

@@ -57,7 +57,10 @@ MET: Mapping[str, tuple[type, ...]] = {
 }
 """Name -> the classes that its users meet without importing them."""
 
-NOT_FOR_USERS = {"fault", "candidates", "holds_seconds", "start_holds_seconds", "hints", "reusable", "rows"}
+NOT_FOR_USERS = {
+    *("fault", "candidates", "holds_seconds", "start_holds_seconds", "hints", "reusable", "rows", "accounts"),
+    *("Ranking.shares", "Shares.shares", "Assignment.shares"),
+}
 """Members of public classes that only the core calls."""
 
 MADE_BY_ROTA = {"Result", "Comparison", "View"}
@@ -218,7 +221,7 @@ def _given(field: Any) -> str:
 def _members(kind: type) -> Iterator[tuple[str, str]]:
     for name, member in vars(kind).items():
         text = _told(member)
-        if name.startswith("_") or name in NOT_FOR_USERS:
+        if name.startswith("_") or name in NOT_FOR_USERS or f"{kind.__name__}.{name}" in NOT_FOR_USERS:
             continue
         if isinstance(member, property | cached_property | lazy):
             yield f"`{name}`", text

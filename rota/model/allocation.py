@@ -37,7 +37,7 @@ class Ranking:
     option: Ints | None = None
     """The option each position wants; None: any of its kind."""
     blocking: bool = False
-    """Nobody may overtake the first job that does not fit (strict FIFO)."""
+    """No job may overtake the first one that does not fit (strict FIFO)."""
     reserve: bool = False
     """Others may overtake the first that does not fit only if they do not delay it (backfill)."""
     preempt: bool = True
@@ -163,8 +163,8 @@ def _not_options(option: Ints, kind: Ints, options: Options) -> str:
 class Shares:
     """A fraction of wall time for each option: of every job of its kind, or of the job named beside it.
 
-    Members are drawn by what they should have had and did not (Gavel, section 5): share over time received, then what earlier
-    shares still owe. GPUs that would idle go to those without a share."""
+    Jobs are picked by how far they are behind their shares (Gavel, section 5): share over time received, then what earlier shares
+    still owe. GPUs that would idle go to jobs without a share."""
 
     option: Ints
     """Rows of the view's options."""
@@ -175,7 +175,7 @@ class Shares:
     blind: bool = False
     """The shares were made without a look at accelerator types, so no type is filled before another."""
     strict: bool = False
-    """Nobody runs without a share, even if GPUs idle."""
+    """A job without a share does not run, even if GPUs idle."""
     prices: Floats | None = None
     """What a GPU of each pool is worth to the objective, where it was found out."""
     notes: dict[int, str] = field(default_factory=dict)

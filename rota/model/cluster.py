@@ -48,7 +48,9 @@ class Cluster:
     """An immutable floor plan. GPU numbers run through the nodes in order, so a node is a range of GPUs."""
 
     nodes: tuple[Node, ...]
+    """In the order of their GPUs' numbers."""
     text: str = field(default="", compare=False)
+    """What it was read from: a text, or the name of a file."""
     dollars_per_hour: Mapping[str, float] = field(default_factory=dict)
     """What one GPU of a type costs, where that is not its list price."""
     inside_gb_s: Mapping[str, float] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Cluster:
 
     @classmethod
     def of(cls, nodes: Iterable[Node], text: str = "", **facts: Any) -> "Cluster":
+        """A cluster of these nodes; `facts` are further fields."""
         found = tuple(nodes)
         if not found:
             raise ClusterError("a cluster needs at least one GPU.", field="cluster", value=text, hint=EXAMPLE)
@@ -68,7 +71,7 @@ class Cluster:
         return cls(found, text, **facts)
 
     def price(self, accelerator: str) -> float | None:
-        """Dollars a GPU of a type costs an hour: as the operator said, or its list price; None where nobody knows."""
+        """Dollars a GPU of a type costs an hour: as the operator said, or its list price; None if unknown."""
         card = ACCELERATORS.get(accelerator)
         return self.dollars_per_hour.get(accelerator, card.dollars_per_hour if card is not None else None)
 
@@ -93,6 +96,7 @@ class Cluster:
 
     @cached_property
     def node_pool(self) -> Ints:
+        """Pool of each node."""
         index = {name: i for i, name in enumerate(self.pools)}
         return frozen_ints([index[node.accelerator] for node in self.nodes])
 
@@ -126,6 +130,7 @@ class Cluster:
 
     @cached_property
     def node_gpus(self) -> Ints:
+        """GPUs of each node."""
         return frozen_ints([node.gpus for node in self.nodes])
 
     @cached_property
@@ -135,10 +140,12 @@ class Cluster:
 
     @cached_property
     def gpu_node(self) -> Ints:
+        """Node of each GPU."""
         return frozen_ints(np.repeat(np.arange(len(self.nodes)), self.node_gpus))
 
     @cached_property
     def gpu_pool(self) -> Ints:
+        """Pool of each GPU."""
         return frozen_ints(self.node_pool[self.gpu_node])
 
     @cached_property
@@ -181,6 +188,7 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
+        """GPUs of all nodes."""
         return int(self.node_first[-1])
 
     def __str__(self) -> str:

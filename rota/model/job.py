@@ -85,6 +85,7 @@ class JobSpec:
     """What a user asked for. It never changes."""
 
     name: str = ""
+    """A name for people."""
     gpus: float = 1
     """How many it runs on: a whole number, or a part of one GPU in thousandths. Other jobs may take the rest of that one."""
     gpu_counts: tuple[int, ...] = ()
@@ -96,18 +97,21 @@ class JobSpec:
     can_resize: bool = False
     """It can change its size while it runs. If not, it is suspended and launched again with the other size."""
     steps: float = math.inf
-    """Optimiser steps until it is done, counted at the batch size it asked for; infinite when nobody said."""
+    """Optimiser steps until it is done, counted at the batch size it asked for; infinite if unknown."""
     profile: str = ""
-    """Key into the table of rates; empty: nobody profiled it."""
+    """Key into the table of rates; empty: it has no profile."""
     accelerators: tuple[str, ...] = ()
     """Accelerator types it accepts; empty: any."""
     weight: float = 1.0
+    """Its weight under fair policies, within its tenant."""
     deadline_seconds: float = math.inf
-    """It should be done this long after it was submitted; infinite when nobody said."""
+    """It should be done this long after it was submitted; infinite if unknown."""
     slo: float = math.inf
     """The same as a multiple of its run time on V100s of its own."""
     tenant: str = ""
+    """The tenant it belongs to, as a path: vision/pretraining."""
     user: str = ""
+    """Who submitted it."""
     retries: int = 0
     """How many failures of its own it may have before it is given up."""
     can_park: bool = False

@@ -58,8 +58,11 @@ class Options:
     """
 
     kind: Ints
+    """Kind of the jobs that may run by it."""
     pool: Ints
+    """Where: a number of `view.cluster.pools`."""
     milligpus: Ints
+    """How many GPUs, in thousandths."""
     rate: Floats
     """Believed steps per second of a job that runs by it. A step means the same at every batch size: it is counted at the one
     that the job asked for."""

@@ -94,7 +94,7 @@ class Jobs:
 
     @lazy
     def deadline_s(self) -> Floats:
-        """When it should be done; infinite when nobody said."""
+        """When it should be done; infinite if unknown."""
         return self._table.deadline_s[self._rows]
 
     @lazy
@@ -130,7 +130,7 @@ class Jobs:
 
     @lazy
     def steps_total(self) -> Floats:
-        """Steps until it is done; infinite when nobody said."""
+        """Steps until it is done; infinite if unknown."""
         return self._table.steps_total[self._rows]
 
     @lazy
@@ -140,12 +140,12 @@ class Jobs:
 
     @lazy
     def steps_left(self) -> Floats:
-        """Steps until it is done; infinite when nobody said."""
+        """Steps until it is done; infinite if unknown."""
         return np.maximum(self.steps_total - self.steps_done, 0.0)
 
     @lazy
     def seconds_left(self) -> Floats:
-        """Believed remaining run time by its best option; infinite when nobody said how many steps it has."""
+        """Believed remaining run time by its best option; infinite if its steps are unknown."""
         return self.steps_left / self._table.best_rate[self._rows]
 
     @lazy

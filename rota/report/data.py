@@ -9,6 +9,7 @@ from rota.beliefs.variability import Variability
 from rota.model.cluster import Cluster
 from rota.model.units import Floats
 from rota.report.comparison import Comparison
+from rota.report.costs import job_costs
 from rota.report.packed import packed_counts, packed_floats, packed_groups, packed_ints, packed_shares, packed_text, packed_times
 from rota.report.placement import class_jobs, moves, outlier_limit, per_gpu, scattered, spread
 from rota.report.plots import DASHES, PALETTE
@@ -121,6 +122,7 @@ def _jobs(run: Result, start_s: float) -> dict[str, Any]:
 
 def _run(run: Result, bins: Floats) -> dict[str, Any]:
     record, summary, start_s, down = run.record, run.summary, float(bins[0]), outages(run)
+    costs = job_costs(run)
     return {
         "mean_jct": summary.mean_jct_seconds,
         "bound": summary.mean_jct_bound_seconds,
@@ -130,6 +132,8 @@ def _run(run: Result, bins: Floats) -> dict[str, Any]:
         "finished": packed_times(record.finished_s - start_s),
         "held": packed_times(record.held_seconds),
         "suspensions": packed_ints(record.suspensions),
+        "gpu_seconds": packed_floats(record.held_gpu_seconds),
+        "cost": None if costs is None else packed_floats(costs),
         "busy": packed_floats(busy(run, bins).reshape(-1)),
         "queue": packed_floats(queue(run, bins)),
         "map": _map(ranges(run, MOST_RECTANGLES), start_s),

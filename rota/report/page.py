@@ -37,28 +37,34 @@ SCRIPTS = (
     "placement",
     "gain",
     "tables",
+    "groups",
+    "downloads",
     "page",
 )
 
 
 def page(comparison: Comparison) -> str:
     """The whole page."""
+    comparison = _without_folders(comparison)
     drawn = _drawn(comparison)
     runs = drawn[0]
     style, script = asset("page.css"), "'use strict';\n" + "\n".join(asset(f"{name}.js") for name in SCRIPTS)
     many = len(comparison.lines) > 1
     title = f"{len(comparison.lines)} policies" if many else comparison.lines[0].label
     placed = any(len(run.cluster.nodes) > 1 or run.variability is not None for each in drawn for run in each)
+    grouped = any(arrival.spec.tenant or arrival.spec.user for each in drawn for arrival in each[0].arrivals)
     parts = {
         "policy": security_policy(style, script),
         "kind": "comparison" if many else "simulation",
-        "title": text(f"{title} on {runs[0].params['trace']}"),
+        "title": text(words.without_folders(f"{title} on {runs[0].params['trace']}")),
         "finding": text(words.finding(comparison)),
         "facts": words.facts(comparison, runs),
         "notes": words.notes(runs),
         "table": table(comparison),
         "footing": words.footing(comparison),
         "failures": words.failures(comparison),
+        "groups_link": '<a href="#groups">Tenants and users</a>' if grouped else "",
+        "groups": asset("groups.html") if grouped else "",
         "placement_link": '<a href="#placement">Placement</a>' if placed else "",
         "placement": asset("placement.html") if placed else "",
         "version": text(__version__),
@@ -68,6 +74,14 @@ def page(comparison: Comparison) -> str:
     }
     # In one pass, so that braces in a name stay what they are.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("page.html"))
+
+
+def _without_folders(comparison: Comparison) -> Comparison:
+    """Policies under labels that name files without their folders, as long as these differ: a page may go to others."""
+    labels = [words.without_folders(line.label) for line in comparison.lines]
+    if len(set(labels)) < len(labels):
+        return comparison
+    return Comparison({label: line.results for label, line in zip(labels, comparison.lines, strict=True)})
 
 
 def _drawn(comparison: Comparison) -> list[list[Result]]:

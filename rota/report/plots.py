@@ -45,6 +45,17 @@ MOST_DOTS, LEAST_LOG = 40, 4.0
 """More points than these are not drawn one by one; values closer than this factor do without a logarithmic scale."""
 
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3600.0, 86400.0
+
+LEAST_TICKS = 3
+"""An axis of time with fewer says too little of how long things took."""
+LOG_TIMES = (0.01, 0.1, *(n * unit for unit in (SECOND, MINUTE, HOUR) for n in (1.0, 10.0)), *(DAY * 10.0**n for n in range(8)))
+FINE_LOG_TIMES = (
+    *(n * unit for unit in (0.001, 0.01, 0.1) for n in (1.0, 2.0, 5.0)),
+    *(n * unit for unit in (SECOND, MINUTE) for n in (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)),
+    *(n * HOUR for n in (1.0, 2.0, 5.0, 10.0)),
+    *(n * 10.0**power * DAY for power in range(8) for n in (1.0, 2.0, 5.0)),
+)
+"""Ticks of a logarithmic axis, and those for ranges that hold few of these."""
 STEPS = [
     n * unit
     for unit, ns in ((SECOND, (1, 2, 5, 10, 15, 30)), (MINUTE, (1, 2, 5, 10, 15, 30)), (HOUR, (1, 2, 3, 6, 12)))
@@ -58,7 +69,9 @@ class Plot:
     """A picture. In a notebook it draws itself."""
 
     title: str
+    """What it shows."""
     svg: str
+    """The picture, as text of an SVG file."""
     drawn: "tuple[Picture, str] | None" = field(default=None, repr=False, compare=False)
     """What the SVG shows, and its subtitle."""
 
@@ -294,21 +307,21 @@ def _subtitle(comparison: Comparison) -> str:
 
 def _log_time(title: str, values: Floats) -> _Axis:
     """A little more than there is, and at least a factor of ten."""
-    nice = [n * unit for unit in (SECOND, MINUTE, HOUR) for n in (1.0, 10.0)]
-    nice = [0.01, 0.1, *nice, *(DAY * 10.0**n for n in range(8))]
     seen = values[values > 0]
     smallest, largest = (float(seen.min()), float(seen.max())) if len(seen) else (1.0, 1.0)
     low = 0.8 * smallest
     high = max(1.08 * largest, 10 * low)
-    return _Axis(title, low, high, [(tick, _told(tick)) for tick in nice if low <= tick <= high], log=True)
+    coarse, fine = ([tick for tick in ticks if low <= tick <= high] for ticks in (LOG_TIMES, FINE_LOG_TIMES))
+    return _Axis(title, low, high, [(tick, _told(tick)) for tick in (coarse if len(coarse) >= LEAST_TICKS else fine)], log=True)
 
 
 def _time(at: Floats) -> _Axis:
     seconds = float(at[-1] - at[0])
     step = next((step for step in STEPS if seconds / step <= 9), None) or DAY * _nice(seconds / DAY / 9)
-    unit, name = next(
-        (unit, name) for unit, name in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (SECOND, "seconds")) if step >= unit
-    )
+    if 0 < seconds < LEAST_TICKS:
+        step = _nice(seconds / 9)
+    units = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (0.0, "seconds"))
+    unit, name = next((unit or SECOND, name) for unit, name in units if step >= unit)
     ticks = [(n * step, f"{n * step / unit:,.10g}") for n in range(int(seconds / step) + 1)]
     return _Axis(f"{name} since the first submission", 0.0, seconds, ticks)
 

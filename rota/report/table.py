@@ -36,10 +36,19 @@ PAIRED = Column("", "paired")
 """The column that several seeds add; its heading names the first policy."""
 
 
+COST = Column("cost_dollars", "cost")
+"""The column that known prices add."""
+
+
 def table(comparison: Comparison) -> str:
     """Its head, body and foot."""
     heads, rows = comparison.cells()
-    columns = [COLUMNS.get(head) or (PAIRED if i >= len(COLUMNS) else None) for i, head in enumerate(heads)]
+    dollars = [line.summary[COST.figure] for line in comparison.lines]
+    if any(value is not None for value in dollars):
+        heads = [*heads, "COST"]
+        rows = [[*row, "-" if value is None else f"${value:,.2f}"] for row, value in zip(rows, dollars, strict=True)]
+    more = {"COST": COST}
+    columns = [COLUMNS.get(head) or more.get(head) or (PAIRED if i >= len(COLUMNS) else None) for i, head in enumerate(heads)]
     values = [[_value(line, column) for column in columns] for line in comparison.lines]
     best = [_best([row[i] for row in values], [row[i] for row in rows], column) for i, column in enumerate(columns)]
     body = ""

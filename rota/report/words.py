@@ -22,6 +22,14 @@ MOST_GROUPS = 8
 """Groups of equal nodes that are written out; beyond, the rest is counted."""
 
 
+_FOLDERS = re.compile(r"(?<![^\s=:,(\"'])~?/(?:[^\s:=,+|/]+/)*(?=[^\s:=,+|/])")
+
+
+def without_folders(said: str) -> str:
+    """Files by their names alone. A page is passed on, and where its files are concerns its writer only."""
+    return _FOLDERS.sub("", said)
+
+
 def finding(comparison: Comparison) -> str:
     """The result in a sentence."""
     best = comparison.best
@@ -65,7 +73,7 @@ def _words(seconds: float) -> str:
 def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
     """What was run, with load and bounds."""
     summary, params = comparison.lines[0].summary, runs[0].params
-    rows: list[tuple[str, str, str]] = [("Trace", str(params["trace"]), "")]
+    rows: list[tuple[str, str, str]] = [("Trace", without_folders(str(params["trace"])), "")]
     jobs = f"{summary['jobs']:,.0f}"
     if summary["jobs"] != len(runs[0].arrivals):
         jobs += f" of {len(runs[0].arrivals):,}"
@@ -105,7 +113,7 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
     limits = f"mean JCT {duration(summary['mean_jct_bound_seconds'])}, makespan {duration(summary['makespan_bound_seconds'])}"
     rows.append(("No schedule beats", limits, "bound"))
     return "".join(
-        f"<div><dt>{word(name, definition)}</dt><dd><bdi>{text(value)}</bdi></dd></div>"
+        f"<div><dt>{word(name, definition)}</dt><dd><bdi>{text(without_folders(value))}</bdi></dd></div>"
         for name, value, definition in rows
         if value
     )
@@ -161,7 +169,7 @@ def _prices(run: Result) -> str:
 def notes(runs: Sequence[Result]) -> str:
     """What was said about the trace when it was read."""
     said = dict.fromkeys(str(note) for run in runs for note in run.params.get("notes", ()))
-    lines = "".join(f"<li><bdi>{text(note)}</bdi></li>" for note in said)
+    lines = "".join(f"<li><bdi>{text(without_folders(note))}</bdi></li>" for note in said)
     return f'<ul class="notes" aria-label="Notes">{lines}</ul>' if said else ""
 
 
@@ -193,7 +201,7 @@ def failures(comparison: Comparison) -> str:
 def footing(comparison: Comparison) -> str:
     """What stands below the table."""
     marked = " Marked: the best of a column." if len(comparison.lines) > 1 else ""
-    return f"<bdi>{text(re.sub(' {2,}', ' · ', comparison.footing()))}</bdi>.{marked}"
+    return f"<bdi>{text(without_folders(re.sub(' {2,}', ' · ', comparison.footing())))}</bdi>.{marked}"
 
 
 def about(comparison: Comparison, runs: Sequence[Result], choice: bool) -> str:

@@ -166,6 +166,7 @@ class Program:
 
     @property
     def weight(self) -> Floats:
+        """Weight of each job of a claimant."""
         return self.who.weight
 
     @property
@@ -217,6 +218,7 @@ class Program:
         self._add(-1.0, goal, not (isinstance(goal, Extreme) and goal.largest), "least(...)")
 
     def minimise(self, goal: "Linear | Extreme") -> None:
+        """As `maximise`, for what should be small."""
         self._add(1.0, goal, not (isinstance(goal, Extreme) and not goal.largest), "greatest(...)")
 
     def _add(self, sign: float, goal: "Linear | Extreme", fits: bool, instead: str) -> None:

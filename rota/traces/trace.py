@@ -25,9 +25,13 @@ class Trace:
     """Jobs in trace order: by the time they are submitted, then by their line in the file."""
 
     name: str
+    """The file, or what it was generated from."""
     format: str
+    """How it was read."""
     arrivals: tuple[Arrival, ...]
+    """The jobs, each with the time it is submitted at."""
     skipped: tuple[Skipped, ...] = ()
+    """Rows that were left out: how many, and why."""
     lines: tuple[int, ...] = ()
     """The line of each arrival in its file; empty where there is no file."""
     notes: tuple[str, ...] = ()

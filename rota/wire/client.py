@@ -147,7 +147,7 @@ class Client:
 
 
 class Job:
-    """A job somebody submitted. What is asked of it is asked of the scheduler, every time."""
+    """A submitted job. Every question about it goes to the scheduler."""
 
     def __init__(self, client: Client, row: JobRow) -> None:
         self._client = client

@@ -94,9 +94,16 @@ def gains(a: Result, b: Result) -> dict[str, int]:
     }
 
 
+def with_costs(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """The table of a comparison, with the column that a page adds to it."""
+    heads, rows = comparison.cells()
+    costs = [f"${line.summary['cost_dollars']:,.2f}" for line in comparison.lines]
+    return [*heads, "COST"], [[*row, cost] for row, cost in zip(rows, costs, strict=True)]
+
+
 def test_the_table_is_that_of_the_comparison(opened: Opener, demo: Comparison, demo_html: str) -> None:
     page = opened(demo_html)
-    heads, rows = demo.cells()
+    heads, rows = with_costs(demo)
     assert page.locator(".results thead .sort").all_inner_texts() == heads
     found = [row.locator("th, td").all_inner_texts() for row in page.locator(".results tbody tr").all()]
     assert [[cell.strip() for cell in row] for row in found] == rows
@@ -112,12 +119,13 @@ def test_every_chart_shows_something(opened: Opener, demo: Comparison, demo_html
     expect(page.locator("#jobs-table tbody tr")).to_have_count(20)
     for chart in page.locator("[role=img]").all():
         assert len(chart.get_attribute("aria-label") or "") > 30
-    shoot(page, tmp_path, "page-top.png", "body", 1310)
+    shoot(page, tmp_path, "page-top.png", "body", 1290)
     shoot(page, tmp_path, "page-map.png", "#where", 815)
     shoot(page, tmp_path, "page-gain.png", "#gain", 860)
+    shoot(page, tmp_path, "page-tenants.png", "#groups", 320)
     page.locator("#theme").click()
     settle(page)
-    shoot(page, tmp_path, "page-dark.png", "#load", 1216)
+    shoot(page, tmp_path, "page-dark.png", "#load", 1248)
 
 
 def test_sorting(opened: Opener, demo: Comparison, demo_html: str) -> None:
@@ -349,7 +357,7 @@ def test_strangers_are_shown_as_text(opened: Opener) -> None:
 def test_several_seeds(opened: Opener) -> None:
     comparison = rota.compare(["fifo", "srsf"], trace="synthetic:jobs=40,seed=1", cluster="24xV100", seeds=3)
     page = opened(page_of(comparison))
-    heads, rows = comparison.cells()
+    heads, rows = with_costs(comparison)
     assert page.locator(".results thead .sort").all_inner_texts() == heads
     found = [row.locator("th, td").all_inner_texts() for row in page.locator(".results tbody tr").all()]
     assert [[cell.strip() for cell in row] for row in found] == rows

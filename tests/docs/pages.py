@@ -154,7 +154,8 @@ def refresh_commands(page: Path) -> None:
 
 
 def refresh(names: list[str]) -> None:
-    for page in [NOTEBOOK, *PAGES]:
+    # The notebook last: it declares a policy, which would then be known to the commands too.
+    for page in [*PAGES, NOTEBOOK]:
         if not names or page.stem in names:
             (refresh_notebook if page == NOTEBOOK else refresh_commands)(page)
             print(page.relative_to(ROOT), file=sys.stderr)

@@ -139,10 +139,35 @@ const TIME_STEPS = [
     ...[1, 2, 3, 6, 12].map((n) => n * HOUR),
 ];
 
+function timeStep(rough) {
+    return rough < SECOND ? niceStep(rough) : TIME_STEPS.find((known) => known >= rough) || DAY * niceStep(rough / DAY);
+}
+
+// At least three, since one or two say too little of how long things took.
 function timeTicks(low, high, wanted) {
-    const rough = (high - low) / wanted;
-    const fit = rough < SECOND ? niceStep(rough) : TIME_STEPS.find((known) => known >= rough) || DAY * niceStep(rough / DAY);
+    let rough = (high - low) / wanted;
+    while (multiples(low, high, timeStep(rough)).length < 3 && rough > (high - low) / 12) rough /= 1.5;
+    const fit = timeStep(rough);
     return multiples(low, high, fit).map((at) => ({ at, label: elapsed(at, fit) }));
+}
+
+// About the width of a label, at 12 pixels.
+function labelWidth(label) {
+    return 6.8 * label.length;
+}
+
+// The ticks whose labels have room beside each other, each with the place of its label: inside of what is drawn.
+function labelled(ticks, place, from, to) {
+    const found = [];
+    let end = -Infinity;
+    for (const tick of ticks) {
+        const half = labelWidth(tick.label) / 2;
+        const x = clamp(place(tick.at), from + half, to - half);
+        if (x - half < end + 8) continue;
+        found.push({ ...tick, x });
+        end = x + half;
+    }
+    return found;
 }
 
 // Time since the start, as exact as the distance between ticks asks for.
@@ -177,13 +202,23 @@ const LOG_TIMES = [
     10000 * DAY,
 ];
 
+// For ranges that hold few of those.
+const FINE_LOG_TIMES = [
+    ...[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30],
+    ...[1, 2, 5, 10, 20, 30].map((n) => n * MINUTE),
+    ...[1, 2, 5, 10].map((n) => n * HOUR),
+    ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000].map((n) => n * DAY),
+];
+
 function logTimeTicks(low, high) {
+    const inside = (times) => times.filter((at) => at >= low * (1 - 1e-9) && at <= high);
     const label = (at) => {
         if (at < MINUTE) return `${at} s`;
         if (at < HOUR) return `${at / MINUTE} min`;
         return at < DAY ? `${at / HOUR} h` : `${count(at / DAY)} d`;
     };
-    return LOG_TIMES.filter((at) => at >= low * (1 - 1e-9) && at <= high).map((at) => ({ at, label: label(at) }));
+    const coarse = inside(LOG_TIMES);
+    return (coarse.length < 3 ? inside(FINE_LOG_TIMES) : coarse).map((at) => ({ at, label: label(at) }));
 }
 
 // A little more than there is, and at least a factor of ten.

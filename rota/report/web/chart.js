@@ -34,10 +34,10 @@ function frame(area, { x, y, xTicks, yTicks, xTitle, yTitle, label }) {
     }
     for (const tick of xTicks) {
         const at = x(tick.at);
-        svg.append(
-            draw('line', { class: 'grid', x1: at, x2: at, y1: top, y2: bottom + 4 }),
-            draw('text', { x: at, y: bottom + 19, 'text-anchor': 'middle' }, tick.label),
-        );
+        svg.append(draw('line', { class: 'grid', x1: at, x2: at, y1: top, y2: bottom + 4 }));
+    }
+    for (const tick of labelled(xTicks, x, 0, width)) {
+        svg.append(draw('text', { class: 'tick', x: tick.x, y: bottom + 19, 'text-anchor': 'middle' }, tick.label));
     }
     const middle = (top + bottom) / 2;
     svg.append(
@@ -71,8 +71,11 @@ function stepPath(xs, ys) {
     return `${path}H${xs[xs.length - 1].toFixed(1)}`;
 }
 
-function verticalMark(area, at, label) {
+// A line with words beside it, on the side that has more room; where they do not fit, in brief.
+function verticalMark(area, at, words, brief) {
     const late = at > (area.left + area.right) / 2;
+    const room = (late ? at - area.left : area.right - at) - 10;
+    const label = labelWidth(words) <= room ? words : brief;
     return draw(
         'g',
         {},

@@ -16,6 +16,7 @@ function setUpGain(data) {
     const pick = () => {
         Object.assign(view, pairOf(data, data.runs[Number(from.value)], data.runs[Number(to.value)]));
         tellGain(view);
+        byId('gain-jobs').hidden = !view.jobs.length;
         renderGain(view);
         listGain(view);
     };
@@ -107,12 +108,11 @@ function paintAxes({ area, x, y, a, b }, context, ticks, low, high) {
         context.fillRect(px, area.top, 1, area.bottom - area.top);
         context.fillRect(area.left, py, area.right - area.left, 1);
         context.fillStyle = ink;
-        context.textAlign = 'center';
-        context.fillText(tick.label, px, area.bottom + 14);
         context.textAlign = 'right';
         context.fillText(tick.label, area.left - 7, py);
     }
     context.textAlign = 'center';
+    for (const tick of labelled(ticks, x, 0, area.right + 14)) context.fillText(tick.label, tick.x, area.bottom + 14);
     context.fillText(`JCT under ${short(a.label)}`, (area.left + area.right) / 2, area.bottom + 34);
     context.save();
     context.translate(9, (area.top + area.bottom) / 2);
@@ -224,6 +224,11 @@ function listGain(view) {
         const whole = tableOf(['Job', 'from', 'to', 'difference', 'ratio'], rows);
         return [make('h4', {}, title), make('div', { class: 'scroll' }, whole)];
     };
+    byId('gain-order').hidden = !view.verdict.some((turn) => turn);
+    if (byId('gain-order').hidden) {
+        byId('gain-lists').replaceChildren(make('p', { class: 'note' }, 'No job is faster or slower.'));
+        return;
+    }
     byId('gain-lists').replaceChildren(...table(1, 'Lost most', 'lost'), ...table(-1, 'Gained most', 'gained'));
 }
 

@@ -6,11 +6,15 @@ function setUpLoad(data) {
     if (data.runs.length === 1) select.value = '0';
     select.closest('label').hidden = data.runs.length === 1;
     const hosts = { busy: byId('busy-chart'), queue: byId('queue-chart') };
+    const waited = data.runs.some((run) => run.queue.some((jobs) => jobs > 0));
+    byId('queue-none').hidden = waited;
+    for (const id of ['queue-chart', 'queue-legend']) byId(id).hidden = !waited;
     const render = () => {
         const alone = select.value === '' ? null : data.runs[Number(select.value)];
         renderBusy(data, hosts.busy, alone);
-        renderQueue(data, hosts.queue, alone);
+        if (waited) renderQueue(data, hosts.queue, alone);
         for (const note of ['busy-note', 'queue-note']) byId(note).hidden = Boolean(alone);
+        if (!waited) byId('queue-note').hidden = true;
         if (byId('load-data').open) loadTable(data);
     };
     select.addEventListener('change', render);

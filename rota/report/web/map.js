@@ -48,6 +48,7 @@ function gpuMap(data, first, number, look) {
     const note = make('span', {});
     const select = make('select', { 'aria-label': `Policy of map ${number + 1}` }, ...runOptions(data));
     select.value = first.index;
+    select.hidden = data.runs.length === 1;
     const figure = make('figure', {}, make('figcaption', {}, select, note), make('div', { class: 'chart' }, canvas));
     const map = { data, run: first, canvas, look, figure, area: null };
     map.render = () => renderMap(map);
@@ -149,11 +150,10 @@ function paintFrame(map, context) {
     context.font = '12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
     context.textBaseline = 'middle';
     context.textAlign = 'center';
-    for (const tick of timeTicks(state.from, state.to, (area.right - area.left) / 100)) {
-        context.fillStyle = ink;
-        context.fillRect(Math.round(x(tick.at)), area.bottom, 1, 5);
-        context.fillText(tick.label, x(tick.at), area.bottom + 15);
-    }
+    const ticks = timeTicks(state.from, state.to, (area.right - area.left) / 100);
+    context.fillStyle = ink;
+    for (const tick of ticks) context.fillRect(Math.round(x(tick.at)), area.bottom, 1, 5);
+    for (const tick of labelled(ticks, x, 0, area.right + MAP.right)) context.fillText(tick.label, tick.x, area.bottom + 15);
     context.fillText('time since the first submission', (area.left + area.right) / 2, area.bottom + 32);
     context.save();
     context.beginPath();
@@ -178,7 +178,7 @@ function paintNodes(cluster, area, y, context, page, ink) {
         if (to - from >= 12 && names.length > cluster.pools.length) {
             context.fillStyle = ink;
             context.textAlign = 'right';
-            context.fillText(names[node], area.left - 8, (Math.max(from, area.top) + Math.min(to, area.bottom)) / 2, 36);
+            context.fillText(names[node], area.left - 8, (Math.max(from, area.top) + Math.min(to, area.bottom)) / 2, 33);
         }
         if (!ends) continue;
         if (node + 1 < names.length) {
@@ -193,7 +193,7 @@ function paintNodes(cluster, area, y, context, page, ink) {
                 cluster.pools[pool[node]],
                 4,
                 (seen[0] + seen[1]) / 2,
-                names.length > cluster.pools.length ? 36 : 76,
+                names.length > cluster.pools.length ? 33 : 70,
             );
         }
         band = node + 1;

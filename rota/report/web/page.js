@@ -19,6 +19,7 @@ async function start() {
     const data = await tryLoad(0);
     if (!data) return;
     setUpResults(data);
+    setUpResultsDownload();
     showSeed(data);
     setUpSeeds(untouched);
     document.documentElement.dataset.ready = 'yes';
@@ -44,7 +45,9 @@ function showSeed(data) {
     // Not in every page.
     if (byId('placement')) setUpPlacement(data);
     if (pair) setUpGain(data);
+    if (byId('groups')) setUpGroups(data);
     setUpJobs(data);
+    setUpDownloads(data);
     setUpChosen(data);
 }
 

@@ -20,9 +20,12 @@ function setUpPlacement(data) {
     ]) {
         byId(`${what}-none`).hidden = some;
         hosts[what].hidden = !some;
-        byId(`${what}-legend`).hidden = !some;
+        for (const part of ['legend', 'note', 'data', 'tools']) byId(`${what}-${part}`)?.toggleAttribute('hidden', !some);
     }
-    if (several) {
+    const gangs = data.runs.some((run) => run.placement.spread.jobs);
+    byId('span-none').hidden = gangs;
+    byId('span-some').hidden = !gangs;
+    if (several && gangs) {
         spanTable(data);
         hintMore(byId('span-table'));
     }

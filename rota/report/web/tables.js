@@ -106,6 +106,10 @@ function jobColumns(data) {
         columns.push({ head, text: true, cell: (job) => named(names[code[job]]), by: (job) => rank[code[job]] });
     }
     columns.push({ head: 'Submitted', cell: (job) => duration(jobs.submitted[job]), by: (job) => jobs.submitted[job] });
+    if (data.runs.length === 1 && data.runs[0].cost) {
+        const { cost } = data.runs[0];
+        columns.push({ head: 'Cost', cell: (job) => dollars(cost[job]), by: (job) => cost[job] });
+    }
     for (const run of data.runs) {
         columns.push({ head: `JCT ${run.label}`, cell: (job) => duration(run.jct[job]), by: (job) => run.jct[job] });
     }
@@ -169,6 +173,7 @@ function renderJobs(view, render) {
     byId('jobs-count').textContent = found.length
         ? `${count(first + 1)} to ${count(last)} of ${plural(found.length, 'job')}`
         : 'No job matches.';
+    byId('jobs-turn').hidden = pages === 1;
     byId('jobs-back').disabled = view.page === 0;
     byId('jobs-next').disabled = view.page === pages - 1;
 }

@@ -7,6 +7,14 @@ function setUpTimes(data) {
         wait: data.runs.map((run) => sortedKnown(run.wait)),
     };
     let what = 'jct';
+    const finished = sorted.jct.some((values) => values.length);
+    // Nothing to choose where no job waited, nothing to draw where none finished.
+    byId('times-what').hidden = !sorted.wait.some((values) => values[values.length - 1] > 0);
+    for (const id of ['times-chart', 'times-legend', 'times-data']) byId(id).hidden = !finished;
+    if (!finished) {
+        byId('times-lead').textContent = `No job finished.${data.about}`;
+        return;
+    }
     const render = () => {
         swap(host, timesChart(data, sorted[what], what, host));
         byId('times-lead').textContent = timesLead(data, what);
@@ -55,8 +63,10 @@ function timesChart(data, sorted, what, host) {
         if (mean > area.left) svg.append(draw('path', { d: `M${mean} ${area.bottom - 1}l-5 -8h10z`, fill: run.colour }));
         markChosen(svg, run, what, x, y, sorted);
     }
-    if (what === 'jct' && data.bound)
-        svg.append(verticalMark(area, x(data.bound), `no schedule has a mean below ${duration(data.bound)}`));
+    if (what === 'jct' && data.bound) {
+        const bound = duration(data.bound);
+        svg.append(verticalMark(area, x(data.bound), `no schedule has a mean below ${bound}`, `bound ${bound}`));
+    }
     readPercentile(svg, area, runs, sorted, x, y);
     return svg;
 }

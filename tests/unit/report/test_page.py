@@ -22,6 +22,7 @@ from rota.report.comparison import Comparison
 from rota.report.page import SCRIPTS, page
 from rota.report.result import Result
 from rota.report.timeline import busy, edges, queue
+from rota.report.words import without_folders
 from tests.unit.report.made import large_result, result_of
 
 HOSTILE = "</script><script>alert(1)</script>&\u2028\u2029'\"{{script}}"
@@ -129,6 +130,8 @@ def test_the_table_has_the_cells_of_the_comparison_and_every_heading_a_definitio
     for comparison in (pair(), Comparison({"one": [run(), run(60)], "two": [run(3600, 0), run(3700, 0)]})):
         html = page(comparison)
         heads, rows = comparison.cells()
+        heads = [*heads, "COST"]
+        rows = [[*row, f"${line.summary['cost_dollars']:,.2f}"] for row, line in zip(rows, comparison.lines, strict=True)]
         head = re.search(r"<thead>(.*?)</thead>", html, re.DOTALL)
         body = re.search(r"<tbody>(.*?)</tbody>", html, re.DOTALL)
         assert head is not None and body is not None
@@ -337,7 +340,7 @@ def hashed(text: str) -> str:
 
 def test_the_scripts_are_all_there_small_and_write_no_markup() -> None:
     folder = resources.files("rota.report").joinpath("web")
-    pages = {"page.html", "page.css", "placement.html", "paper.html", "paper.css", "sweep.html", "sweep.css"}
+    pages = {"page.html", "page.css", "placement.html", "groups.html", "paper.html", "paper.css", "sweep.html", "sweep.css"}
     assert {file.name for file in folder.iterdir()} == {*pages, *(f"{name}.js" for name in SCRIPTS)}
     for name in SCRIPTS:
         text = folder.joinpath(f"{name}.js").read_text(encoding="utf-8")
@@ -394,3 +397,46 @@ def test_every_input_that_was_set_is_told() -> None:
     facts = text_of(page(Comparison({"p": [replace(run(), study=study)]})), FACTS)
     for told in ("First20", "Wheretenant=a", "Launch seconds7.5", "Variability mediansyes", "Gpu speed2 values"):
         assert told in facts, told
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("/home/ana/runs/cluster.yaml", "cluster.yaml"),
+        ("~/runs/cluster.yaml: 2x(4xA100)", "cluster.yaml: 2x(4xA100)"),
+        ("/srv/mine.py:Mine:power=0.5+packed", "mine.py:Mine:power=0.5+packed"),
+        ("hierarchical:tenants=/etc/rota/tenants.yaml", "hierarchical:tenants=tenants.yaml"),
+        ("one of /a/b.csv or /c/d.csv", "one of b.csv or d.csv"),
+        ("tiresias:thresholds=3250/7200", "tiresias:thresholds=3250/7200"),
+        ("./mine.py:Mine", "./mine.py:Mine"),
+        ("vision/pretraining, pal/vgg19, 12.5 GB/s", "vision/pretraining, pal/vgg19, 12.5 GB/s"),
+        ("4 / 8", "4 / 8"),
+    ],
+)
+def test_files_are_named_without_their_folders(said: str, shown: str) -> None:
+    assert without_folders(said) == shown
+
+
+def test_no_page_says_where_its_files_are() -> None:
+    cluster = Cluster.of([Node("n", "A100", 1)], "/home/ana/cluster.yaml")
+    one = result_of(
+        [Arrival(0.0, JobSpec(steps=1))], cluster, [(0, [0], 0, 1)], trace="/home/ana/jobs.csv", notes=["/home/ana/x.csv is odd"]
+    )
+    html = page(Comparison({"/home/ana/mine.py:Mine": [one], "fifo": [one]}))
+    assert "/home/ana" not in html and "mine.py:Mine" in html and "cluster.yaml" in html and "jobs.csv" in html
+    # Two policies that would then have the same name keep theirs.
+    html = page(Comparison({"/a/mine.py:Mine": [one], "/b/mine.py:Mine": [one]}))
+    assert "/a/mine.py:Mine" in html and "/b/mine.py:Mine" in html
+
+
+def test_tenants_and_users_have_a_section_where_there_are_some() -> None:
+    html = page(pair())
+    assert 'id="groups"' in html and '<a href="#groups">' in html
+    alone = page(Comparison({"p": [result_of([Arrival(0.0, JobSpec(steps=1))], TWO, [(0, [0], 0, 1)])]}))
+    assert 'id="groups"' not in alone and '<a href="#groups">' not in alone
+
+
+def test_without_prices_there_is_no_cost() -> None:
+    cluster = Cluster.of([Node("n", "NoSuchType", 1)], "my.yaml")
+    html = page(Comparison({"p": [result_of([Arrival(0.0, JobSpec(steps=1))], cluster, [(0, [0], 0, 1)])]}))
+    assert ">COST<" not in html and data_of(html)["runs"][0]["cost"] is None

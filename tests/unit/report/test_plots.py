@@ -184,3 +184,13 @@ def test_plots_are_written_as_png_where_matplotlib_is_there(tmp_path: Path, what
     picture.save(tmp_path / "two.png")
     data = (tmp_path / "one.png").read_bytes()
     assert data.startswith(b"\x89PNG") and len(data) > 10_000 and data == (tmp_path / "two.png").read_bytes()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 7.0, 65.0, 700.0, 5_000.0, 90_000.0, 3e6])
+@pytest.mark.parametrize("what", ["jct", "busy"])
+def test_the_time_axis_of_few_jobs_has_several_ticks(what: str, seconds: float) -> None:
+    holds = [(job, [job], 0.0, seconds * (job + 1) / 3) for job in range(3)]
+    few = result_of([Arrival(0.0, JobSpec(steps=seconds))] * 3, Cluster.parse("4xV100"), holds)
+    svg = Comparison({"p": [few]}).plot(what).svg
+    words = re.findall(r'<text[^>]*text-anchor="middle"[^>]*>([\d.,]+(?: (?:s|min|h|d))?)</text>', svg)
+    assert len(words) >= 3 and len(set(words)) == len(words), words
