@@ -61,8 +61,8 @@ def steadied(options: Options, claimant: Ints, option: Ints, share: Floats) -> F
 
 
 def measured_by(options: Options, claimant: Ints, option: Ints) -> Bools:
-    """Of the sides of a program, those that say how fast a claimant usually is: on each pool the size it asked for, or its fastest
-    if that does not fit there now."""
+    """Of the sides of a program, those that say how fast a claimant usually is: on each pool the size it asked for, or its
+    fastest if that does not fit there now."""
     alone = options.partner_kind[option] < 0
     if not options.elastic:
         return alone
