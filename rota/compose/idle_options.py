@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rota.beliefs.variability import plain_name
 from rota.compose.study import Study
 from rota.core.settings import Settings
+from rota.core.when import AtEvents
 from rota.files.rows import closest
 from rota.model.cluster import Cluster
 from rota.model.floor import Placer, Request
@@ -50,7 +51,7 @@ class Combination:
 
     def _times(self) -> list[str]:
         study, found = self.study, []
-        if study.round_seconds is not None and not self.settings.round_seconds:
+        if study.round_seconds is not None and isinstance(self.settings.decide, AtEvents):
             found.append("--round-seconds does nothing with --decide events: there are no rounds")
         if not self.physics.fails:
             never = "does nothing: no node fails without --node-mtbf-seconds"

@@ -10,6 +10,7 @@ import numpy as np
 from rota.compose.catalogue import make_policy
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtEvents, AtRounds
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.floor import Floor, Placer, Request
@@ -76,7 +77,7 @@ def _copied(floor: Floor) -> Floor:
 def _run(placer: Placer, seed: int, policy: str = POLICIES[0]) -> Any:
     """A simulated workload under a policy; the record of it."""
     cluster, arrivals = workload(seed)
-    settings = Settings(seed=seed, round_seconds=60.0 if seed % 2 else 0.0, at_events=not seed % 2)
+    settings = Settings(seed=seed, decide=AtRounds(round_seconds=60.0) if seed % 2 else AtEvents())
     scheduler = Scheduler(cluster, placer, settings)
     physics = Physics(launch_seconds=float(seed % 3), checkpoint_seconds=1.0, restore_seconds=1.0)
     return Engine(scheduler, make_policy(policy), physics, arrivals, seed=seed).run()

@@ -23,6 +23,7 @@ from rota.compose.profiled import shown_part
 from rota.compose.study import Study
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtEvents, AtRounds, When, WholeSteps
 from rota.errors import OptionError, TraceError
 from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
@@ -118,10 +119,10 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     policy = make_policy(policy_named, preset.options)
     placer = make_placer(placer_named, preset.options)
     trace = _jobs(study, opened, cluster, physics)
-    settings = _settings(
-        preset.settings,
-        study.decide,
-        study.round_seconds,
+    settings = Settings(**preset.settings)
+    settings = replace(
+        settings,
+        decide=_when(settings.decide, study.decide, study.round_seconds),
         seed=study.seed,
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
         packing=bool(getattr(policy, "packing", False)),
@@ -134,7 +135,8 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         rates_shown = shown_part(rates_shown, study.profiled, study.seed)
         settings = replace(settings, learn=True)
     if physics.whole_steps_seconds:
-        physics = replace(physics, whole_steps_seconds=settings.round_seconds if settings.whole_steps else 0.0)
+        round_seconds = settings.decide.round_seconds if isinstance(settings.decide, WholeSteps) else 0.0
+        physics = replace(physics, whole_steps_seconds=round_seconds)
     guesses = _guesses(trace, cluster, physics.rates)
     idle = Combination(study, trace, cluster, physics, settings, policy, placer).notes()
     notes = [*trace.notes, *idle, *guesses]
@@ -178,8 +180,8 @@ def _facts(
         "cordon_slower_than": study.cordon_slower_than,
         "tensors": _text(study.tensors),
         "preset": study.preset or "measured",
-        "decide": "both" if settings.at_events and settings.round_seconds else "events" if settings.at_events else "rounds",
-        "round_seconds": settings.round_seconds or None,
+        "decide": _spelled(settings.decide),
+        "round_seconds": _round_seconds(settings.decide) or None,
         "wait_for_place": study.wait_for_place,
         "seed": study.seed,
         "first": study.first,
@@ -296,22 +298,35 @@ def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     return found
 
 
-def _settings(base: Any, decide: str | None, round_seconds: float | None, **others: Any) -> Settings:
+def _when(preset: When, decide: str | None, round_seconds: float | None) -> When:
+    """When the core decides: as a study says, or else as its preset does. A length alone means rounds of this length."""
     if decide is not None and decide not in DECIDE:
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
-    if decide in ("rounds", "both") and not (round_seconds or base.get("round_seconds")):
+    length = round_seconds or _round_seconds(preset)
+    if decide in ("rounds", "both") and not length:
         raise OptionError("rounds need a length.", field="decide", value=decide, hint="--round-seconds 360")
-    values = {"at_events": True, **base}
-    if round_seconds is not None:
-        values.update(round_seconds=round_seconds, at_events=decide in ("events", "both"))
-        if decide == "events":
-            values["round_seconds"] = 0.0
-    if decide is not None:
-        values["at_events"] = decide in ("events", "both")
-        if decide == "events":
-            values["round_seconds"] = 0.0
-    values["whole_steps"] = values.get("whole_steps", False) and not values["at_events"]
-    return Settings(**values, **others)
+    if round_seconds is not None and not 0 < round_seconds < FOREVER:
+        raise OptionError("must be more than 0.", field="round_seconds", value=round_seconds, hint="--round-seconds 360")
+    if decide is None and round_seconds is None:
+        return preset
+    solve_every = preset.solve_every_seconds
+    if decide == "events":
+        return preset if isinstance(preset, AtEvents) else AtEvents(solve_every_seconds=solve_every)
+    if isinstance(preset, WholeSteps) and decide != "both":
+        return replace(preset, round_seconds=length)
+    return AtRounds(round_seconds=length, at_events=decide == "both", solve_every_seconds=solve_every)
+
+
+def _spelled(decide: When) -> str:
+    """As `--decide` has it."""
+    if isinstance(decide, AtEvents):
+        return "events"
+    return "both" if decide.at_events else "rounds"
+
+
+def _round_seconds(decide: When) -> float:
+    """How long a round is; 0: there are none."""
+    return 0.0 if isinstance(decide, AtEvents) else decide.round_seconds
 
 
 def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Trace:
@@ -384,4 +399,4 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    return max(settings.round_seconds, 300.0) if surprises else FOREVER
+    return max(_round_seconds(settings.decide), 300.0) if surprises else FOREVER

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.beliefs.rates import Rates
+from rota.core.drawing import Drawing
+from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import NameUnknown
 from rota.model.accelerators import REFERENCE
 from rota.profiles.catalogue import Catalogue
@@ -40,20 +42,15 @@ PRESETS: Mapping[str, Preset] = {
     "ideal": Preset(
         "Decisions at events, zero overhead, GPUs pooled, run time is the trace's duration.",
         physics={"rates": Rates(speeds={}, model=Catalogue(), everywhere=REFERENCE), "spread_penalty": 1.0},
-        settings={"at_events": True, "round_seconds": 0.0},
+        settings={"decide": AtEvents()},
     ),
     "measured": MEASURED,
     "gavel": Preset(
         "Gavel's simulator: rounds of 360 s, shares at most every 1920 s, whole steps, free moves, its prices.",
         physics={"rates": Rates(model=Catalogue()), "spread_penalty": 1.0, "whole_steps_seconds": 360.0},
         settings={
-            "at_events": False,
-            "round_seconds": 360.0,
-            "whole_steps": True,
-            "solve_every_seconds": 1920.0,
-            "steady": True,
-            "upgrades": True,
-            "deficits_break_ties": True,
+            "decide": WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0),
+            "drawing": Drawing(deficits_break_ties=True, steady=True, upgrades=True),
         },
         dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},
     ),
@@ -64,7 +61,7 @@ PRESETS: Mapping[str, Preset] = {
             "spread_penalty": 1.7,
             "ends_every_seconds": 360.0,
         },
-        settings={"at_events": False, "round_seconds": 360.0, "backfill": False},
+        settings={"decide": AtRounds(round_seconds=360.0), "drawing": Drawing(backfill=False)},
         options={
             "pal": {"sticky": "false"},
             "pm-first": {"sticky": "false"},

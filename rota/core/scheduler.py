@@ -131,12 +131,12 @@ class Scheduler:
         return self.settings.leased or (self.settings.retry_seconds < FOREVER and bool(self.state.jobs.in_flight))
 
     def _due(self) -> bool:
-        state, settings = self.state, self.settings
+        state, decide = self.state, self.settings.decide
         if state.question.asked is not None or state.now_s < state.question.not_before_s:
             return False
-        if settings.round_seconds and state.now_s >= state.question.next_round_s and state.jobs.row:
+        if state.now_s >= decide.round_begins_s(state.question.next_round_s) and state.jobs.row:
             return True
-        if not settings.at_events:
+        if not decide.at_events:
             return False
         if state.question.replan or state.now_s >= state.question.until_s:
             return True
@@ -150,11 +150,10 @@ class Scheduler:
         if state.now_s < self._may_ask_s():
             return False
         allocation = state.question.answer.allocation
-        lasts = allocation.reusable or self.settings.steady
         over = state.now_s >= allocation.until_s
-        if self.settings.at_events and not allocation.reusable:
+        if self.settings.decide.at_events and not allocation.reusable:
             over = over or state.now_s >= state.question.until_s  # a timer of one of its jobs
-        return state.question.dirty or not lasts or over or self._stale()
+        return state.question.dirty or not self.settings.drawing.lasts(allocation) or over or self._stale()
 
     def _stale(self) -> bool:
         """The answer in force is another policy's."""
@@ -163,15 +162,14 @@ class Scheduler:
 
     def _may_ask_s(self) -> float:
         """The policy is not asked before this."""
-        return max(self.state.question.not_before_s, self.state.question.asked_s + self.settings.solve_every_seconds)
+        return max(self.state.question.not_before_s, self.settings.decide.may_ask_s(self.state.question.asked_s))
 
     def _next_wake_s(self) -> float:
         state, settings = self.state, self.settings
         wake_s = FOREVER
         if state.question.asked is None and len(state.jobs.rows):
-            if settings.round_seconds:
-                wake_s = state.question.next_round_s
-            if settings.at_events:
+            wake_s = settings.decide.round_begins_s(state.question.next_round_s)
+            if settings.decide.at_events:
                 wake_s = min(wake_s, state.question.until_s)
                 if state.question.dirty or self._stale():
                     wake_s = min(wake_s, self._may_ask_s())

@@ -10,10 +10,12 @@ from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
+from rota.core.drawing import Drawing
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
 from rota.core.state.state import State
+from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan
 from rota.model.cluster import Cluster, Node
@@ -76,6 +78,10 @@ _STATE_TYPES = (
     Skews,
     MoveCosts,
     Settings,
+    AtEvents,
+    AtRounds,
+    WholeSteps,
+    Drawing,
 )
 
 

@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.words import words_for
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.errors import OptionError, RotaError
+from rota.core.when import AtEvents, AtRounds
+from rota.errors import JournalError, OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
+from rota.model.codec import Plain
 from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
 from rota.server.api import make_app
@@ -48,6 +50,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 WORDS = words_for()
 """What journals are written with."""
+
+SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy")
+"""What a journal keeps of the settings. The policy has its own place there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +138,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, cluster: 
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
-        round_seconds=options.round_seconds or 0.0,
+        decide=AtRounds(round_seconds=options.round_seconds, at_events=True) if options.round_seconds else AtEvents(),
         packing=bool(getattr(policy, "packing", False)),
         wait_for_place=options.wait_for_place,
         learn_variability=True,
@@ -145,7 +150,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, cluster: 
         "cluster": str(cluster),
         "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
         "pretend": pretend,
-        "settings": {name: _plain(getattr(settings, name)) for name in Settings.__dataclass_fields__ if name != "policy"},
+        "settings": plain_settings(settings),
     }
 
 
@@ -168,13 +173,24 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def plain_settings(settings: Settings) -> dict[str, Plain]:
+    """As a journal keeps them; `make_scheduler` reads them."""
+    return {name: WORDS.encode(getattr(settings, name)) for name in SETTINGS}
+
+
 def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
     """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
-    settings: dict[str, Any] = {name: FOREVER if value is None else value for name, value in configuration["settings"].items()}
+    settings = configuration["settings"]
+    for name in settings:
+        if name not in SETTINGS:
+            raise JournalError(
+                f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
+                hint="use the Rota that wrote the journal",
+            )
     return Scheduler(
         _cluster(configuration),
         make_placer(configuration["placer"]),
-        Settings(**{**settings, "policy": configuration["policy"]}),
+        Settings(**{name: WORDS.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
         rates=Rates(model=Catalogue()),
         costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
         skews=Skews(model=Catalogue()),
@@ -186,11 +202,6 @@ def _cluster(configuration: Mapping[str, Any]) -> Cluster:
     if "nodes" not in configuration:
         return Cluster.parse(configuration["cluster"])
     return Cluster.of((Node(*each) for each in configuration["nodes"]), configuration["cluster"])
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no word for ever."""
-    return None if value == FOREVER else value
 
 
 def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> None:

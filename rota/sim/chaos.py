@@ -17,6 +17,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
 from rota.core.validate import validate
+from rota.core.when import AtRounds
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
@@ -81,7 +82,7 @@ class Faults:
 
 
 HOSTILE_SETTINGS = Settings(
-    round_seconds=20.0,
+    decide=AtRounds(round_seconds=20.0, at_events=True),
     lease_seconds=30.0,
     lease_margin_seconds=1.0,
     retry_seconds=4.0,

@@ -15,6 +15,7 @@ from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
+from rota.core.when import AtEvents, AtRounds
 from rota.errors import RotaError
 from rota.model.allocation import Allocation, Ranking
 from rota.model.cluster import Cluster
@@ -117,8 +118,8 @@ def _simulate(policy: Policy, seed: int, jobs: int = 30, after: Callable[[Schedu
         checkpoint_seconds=float(seed % 2),
         restore_seconds=1.0 * (seed % 2),
     )
-    rounds = seed % 4 == 1
-    settings = Settings(round_seconds=60.0 if rounds else 0.0, at_events=not rounds, seed=seed, packing=_packs(policy))
+    decide = AtRounds(round_seconds=60.0) if seed % 4 == 1 else AtEvents()
+    settings = Settings(decide=decide, seed=seed, packing=_packs(policy))
     scheduler = _WatchedScheduler(cluster, settings, after)
     engine = Engine(scheduler, policy, physics, arrivals, seed=seed)
     return engine, engine.run()

@@ -13,6 +13,7 @@ from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy
@@ -118,9 +119,9 @@ POLICIES: list[Policy] = [
 ]
 MOMENTS = [
     Settings(),
-    Settings(solve_every_seconds=50.0),
-    Settings(round_seconds=30.0),
-    Settings(round_seconds=60.0, at_events=False),
+    Settings(decide=AtEvents(solve_every_seconds=50.0)),
+    Settings(decide=AtRounds(round_seconds=30.0, at_events=True)),
+    Settings(decide=AtRounds(round_seconds=60.0)),
 ]
 
 

@@ -13,6 +13,7 @@ from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
+from rota.core.when import AtEvents, AtRounds
 from rota.errors import InputError
 from rota.model.cluster import Cluster
 from rota.model.commands import Solve
@@ -48,8 +49,8 @@ def runs(draw: st.DrawFn) -> tuple[Any, Journal]:
         st.sampled_from([Fifo(), Fifo(backfill=True), Srtf(), Las(), Tiresias(thresholds=(60.0,), promote=3.0), Gittins()])
     )
     placer = draw(st.sampled_from([Packed(), Random(sticky=False), Spread()]))
-    rounds = draw(st.sampled_from([{}, {"round_seconds": 45.0, "at_events": False}, {"round_seconds": 60.0}]))
-    chosen = Settings(seed=draw(st.integers(0, 9)), **rounds)
+    decide = draw(st.sampled_from([AtEvents(), AtRounds(round_seconds=45.0), AtRounds(round_seconds=60.0, at_events=True)]))
+    chosen = Settings(seed=draw(st.integers(0, 9)), decide=decide)
     costs = MoveCosts(*draw(st.sampled_from([(0.0, 0.0, 0.0), (3.0, 2.0, 1.0)])))
     fails = draw(st.booleans())
     physics = Physics(

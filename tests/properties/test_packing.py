@@ -16,6 +16,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
 from rota.core.validate import validate
+from rota.core.when import AtEvents, AtRounds, When
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import FOREVER, Floats
@@ -33,12 +34,12 @@ TOLERANCE = 1e-9
 TYPES = ("V100", "P100", "K80")
 PROFILES = ("a", "b", "")
 FLOORS = ("1xV100", "3xV100", "2x(2xV100) + 1x(4xK80)", "1x(4xV100) + 2x(2xP100) + 2xK80")
-MOMENTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"slice_seconds": 30.0},
-    {"round_seconds": 40.0, "at_events": False},
-    {"round_seconds": 45.0},
-    {"solve_every_seconds": 70.0, "slice_seconds": 20.0},
+MOMENTS: tuple[When, ...] = (
+    AtEvents(),
+    AtEvents(slice_seconds=30.0),
+    AtRounds(round_seconds=40.0),
+    AtRounds(round_seconds=45.0, at_events=True),
+    AtEvents(solve_every_seconds=70.0, slice_seconds=20.0),
 )
 
 speeds = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0]) | st.floats(0.1, 4.0)
@@ -117,7 +118,7 @@ def runs(draw: st.DrawFn, **options: Any) -> tuple[Case, Watched, Record, Journa
     physics = case.physics
     costs = MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds)
     placer = draw(st.sampled_from([Packed(), Packed(), Random(), Spread(), Packed(sticky=False), Random(sticky=False)]))
-    chosen = Settings(packing=True, seed=draw(st.integers(0, 5)), **draw(st.sampled_from(MOMENTS)))
+    chosen = Settings(packing=True, seed=draw(st.integers(0, 5)), decide=draw(st.sampled_from(MOMENTS)))
     core = Watched(case.cluster, placer, chosen, rates=case.rates, costs=costs)
     journal: Journal = []
     report = 20.0 if physics.fails else FOREVER

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rota.core.explain import explain, reasons
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec, Phase
 from rota.model.reasons import Reason
@@ -102,7 +103,7 @@ class Watched(Scheduler):
 def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
     rng = np.random.default_rng(seed)
     cluster = Cluster.parse(["3xV100", "2x(2xV100) + 1x(4xK80)"][seed % 2])
-    rounds = {"round_seconds": 40.0, "at_events": False} if seed % 3 == 0 else {}
+    decide = AtRounds(round_seconds=40.0) if seed % 3 == 0 else AtEvents()
     arrivals = [
         Arrival(
             float(t),
@@ -115,7 +116,7 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
         )
         for t in np.cumsum(rng.exponential(15, 30))
     ]
-    core = Watched(cluster, Packed(), Settings(**rounds))  # type: ignore[arg-type]
+    core = Watched(cluster, Packed(), Settings(decide=decide))
     Watched.seen = 0
     physics = Physics(launch_seconds=2.0, checkpoint_seconds=1.0, node_mtbf_seconds=300.0, node_repair_seconds=30.0)
     usable = [a for a in arrivals if a.spec.gpus <= 2 or "V100" not in a.spec.accelerators or seed % 2 == 0]

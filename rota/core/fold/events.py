@@ -1,6 +1,5 @@
 """Apply: folds what happened into the state. Each event is safe to see late, twice, or out of order."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_lef
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
-from rota.core.state.accounts import MOST_OWED, time_shares
+from rota.core.state.accounts import time_shares
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import AskedJobs, Assignment, Ranking, Shares
@@ -51,9 +50,8 @@ def set_clock(state: State, settings: Settings, now_s: float) -> None:
     """It is later now. While there are no jobs, the first round is still to begin."""
     if now_s > state.now_s:
         state.now_s = now_s
-    length = settings.round_seconds
-    if length and not state.jobs.row:
-        state.question.next_round_s = state.now_s if settings.whole_steps else math.ceil(state.now_s / length) * length
+    if not state.jobs.row:
+        state.question.next_round_s = settings.decide.first_round_s(state.now_s)
 
 
 def asked_to_wake(state: State, wake_s: float) -> None:
@@ -95,10 +93,8 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     elapsed = at_s - table.as_of_s[rows]
     table.run_seconds[rows] += elapsed
     table.attained[rows] += elapsed * table.using[rows]
-    # Where rounds are of whole steps, a job that has done its own rests: only the time it worked counts as received.
-    worked = (event.steps_done[known] - table.steps_done[rows]) / table.rate[rows] if settings.whole_steps else elapsed
-    table.received[rows, table.account[rows]] += worked
     done, before_s = event.steps_done[known] - table.steps_done[rows], table.as_of_s[rows]
+    table.received[rows, table.account[rows]] += settings.decide.worked_seconds(elapsed, done, table.rate[rows])
     table.as_of_s[rows] = at_s
     table.steps_done[rows] = event.steps_done[known]
     # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
@@ -203,9 +199,8 @@ def _close_accounts(state: State, settings: Settings) -> None:
     rows = found[known]
     jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
     jobs.deficit[: jobs.size] -= state.received_seconds(np.arange(jobs.size))
-    if not settings.deficits_break_ties:
-        most = MOST_OWED * settings.turn_seconds
-        np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
+    most = settings.drawing.most_owed_seconds(settings.decide.turn_seconds)
+    np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0
     running = (jobs.using[: jobs.size] > 0).nonzero()[0]
     # What a running job has had so far was settled just now, though it is booked only with its next report.
@@ -234,11 +229,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         state.question.fragmented = event.plan.fragmented
         state.question.fresh = state.question.replan = False
         state.question.plans += 1
-        if settings.whole_steps:
-            state.question.next_round_s = event.plan.until_s
-        elif settings.round_seconds and state.now_s >= state.question.next_round_s:  # a late round is skipped
-            number = int(state.now_s // settings.round_seconds) + 1
-            state.question.next_round_s = (number + (number * settings.round_seconds <= state.now_s)) * settings.round_seconds
+        state.question.next_round_s = settings.decide.next_round_s(state.question.next_round_s, state.now_s, event.plan.until_s)
     if event.ticket:
         state.question.ask(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
     for command in event.commands:

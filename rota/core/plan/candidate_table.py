@@ -25,13 +25,13 @@ class CandidateTable:
         self._state = state
         self._settings = settings
         self.rows = rows
-        self.upgrades = settings.upgrades
+        self.upgrades = settings.drawing.upgrades
         """A job that no other may suspend may still move where it is faster."""
-        self.types_stay = not settings.deficits_break_ties
+        self.types_stay = settings.drawing.types_stay
         """Where all have GPUs, an answer that is blind to types moves no job from one to another."""
         self.horizon_seconds = settings.horizon_seconds
         """Over how long a move must pay for itself."""
-        self.slice_seconds = settings.turn_seconds
+        self.slice_seconds = settings.decide.turn_seconds
         """How long those who are picked run before others are."""
         self.kept_gpus: AbstractSet[int] = NONE
         """GPUs of jobs that the answer knows nothing of, which keep them."""
@@ -109,16 +109,13 @@ class CandidateTable:
     @lazy
     def had_seconds(self) -> Floats:
         """What each job got, less what earlier shares still owe."""
-        received = self.received_seconds
-        if self._settings.deficits_break_ties:
-            return received
-        return received - self.deficit_seconds
+        return self._settings.drawing.had_seconds(self.received_seconds, self.deficit_seconds)
 
     @lazy
     def slice_left_seconds(self) -> Floats:
         """How long each job that was picked may still run undisturbed."""
         table, rows = self._state.jobs.table, self.rows
-        if not self._settings.at_events:
+        if not self._settings.decide.at_events:
             return np.zeros(len(rows))  # rounds are slices
         begun_s = table.slice_s[rows]
         begun_s = np.where(begun_s < FOREVER, begun_s, table.phase_s[rows])  # one that is starting has a whole slice before it

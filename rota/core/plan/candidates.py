@@ -29,9 +29,9 @@ def list_candidates(
         capacity = capacity - np.bincount(state.machines.cluster.gpu_pool[kept], minlength=len(capacity))
         table.kept_gpus = set(kept.tolist())
         candidates = _with_alone(_living(candidates, alive), state.knowledge.options)
-    if settings.steady and not state.question.fresh and not allocation.reusable:
+    if not state.question.fresh and settings.drawing.only_goes_on(allocation):
         candidates = _going_on(spelled_out(candidates, table), table)
-    if not settings.backfill:
+    if not settings.drawing.backfill:
         candidates.blocking = True
     return candidates, capacity
 

@@ -7,6 +7,7 @@ from rota.core.plan.draw import holds_seconds
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.state import State
+from rota.core.when import WholeSteps
 from rota.model.allocation import Allocation
 from rota.model.job import Phase
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
@@ -16,13 +17,14 @@ def holds_until_s(
     state: State, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, granted: Bools
 ) -> float:
     """Until the answer is over, a rank changes or a slice ends. In rounds of whole steps: until all jobs have done theirs."""
-    if settings.whole_steps:
-        return _all_done_s(settings, state, table, grants)
+    decide = settings.decide
+    if isinstance(decide, WholeSteps):
+        return _all_done_s(decide, state, table, grants)
     if not len(table):
         return FOREVER
     holds = holds_seconds(allocation, granted, table)
     # Before the policy may be asked again, an answer that is over can only be drawn from once more, if it can be.
-    may_ask_s = state.question.asked_s + settings.solve_every_seconds
+    may_ask_s = decide.may_ask_s(state.question.asked_s)
     if allocation.reusable:
         until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
@@ -30,15 +32,15 @@ def holds_until_s(
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
 
 
-def _all_done_s(settings: Settings, state: State, table: CandidateTable, grants: Grants) -> float:
+def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants: Grants) -> float:
     """When all jobs will have started and done the whole steps of this round. If none runs: when the policy may be asked again,
     or a round later if it may be asked now and has no better answer."""
     position = grants.position
     if not len(position):
-        may_ask_s = state.question.asked_s + settings.solve_every_seconds
-        return may_ask_s if may_ask_s > state.now_s else state.now_s + settings.round_seconds
+        may_ask_s = rounds.may_ask_s(state.question.asked_s)
+        return may_ask_s if may_ask_s > state.now_s else state.now_s + rounds.round_seconds
     rate = state.knowledge.options.rate[grants.option[position]]
-    steps = np.minimum(np.maximum(np.floor(rate * settings.round_seconds), 1.0), table.steps_left[position])
+    steps = np.minimum(rounds.steps_per_round(rate), table.steps_left[position])
     seconds = steps / rate
     if state.knowledge.costs.move_seconds:
         runs = state.jobs.table.phase[table.rows[position]] == Phase.RUNNING

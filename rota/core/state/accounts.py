@@ -6,9 +6,6 @@ from rota.model.allocation import Shares
 from rota.model.options import Options
 from rota.model.units import Floats, Ints
 
-MOST_OWED = 10.0
-"""A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
-
 
 def time_shares(shares: Shares, options: Options, kind: Ints) -> Floats:
     """Fraction of time per job, of which the kinds are given, and account."""

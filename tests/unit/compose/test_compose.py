@@ -80,10 +80,12 @@ def test_a_class_without_allocate_is_no_policy(tmp_path: Path) -> None:
 
 def test_presets_set_only_what_exists() -> None:
     from rota.core.settings import Settings
+    from rota.core.when import When
     from rota.sim.physics import Physics
 
     for chosen in PRESETS.values():
         assert set(chosen.physics) <= set(Physics.__dataclass_fields__)
         assert set(chosen.settings) <= set(Settings.__dataclass_fields__)
+        assert isinstance(Settings(**chosen.settings).decide, When)
     with pytest.raises(NameUnknown, match="Closest: ideal"):
         preset("ideel")

@@ -1,8 +1,13 @@
-"""Presets: what `ideal` and the default say about speed."""
+"""Presets: what `ideal` and the default say about speed, and when each decides."""
+
+from typing import Any
 
 import pytest
 
+from rota.compose.prepare import prepare_study
 from rota.compose.presets import MEASURED, preset
+from rota.compose.study import Study
+from rota.core.when import AtEvents, AtRounds, When, WholeSteps
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -34,3 +39,33 @@ def test_by_default_types_differ_and_gangs_feel_the_network() -> None:
     assert rate(physics, "vgg19/bs1", "V100", 1) < rate(physics, "vgg19/bs1", "V100", 0)
     assert rate(physics, "", "V100", 1) == rate(physics, "", "V100", 0) == 1.0
     assert rate(physics, "", "K80", 0) == pytest.approx(0.27)
+
+
+EVERY = {"solve_every_seconds": 1920.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "decide", "facts"),
+    [
+        (None, {}, AtEvents(), ("events", None)),
+        (None, {"decide": "events", "round_seconds": 60.0}, AtEvents(), ("events", None)),
+        (None, {"round_seconds": 60.0}, AtRounds(round_seconds=60.0), ("rounds", 60.0)),
+        (None, {"decide": "rounds", "round_seconds": 60.0}, AtRounds(round_seconds=60.0), ("rounds", 60.0)),
+        (None, {"decide": "both", "round_seconds": 60.0}, AtRounds(round_seconds=60.0, at_events=True), ("both", 60.0)),
+        ("ideal", {}, AtEvents(), ("events", None)),
+        ("blox", {}, AtRounds(round_seconds=360.0), ("rounds", 360.0)),
+        ("blox", {"decide": "both"}, AtRounds(round_seconds=360.0, at_events=True), ("both", 360.0)),
+        ("gavel", {}, WholeSteps(round_seconds=360.0, **EVERY), ("rounds", 360.0)),
+        ("gavel", {"decide": "rounds"}, WholeSteps(round_seconds=360.0, **EVERY), ("rounds", 360.0)),
+        ("gavel", {"round_seconds": 60.0}, WholeSteps(round_seconds=60.0, **EVERY), ("rounds", 60.0)),
+        ("gavel", {"decide": "events"}, AtEvents(**EVERY), ("events", None)),
+        ("gavel", {"decide": "both"}, AtRounds(round_seconds=360.0, at_events=True, **EVERY), ("both", 360.0)),
+    ],
+)
+def test_flags_and_presets_say_when_it_decides(
+    name: str | None, given: dict[str, Any], decide: When, facts: tuple[str, float | None]
+) -> None:
+    ready = prepare_study(Study(trace="synthetic:jobs=3", policy="fifo", cluster="4xV100", preset=name, **given))
+    assert ready.settings.decide == decide
+    assert (ready.params["decide"], ready.params["round_seconds"]) == facts
+    assert ready.physics.whole_steps_seconds == (decide.round_seconds if isinstance(decide, WholeSteps) else 0.0)

@@ -9,6 +9,7 @@ from rota.beliefs.rates import Rates
 from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtEvents, AtRounds
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Resume, Solve, Suspend, SuspendKind, WakeAt
@@ -180,7 +181,7 @@ def test_reports_on_nobody_and_late_reports() -> None:
 
 @pytest.mark.parametrize("seconds", [59.9, 0.1, 1.1, 2.2, 300.3])
 def test_rounds_of_any_length_go_on(seconds: float) -> None:
-    bench = Bench("1xV100", round_seconds=seconds, at_events=False)
+    bench = Bench("1xV100", decide=AtRounds(round_seconds=seconds))
     bench.submit()
     seen = []
     for _ in range(200):
@@ -190,7 +191,7 @@ def test_rounds_of_any_length_go_on(seconds: float) -> None:
 
 
 def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
-    bench = Bench("1xV100", Fifo(), solve_every_seconds=50.0)
+    bench = Bench("1xV100", Fifo(), decide=AtEvents(solve_every_seconds=50.0))
     bench.obey(bench.submit(steps=10.0))
     commands = bench.submit(at_s=1.0)
     assert of_type(commands, WakeAt)[-1].at_s == 50.0 and bench.state.question.decision == 1

@@ -1,6 +1,7 @@
 """Why a job waits under policies that share time."""
 
 from rota.core.explain import explain
+from rota.core.when import AtEvents
 from rota.model.events import Woke
 from rota.model.reasons import Reason
 from rota.policies.max_min_fairness import MaxMinFairness
@@ -9,7 +10,7 @@ from tests.unit.core.helpers import Bench
 
 
 def test_having_had_more_than_its_share_is_share_used() -> None:
-    bench = Bench("1xV100", MaxMinFairness(), slice_seconds=100.0)
+    bench = Bench("1xV100", MaxMinFairness(), decide=AtEvents(slice_seconds=100.0))
     bench.obey(bench.submit(steps=1e6))
     bench.obey(bench.submit(steps=1e6))
     bench.obey(bench.tell(Woke(100.0), at_s=100.0))

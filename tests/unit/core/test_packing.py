@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.core.drawing import Drawing
 from rota.core.explain import explain
 from rota.core.plan.candidates import _kept_gpus
 from rota.core.snapshot import codec
+from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Resume, Suspend
 from rota.model.events import CancelAsked, Exited, HoldAsked, NodeLost, Outcome, Progressed, Started, Suspended, Woke
@@ -198,7 +200,7 @@ def test_a_parked_job_wakes_beside_its_partner() -> None:
 
 
 def test_who_lost_its_partner_goes_on_until_the_policy_is_asked_again() -> None:
-    made = bench((0, 1), (2,), count=3, solve_every_seconds=100.0)
+    made = bench((0, 1), (2,), count=3, decide=AtEvents(solve_every_seconds=100.0))
     assert len(made.state.jobs.desired) == 0, "the policy may not be asked yet"
     told(made, (0, 1), (2,), at_s=200.0)
     made.now_s = 210.0
@@ -208,7 +210,8 @@ def test_who_lost_its_partner_goes_on_until_the_policy_is_asked_again() -> None:
 
 
 def test_a_steady_answer_goes_on_with_those_who_are_left() -> None:
-    made = bench(count=3, steady=True, round_seconds=10.0, at_events=False, solve_every_seconds=95.0)
+    decide = AtRounds(round_seconds=10.0, solve_every_seconds=95.0)
+    made = bench(count=3, decide=decide, drawing=Drawing(steady=True))
     told(made, (0, 1), (2,), at_s=200.0)
     made.now_s = 205.0
     made.tell(exits(made, 0), at_s=205.0)

@@ -8,9 +8,10 @@ import pytest
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
 from rota.compose.presets import preset
+from rota.core.drawing import Drawing
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.errors import OptionError
+from rota.core.when import AtEvents, AtRounds
 from rota.model.allocation import Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.commands import Suspend
@@ -61,7 +62,7 @@ def bench(
     answer = settings.pop("answer", {})
     policy = Given(shares, **answer)
     policy.kinds = list(dict.fromkeys(jobs))  # type: ignore[attr-defined]  # kinds are numbered as they come
-    made = Bench(cluster, policy, rates=rates or Rates(speeds={}), **{"slice_seconds": 10.0, **settings})
+    made = Bench(cluster, policy, rates=rates or Rates(speeds={}), **{"decide": AtEvents(slice_seconds=10.0), **settings})
     for name in jobs:
         made.obey(made.submit(profile=name, steps=1e9))
     return made
@@ -83,7 +84,7 @@ def ran(made: Bench) -> Any:
 @pytest.mark.parametrize("ties", [False, True])
 def test_time_is_in_proportion_to_shares(shares: tuple[float, ...], ties: bool) -> None:
     wanted = {(name, "", "V100"): share for name, share in zip("abc", shares, strict=True)}
-    made = turn(bench("1xV100", wanted, "abc", deficits_break_ties=ties), 3000.0)
+    made = turn(bench("1xV100", wanted, "abc", drawing=Drawing(deficits_break_ties=ties)), 3000.0)
     assert ran(made) / ran(made).sum() == pytest.approx(shares, abs=0.02)
 
 
@@ -143,7 +144,7 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
 
 def test_debts_that_break_ties_do_not_outweigh_time_received() -> None:
     """Gavel's rule: b, owed a lot from before, comes first only among equals."""
-    made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", deficits_break_ties=True)
+    made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", drawing=Drawing(deficits_break_ties=True))
     made.state.jobs.table.deficit[0, 0], made.state.jobs.table.deficit[1, 0] = -500.0, 500.0
     turn(made, 200.0)
     assert ran(made) == pytest.approx([100.0, 100.0], abs=20.1), "turns, not a payback of 500 s"
@@ -157,7 +158,7 @@ def test_old_debts_are_bounded() -> None:
     made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab")
     made.state.jobs.table.deficit[1, 0] = 1e9
     made.obey(made.submit(profile="a", steps=1e9))  # new shares: what the old ones owed is booked, up to a limit
-    assert made.state.jobs.table.deficit[1, 0] <= 10 * made.core.settings.slice_seconds
+    assert made.state.jobs.table.deficit[1, 0] <= 10 * made.core.settings.decide.turn_seconds
     turn(made, 3000.0)
     assert ran(made)[0] > 500.0, "nobody runs for hours because of what was owed long ago"
 
@@ -245,12 +246,6 @@ def test_a_job_that_ends_inside_a_round_ends_there_and_the_next_round_starts_whe
     assert record.finished_s[2] >= 370.0
 
 
-def test_whole_steps_need_rounds() -> None:
-    for wrong in ({"at_events": True, "round_seconds": 360.0}, {"at_events": False, "round_seconds": 0.0}):
-        with pytest.raises(OptionError):
-            Settings(whole_steps=True, **wrong)
-
-
 class InOrder:
     """First come, first served, and it may suspend."""
 
@@ -265,9 +260,8 @@ class InOrder:
 def test_between_answers_a_steady_ranking_begins_nobody() -> None:
     for steady, running in ((True, {0}), (False, {0, 1})):
         policy = InOrder()
-        made = Bench(
-            "2xV100", policy, at_events=False, round_seconds=10.0, solve_every_seconds=100.0, steady=steady, whole_steps=False
-        )
+        decide = AtRounds(round_seconds=10.0, solve_every_seconds=100.0)
+        made = Bench("2xV100", policy, decide=decide, drawing=Drawing(steady=steady))
         made.obey(made.submit(steps=1e6))
         made.obey(made.tell(Woke(0.0)))
         made.obey(made.tell(Woke(10.0), at_s=10.0))
@@ -287,7 +281,7 @@ def test_an_upgrade_moves_a_job_that_nobody_may_suspend() -> None:
     table = {("a", "V100", 1): 4.0, ("a", "K80", 1): 1.0}
     jobs = ((0.0, "a", 1440.0), (0.0, "a", 14400.0))
     moved = gavel("fifo", "1xV100 + 1xK80", table, *jobs)
-    stayed = gavel("fifo", "1xV100 + 1xK80", table, *jobs, upgrades=False)
+    stayed = gavel("fifo", "1xV100 + 1xK80", table, *jobs, drawing=Drawing(deficits_break_ties=True, steady=True))
     assert moved.finished_s[0] == stayed.finished_s[0] == pytest.approx(360.0)
     assert stayed.finished_s[1] == pytest.approx(14400.0)
     assert moved.finished_s[1] < 6000.0 and moved.migrations.tolist() == [0, 1]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.core.when import AtEvents
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.events import Exited, Outcome, Woke
@@ -166,7 +167,7 @@ def test_shares_give_time_in_proportion() -> None:
             share = np.where(view.options.gpus == 1, 2 / 3, 1 / 3)
             return Shares(option=np.arange(len(view.options)), share=share, until_s=view.now_s + 10)
 
-    bench = Bench(Cluster.parse("2xV100"), Thirds(), slice_seconds=20.0)
+    bench = Bench(Cluster.parse("2xV100"), Thirds(), decide=AtEvents(slice_seconds=20.0))
     bench.obey(bench.submit(gpus=1, steps=1e6))
     bench.obey(bench.submit(gpus=2, steps=1e6))
     for at_s in range(10, 6000, 10):

@@ -12,6 +12,7 @@ from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtEvents
 from rota.errors import OptionError
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
 from rota.model.allocation import Ranking, Shares
@@ -40,7 +41,7 @@ def run(policy: Any, cluster: str, *jobs: dict[str, Any], pairs: Any = None, **s
     """Each job is what a JobSpec takes, and `at_s`."""
     rates = Rates(table=TABLE, pairs=pairs or {})
     arrivals = [Arrival(float(job.get("at_s", 0.0)), JobSpec(**{k: v for k, v in job.items() if k != "at_s"})) for job in jobs]
-    made = Settings(**{"slice_seconds": 10.0, "packing": bool(pairs), **settings})
+    made = Settings(**{"decide": AtEvents(slice_seconds=10.0), "packing": bool(pairs), **settings})
     core = Scheduler(Cluster.parse(cluster), Packed(), made, rates=rates)
     return Engine(core, make_policy(policy), Physics(rates=rates), arrivals, seed=1).run()
 

@@ -8,6 +8,7 @@ import pytest
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.when import AtRounds
 from rota.errors import OptionError, Stalled
 from rota.model.allocation import Ranking
 from rota.model.cluster import Cluster, Node
@@ -116,7 +117,7 @@ def test_migrations_are_counted() -> None:
 @pytest.mark.parametrize("placer", [Random(sticky=False), Packed(sticky=False)])
 def test_a_job_that_may_move_every_round_still_gets_somewhere(placer: Any) -> None:
     """Even if nobody told the scheduler what a start costs: it sees how long one takes."""
-    core = Scheduler(Cluster.parse("4xV100"), placer, Settings(round_seconds=20.0, at_events=False))
+    core = Scheduler(Cluster.parse("4xV100"), placer, Settings(decide=AtRounds(round_seconds=20.0)))
     record = Engine(core, Fifo(), Physics(launch_seconds=20.0), [Arrival(0.0, JobSpec(steps=100.0))]).run()
     assert record.finished_s[0] <= 2 * 100.0 + 40.0
 
