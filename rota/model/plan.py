@@ -26,3 +26,5 @@ class Plan:
     somebody_waits: bool = False
     fragmented: tuple[int, ...] = ()
     """Kinds of jobs that GPUs enough are free for, but not close together: they wait for that."""
+    overtaking: bool = False
+    """A job keeps its GPUs only because it has made no step since it was started, while one that ranks before it waits."""

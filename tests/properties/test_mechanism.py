@@ -146,6 +146,7 @@ def elastic_instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.nda
         move_seconds=column(st.sampled_from([0.0, 10.0, 100.0])),
         resize_seconds=column(st.sampled_from([0.0, 5.0, np.inf])),
         horizon_seconds=3600.0,
+        protected=np.zeros(jobs, dtype=bool),
         pool_order=lambda blind: np.arange(pools)[::-1],
     )
     order = np.array(draw(st.permutations(range(jobs))), dtype=np.int64)

@@ -226,6 +226,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
                     _new_slice(state, change, row)
         state.question.until_s = event.plan.until_s
         state.question.somebody_waits = event.plan.somebody_waits
+        state.question.overtaking = event.plan.overtaking
         state.question.fragmented = event.plan.fragmented
         state.question.fresh = state.question.replan = False
         state.question.plans += 1

@@ -14,6 +14,9 @@ from rota.model.events import Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS
 
+ROUNDING = 1e-6
+"""A slower rate than this is no rate."""
+
 VERDICT = {
     Outcome.FINISHED: Verdict.FINISHED,
     Outcome.YIELDED: Verdict.SUSPENDED,
@@ -78,6 +81,9 @@ def begin(state: State, job: int, at_s: float) -> None:
         table.first_run_s[row] = at_s
     if state.settled(job):
         state.jobs.unsettled.discard(job)
+    if state.question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
+        seconds = max(1.0 / max(table.rate.item(row), ROUNDING), SHORTEST_HOLD_SECONDS)
+        state.question.until_s = min(state.question.until_s, state.now_s + seconds)
     if state.question.answer is not None and state.question.somebody_waits:
         position = int(state.question.answer.ids.searchsorted(job))
         if position < len(state.question.answer.ids) and state.question.answer.ids[position] == job:

@@ -33,7 +33,7 @@ def list_candidates(
         candidates = _going_on(spelled_out(candidates, table), table)
     if not settings.drawing.backfill:
         candidates.blocking = True
-    return candidates, capacity
+    return _protected_first(candidates, table, alive), capacity
 
 
 def jobs_of(state: State, answer: Answer) -> tuple[Ints, Bools | None]:
@@ -61,6 +61,19 @@ def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
     if table.options.shared:
         stays |= (granted >= 0) & (granted == table.options.alone[option])
     return Candidates(candidates.position[stays], granted[stays])
+
+
+def _protected_first(candidates: Candidates, table: CandidateTable, alive: Bools | None) -> Candidates:
+    """Jobs that have not made a step since they were started keep what they have, whatever the answer says."""
+    young = table.protected if alive is None else table.protected & alive
+    if not young.any():
+        return candidates
+    first = young.nonzero()[0]
+    if candidates.option is None:
+        rest = candidates.position[~young[candidates.position]]
+        return replace(candidates, position=np.concatenate((first, rest)))
+    option = np.concatenate((table.granted_option[first], candidates.option))
+    return replace(candidates, position=np.concatenate((first, candidates.position)), option=option)
 
 
 def _living(candidates: Candidates, alive: Bools) -> Candidates:

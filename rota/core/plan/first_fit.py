@@ -57,7 +57,7 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
     granted: list[int] = []
     by: list[int] = []
     smallest = min(needs)
-    held_of, kind_of = table.granted_option.tolist(), table.kind.tolist()
+    held_of, kind_of, protected = table.granted_option.tolist(), table.kind.tolist(), table.protected.tolist()
     for job in candidates.position.tolist():
         held, kind = held_of[job], kind_of[job]
         row = -1
@@ -66,7 +66,9 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
             if mine is None:
                 mine = kinds[kind] = _OpenOptions(kind, table, rates)
             stuck = held >= 0 and speed[held] * MUCH_SLOWER < speed[options.best.item(kind)]
-            if held < 0 or (stuck and (preference.blind or not preference.may_move)):
+            if held >= 0 and protected[job]:
+                row = held if needs[held] <= room[pools[held]] else -1
+            elif held < 0 or (stuck and (preference.blind or not preference.may_move)):
                 row = mine.best(room)
             elif preference.may_move and not preference.blind:
                 row = _best_move(job, held, stuck, mine, table, room, needs[held] <= room[pools[held]])

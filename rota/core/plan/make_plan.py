@@ -5,7 +5,7 @@ from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
 from rota.core.plan.placements import changes
-from rota.core.plan.plan_duration import holds_until_s
+from rota.core.plan.plan_duration import holds_until_s, overtaking
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.floor import Placer
@@ -32,5 +32,6 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
         places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
     changed = changes(state, settings, placer, allocation, table, places, alive)
     granted = places.grants.option >= 0
-    until_s = holds_until_s(state, settings, allocation, table, places.grants, granted)
-    return Plan(changed, until_s, not granted.all(), places.fragmented)
+    overtakes = overtaking(allocation, table, granted)
+    until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
+    return Plan(changed, until_s, not granted.all(), places.fragmented, bool(overtakes.any()))

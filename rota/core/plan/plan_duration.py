@@ -2,21 +2,39 @@
 
 import numpy as np
 
-from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.candidate_table import PATIENCE, CandidateTable
 from rota.core.plan.draw import holds_seconds
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.core.when import WholeSteps
-from rota.model.allocation import Allocation
+from rota.model.allocation import Allocation, Ranking
 from rota.model.job import Phase
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Ints
+
+
+def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools:
+    """Jobs that keep their GPUs only because they have made no step yet, while one that ranks before them waits."""
+    found: Bools = table.protected & granted
+    if granted.all() or not found.any() or not isinstance(allocation, Ranking):
+        return np.zeros(len(found), dtype=bool)
+    rank = np.full(len(table), len(table))
+    rank[allocation.order] = np.arange(len(allocation.order))
+    found &= rank > rank[~granted].min()
+    return found
 
 
 def holds_until_s(
-    state: State, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, granted: Bools
+    state: State,
+    settings: Settings,
+    allocation: Allocation,
+    table: CandidateTable,
+    grants: Grants,
+    granted: Bools,
+    overtakes: Bools,
 ) -> float:
-    """Until the answer is over, a rank changes or a slice ends. In rounds of whole steps: until all jobs have done theirs."""
+    """Until the answer is over, a rank changes, a slice ends, or a job that overtakes others has made its first step. In rounds
+    of whole steps: until all jobs have done theirs."""
     decide = settings.decide
     if isinstance(decide, WholeSteps):
         return _all_done_s(decide, state, table, grants)
@@ -29,7 +47,19 @@ def holds_until_s(
         until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
         until_s = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
+    if overtakes.any():
+        until_s = min(until_s, _first_step_s(state, table.rows[overtakes]))
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
+
+
+def _first_step_s(state: State, rows: Ints) -> float:
+    """When the first of these jobs will have made a step, or is no longer protected. Of those that are starting, only the latter
+    is known."""
+    jobs = state.jobs.table
+    seconds = PATIENCE * jobs.move_seconds[rows]
+    runs = jobs.phase[rows] == Phase.RUNNING
+    seconds[runs] = np.minimum(seconds[runs], 1.0 / jobs.rate[rows[runs]])
+    return float((jobs.phase_s[rows] + seconds).min())
 
 
 def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants: Grants) -> float:

@@ -43,6 +43,8 @@ class Question:
     """How long the plan in force holds if nothing happens."""
     somebody_waits: bool = False
     """The last plan left a job out."""
+    overtaking: bool = False
+    """It lets a job run only because that has made no step since it was started, while one that ranks before it waits."""
     fragmented: tuple[int, ...] = ()
     """Kinds of jobs that it left out because their GPUs could not be had close together."""
     next_round_s: float = 0.0
