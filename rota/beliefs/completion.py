@@ -89,6 +89,11 @@ class ReferenceTable:
         return cell in self.columns and bool(self.known[:, self.columns[cell]].any())
 
     @cached_property
+    def pair_places(self) -> frozenset[tuple[str, int]]:
+        """Accelerator types and numbers of GPUs where some pair was measured."""
+        return frozenset((cell.accelerator, cell.gpus) for cell in self.columns if cell.beside)
+
+    @cached_property
     def _learnt(self) -> dict[tuple[int, ...], tuple[Floats, Floats, float]]:
         return {}
 

@@ -49,6 +49,14 @@ class Estimator:
     _rows: dict[str, dict[ProfileCell, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _tables: dict[bool, ReferenceTable] = field(default_factory=dict, init=False, repr=False, compare=False)
     _guesses: dict[tuple[str, bool], Guess] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[str, dict[ProfileCell, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rates: dict[tuple[str, ProfileCell], tuple[float, float] | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _pairs: dict[tuple[str, str, str, int], tuple[tuple[float, float], float] | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Answers that were given before: options of every kind are asked about again after each measurement."""
 
     def observed(self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0) -> "Estimator":
         """One that knows a measurement more: steps per second alone, or beside another profile on the same GPUs; 0: no fit."""
@@ -61,11 +69,20 @@ class Estimator:
         # What ran beside this profile is known relative to how fast this one is alone.
         touched = {profile, beside}.union(*((name, other) for name, *_, other in self._keys.get(profile, ())))
         made._guesses.update({key: guess for key, guess in self._guesses.items() if key[0] not in touched})
+        made._pairs.update({key: pair for key, pair in self._pairs.items() if key[0] not in touched and key[1] not in touched})
+        # A rate alone follows from the profile's own measurements.
+        made._known.update({name: known for name, known in self._known.items() if name != profile})
+        made._rates.update({key: rate for key, rate in self._rates.items() if key[0] != profile})
         return made
 
     def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
         """(steps per second of the gang, relative spread); 0 where it does not fit; None where nothing says how fast it is."""
-        cell = ProfileCell(accelerator, gpus, levels > 0)
+        key = (profile, ProfileCell(accelerator, gpus, levels > 0))
+        if key not in self._rates:
+            self._rates[key] = self._rate(*key)
+        return self._rates[key]
+
+    def _rate(self, profile: str, cell: ProfileCell) -> tuple[float, float] | None:
         seen = self._seen(profile, cell)
         if seen is not None:
             return seen
@@ -83,6 +100,12 @@ class Estimator:
 
     def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
         """(steps per second of either while both share these GPUs, relative spread of the worse one); None: nothing is known."""
+        key = (first, second, accelerator, gpus)
+        if key not in self._pairs:
+            self._pairs[key] = self._together(*key)
+        return self._pairs[key]
+
+    def _together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
         both = ((first, second), (second, first))
         seen = [self._seen(one, ProfileCell(accelerator, gpus, beside=other)) for one, other in both]
         shares = [self._share(one, other, accelerator, gpus) if None in seen else None for one, other in both]
@@ -152,6 +175,11 @@ class Estimator:
 
     def _alone(self, profile: str) -> dict[ProfileCell, float]:
         """Steps per second alone wherever they are known. A job that never ran alone has them from those beside others."""
+        if profile not in self._known:
+            self._known[profile] = self._measured_alone(profile)
+        return self._known[profile]
+
+    def _measured_alone(self, profile: str) -> dict[ProfileCell, float]:
         row = {cell: rate for cell, rate in self._references().get(profile, {}).items() if not cell.beside}
         shared: dict[ProfileCell, float] = {}
         for name, accelerator, gpus, apart, beside in self._keys.get(profile, ()):
@@ -233,7 +261,7 @@ class Estimator:
     def _share(self, one: str, other: str, accelerator: str, gpus: int) -> tuple[float, float, float] | None:
         """(what `one` has left beside `other`, relative spread, share of votes that they fit); None: no pair is known."""
         table = self._table(paired=True)
-        places = {(cell.accelerator, cell.gpus) for cell in table.columns if cell.beside and cell.gpus == gpus}
+        places = {place for place in table.pair_places if place[1] == gpus}
         exact = (accelerator, gpus) in places
         found = [
             cells

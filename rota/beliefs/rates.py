@@ -81,6 +81,11 @@ class Rates:
         return frozenset(profile for profile, _, _ in (*self.table, *self.apart))
 
     @cached_property
+    def _learner(self) -> Learner | None:
+        """The model, if it learns. To look whether it does takes longer than most answers."""
+        return self.model if isinstance(self.model, Learner) else None
+
+    @cached_property
     def _spread_profiles(self) -> frozenset[str]:
         return frozenset(profile for profile, _, _ in self.apart)
 
@@ -146,8 +151,8 @@ class Rates:
 
     def only_guessed(self, profile: str, accelerator: str, gpus: int) -> bool:
         """Whether what is believed of a profile there is an estimate, so that a rate of 0 may be wrong."""
-        model = self.model
-        if not profile or profile in self._profiles or not isinstance(model, Learner):
+        model = self._learner
+        if not profile or profile in self._profiles or model is None:
             return False
         return not model.tried(profile, self.everywhere or accelerator, gpus)
 
@@ -171,9 +176,9 @@ class Rates:
         known = self.together(first, second, accelerator, gpus)
         if known is not None:
             return known, 0.0
-        if not isinstance(self.model, Learner):
+        if self._learner is None:
             return None
-        found = self.model.together(first, second, self.everywhere or accelerator, gpus)
+        found = self._learner.together(first, second, self.everywhere or accelerator, gpus)
         if found is not None and first == second:
             mean = (found[0][0] + found[0][1]) / 2
             return (mean, mean), found[1]
@@ -187,8 +192,8 @@ class Rates:
         if levels and rate <= 0:
             rate = STANDS_STILL  # that it does not run at all can only be said of one node
         if profile not in self._profiles:
-            if isinstance(self.model, Learner):
-                return replace(self, model=self.model.observed(profile, kind, gpus, rate, beside, levels))
+            if self._learner is not None:
+                return replace(self, model=self._learner.observed(profile, kind, gpus, rate, beside, levels))
             return self
         if beside:
             turned = (beside, profile, kind, gpus) in self.pairs

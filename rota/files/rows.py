@@ -85,9 +85,10 @@ class FileTable:
     headless: bool = False
     """No header, and tabs between the cells; a quote is then a sign like any other."""
 
-    def folded(self) -> "FileTable":
-        """The same with the names of its columns in lower case, unless two of them differ in nothing else."""
-        lower = tuple(column.lower() for column in self.columns)
+    def folded(self, known: Sequence[str] | None = None) -> "FileTable":
+        """The same with the names of its columns in lower case, unless two of them differ in nothing else. With
+        `known` names, the others stay as they were typed."""
+        lower = tuple(name if known is None or name in known else typed for typed in self.columns for name in (typed.lower(),))
         return replace(self, columns=lower) if len(set(lower)) == len(lower) else self
 
     def rows(self) -> Iterator[Row]:

@@ -39,7 +39,7 @@ def read_rates(path: Path | str) -> Rates:
     apart: dict[Key, float] = {}
     shared: dict[tuple[str, Key], float] = {}
     rows: dict[tuple[Key, bool, str], Row] = {}
-    source = read_table(path, ProfileError).folded()
+    source = read_table(path, ProfileError).folded(COLUMNS)
     source.check_header("rates", COLUMNS, REQUIRED, _EXAMPLE)
     for row in source.rows():
         key, spans, beside = (_profile(row), _accelerator(row), _gpus(row)), _spans(row), row.text("beside")

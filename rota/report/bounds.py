@@ -163,16 +163,19 @@ def _kinds(
 
 def _pairs(specs: Sequence[JobSpec], rates: Floats, company: Sequence[Mapping[tuple[int, str], float]]) -> _Pairs | None:
     best = rates.max(axis=1, initial=0.0)
+    alike: dict[tuple[str, float], list[int]] = {}
+    for number, spec in enumerate(specs):
+        alike.setdefault((spec.profile, spec.gpus), []).append(number)
     rows = []
     for a, spec in enumerate(specs):
-        for b in range(a + 1):
-            if specs[b].gpus != spec.gpus or spec.gpus < 1:
-                continue
-            for pool in range(rates.shape[1]):
-                one, other = company[a].get((pool, specs[b].profile)), company[b].get((pool, spec.profile))
+        # Only partners that were measured beside it: most pairs of many profiles never were.
+        for (pool, profile), one in company[a].items() if spec.gpus >= 1 else ():
+            for b in alike.get((profile, spec.gpus), ()):
+                other = company[b].get((pool, spec.profile)) if b <= a else None
                 # What is no more than taking turns needs no price of its own.
-                if one is not None and other is not None and one / rates[a, pool] + other / rates[b, pool] > 1:
+                if other is not None and one / rates[a, pool] + other / rates[b, pool] > 1:
                     rows.append((a, b, pool, one / best[a], other / best[b]))
+    rows.sort(key=lambda row: row[:3])
     if not rows:
         return None
     whole = np.array([row[:3] for row in rows], dtype=np.int64)

@@ -3,6 +3,10 @@
 Gavel finds the stuck ones with a mixed-integer program. None is needed: if each of two jobs can be raised alone, the average of
 both solutions raises both, so there is one largest set that can be raised; and in an interior solution exactly the jobs outside
 it have positive duals.
+
+Where entries wait for a turn of their own, as jobs of a tenant that serves them in order, most of a long queue gets nothing. Two
+short cuts keep that from taking a program for each: whoever is like one that got nothing gets nothing, and a single program says
+whether anybody at all can still rise.
 """
 
 from collections.abc import Callable
@@ -45,12 +49,25 @@ def water_fill(program: Program, vector: Linear, weigh: Callable[[Bools], Floats
             first, value = found, float((level[active] / weight[active]).min())
         stuck = found.stuck(active, weight)
         free &= ~stuck
-        if found.t * weight.max() / scale <= NOTHING * max(level.max(), 1.0) and not _room(program, found):
-            break
+        if found.t * weight.max() / scale <= NOTHING * max(level.max(), 1.0):
+            free &= ~_like(program, stuck & (level <= 0), free & (weight <= 0) & (level <= 0))
+            if not _room(program, found) or not free.any() or not model.can_rise(free, level):
+                break
     if last is None or first is None:
         solved(None, "water-filling")
     assert last is not None and first is not None
     return Solution(program, last.x, value, first.prices, (), first.time_duals, first.duals)
+
+
+def _like(program: Program, stuck: Bools, waiting: Bools) -> Bools:
+    """Those who wait for their turn and are just like one that has nothing and cannot get anything: neither can they. Without
+    this, a queue in which nobody fits would take a program for every job in it."""
+    who = program.who
+    none = {(int(who.kind[i]), float(who.members[i])) for i in stuck.nonzero()[0]}
+    alike = np.zeros(len(waiting), dtype=bool)
+    at = waiting.nonzero()[0]
+    alike[at] = [(int(who.kind[i]), float(who.members[i])) in none for i in at]
+    return alike
 
 
 def _room(program: Program, found: Raised) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rota.model.units import Bools, Floats
 from rota.solver.linear import Linear
-from rota.solver.lp import Centre, Lp, patiently
+from rota.solver.lp import Centre, Lp, patiently, vertex
 from rota.solver.program import Program
 
 LEAST_DUAL = 1e-4
@@ -18,6 +18,10 @@ LEAST_DUAL = 1e-4
 
 GIVE = 1e-7
 """Floors are met up to this, relative, so that the next program has room inside."""
+
+
+ENOUGH = 1e-6
+"""A rise below this, relative, is what the floors give."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,3 +80,18 @@ class Raise:
             found.below_duals[claimants : claimants + pools],
             found.below_duals[:claimants],
         )
+
+    def can_rise(self, among: Bools, level: Floats) -> bool:
+        """Whether any of these entries can be above its level while all others keep theirs: all of them together are made as
+        large as they can be."""
+        row, column, value, right, equal = self._rows
+        right = right.copy()
+        right[-len(level) :] -= level * (1 - GIVE)
+        wanted = among[self.vector.row]
+        worth = np.where(wanted, self.vector.value, 0.0)
+        cost = -np.bincount(self.vector.column, weights=worth, minlength=self.program.columns).astype(np.float64)
+        found = vertex(Lp(cost, row, column, value, right, equal))
+        if found is None:
+            return True
+        rise = (self.vector.at(found.x) - level)[among]
+        return bool((rise > ENOUGH * max(float(level.max()), 1.0)).any())

@@ -53,7 +53,7 @@ class Format:
     def table(self, file: Lines) -> FileTable:
         """The file with its columns, after a check that they are those of this format."""
         if not self.layouts:
-            table = file.with_header().folded()
+            table = file.with_header().folded((*self.required, *self.optional) if self.optional is not None else None)
             self._check_header(table)
             return table
         columns = self.layout(file)

@@ -104,8 +104,8 @@ def _detected(file: Lines) -> Format:
     for known in headless:
         if known.reads_first(file):
             return known
-    table = file.with_header().folded()
-    present = set(table.columns)
+    table = file.with_header()
+    present = set(table.folded().columns)
     headed = [known for known in FORMATS.values() if not known.layouts]
     fitting = [known for known in headed if present.issuperset(known.required)]
     if len(fitting) == 1:

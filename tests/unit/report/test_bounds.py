@@ -1,6 +1,7 @@
 """Bounds worked out by hand: a few jobs, one and two pools."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from rota.beliefs.rates import Rates
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
-from rota.report.bounds import Bounds, bounds
+from rota.report.bounds import Bounds, _pairs, bounds
 from rota.sim.physics import Physics
 
 TWO = Cluster.parse("2xV100")
@@ -158,3 +159,56 @@ def test_more_kinds_than_pools_and_more_jobs_than_the_search_may_sweep(monkeypat
     assert searched.srpt_seconds is not None and unsearched.srpt_seconds is not None
     assert 0 < unsearched.srpt_seconds <= searched.srpt_seconds
     assert searched.offered_load == unsearched.offered_load
+
+
+class Counted(dict[tuple[int, str], float]):
+    """A table that counts how often it is asked."""
+
+    asked = 0
+
+    def get(self, key: tuple[int, str], default: Any = None) -> Any:
+        Counted.asked += 1
+        return super().get(key, default)
+
+
+def test_pairs_are_looked_up_where_they_were_measured() -> None:
+    """What a user saw: with thousands of profiles every profile was held against every other, though no pair was known."""
+    count = 600
+    specs = [JobSpec(profile=f"p{i}") for i in range(count)]
+    rates = np.ones((count, 2))
+    company = [Counted({(0, f"p{i ^ 1}"): 0.8}) for i in range(count)]
+    Counted.asked = 0
+    found = _pairs(specs, rates, company)
+    assert found is not None and Counted.asked <= 2 * count
+    expected = [(a, a - 1, 0) for a in range(1, count, 2)]
+    assert list(zip(found.first.tolist(), found.second.tolist(), found.pool.tolist(), strict=True)) == expected
+    assert _pairs(specs, rates, [Counted()] * count) is None
+
+
+def test_pairs_are_those_of_a_full_search() -> None:
+    draw = np.random.default_rng(1)
+    specs = [JobSpec(profile=f"p{i % 7}", gpus=int(draw.choice([1, 2])), accelerators=("V100",) * (i % 2)) for i in range(30)]
+    rates = draw.uniform(1, 2, (30, 3))
+    company = [
+        {
+            (int(pool), f"p{other}"): float(draw.uniform(0.3, 1.5))
+            for pool in range(3)
+            for other in range(7)
+            if draw.random() < 0.5
+        }
+        for _ in specs
+    ]
+    found = _pairs(specs, rates, company)
+    best = rates.max(axis=1)
+    expected = []
+    for a, spec in enumerate(specs):
+        for b in range(a + 1):
+            for pool in range(3):
+                one, other = company[a].get((pool, specs[b].profile)), company[b].get((pool, spec.profile))
+                if specs[b].gpus != spec.gpus or one is None or other is None:
+                    continue
+                if one / rates[a, pool] + other / rates[b, pool] > 1:
+                    expected.append((a, b, pool, one / best[a], other / best[b]))
+    assert found is not None
+    columns = (found.first, found.second, found.pool, found.first_speed, found.second_speed)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
