@@ -111,7 +111,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         words.phase(row),
         words.clean(place),
         words.progress(row),
-        "-",
+        words.eta(row),
         words.note(row),
     )
     if not wide:

@@ -110,6 +110,13 @@ def progress(row: JobRow) -> str:
     return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
 
 
+def eta(row: JobRow) -> str:
+    """`2h10m`, or `2h10m+` for a job that has to get GPUs first."""
+    if row.ended or row.eta_seconds is None:
+        return "-"
+    return length(row.eta_seconds) + ("" if row.phase in HOLDING else "+")
+
+
 def speed(row: JobRow) -> str:
     rate = row.steps_per_second
     if not rate:

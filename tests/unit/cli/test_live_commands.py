@@ -306,3 +306,15 @@ def test_policy_set(served: Served, rota: Rota, tmp_path: Path) -> None:
     code, out, err = rota("policy", "set", "broken")
     assert (code, out) == (2, "") and "its first answer failed" in err and "Try: rota policy check NAME" in err
     assert served.daemon.policy == f"{tmp_path}/mine.py:Mine:alpha=2"
+
+
+def test_what_is_left_is_shown(served: Served, rota: Rota) -> None:
+    client = Client(served.url, served.token)
+    for name in ("runs", "waits", "unknown"):
+        client.submit("train", name=name)
+    served.daemon.run(1, eta_seconds=7800.0)
+    served.daemon.change(replace(served.daemon.rows[2], phase="checkpointed", eta_seconds=60.0))
+    cells = {line.split()[1]: line for line in rota("jobs")[1].splitlines()}
+    assert cells["runs"].endswith(" 2h10m") and " 1m+ " in cells["waits"] and " - " in cells["unknown"]
+    assert "left         2h10m\n" in rota("show", "runs")[1]
+    assert "left         1m of running, once it has GPUs\n" in rota("show", "waits")[1]

@@ -277,3 +277,47 @@ def test_two_jobs_of_half_a_gpu_run_on_one(tmp_path: Path) -> None:
         for job in jobs[1:]:
             daemon.cancel(job)
             ended(daemon, job)
+
+
+def test_a_running_job_says_nothing_of_the_end_of_an_earlier_life(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        job = submit(daemon, f"test -e {tmp_path}/mark && exec sleep 300; touch {tmp_path}/mark; exit 3", retries=1)
+        end = time.monotonic() + PATIENCE
+        while not (tmp_path / "mark").exists() or daemon.job(str(job)).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        while "another try" in daemon.job(str(job)).last_change or daemon.job(str(job)).exit_code is not None:
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.02)
+        row = daemon.job(str(job))
+        assert (row.phase, row.exit_code, row.finished_at) == ("running", None, None) and row.last_change.startswith(
+            "started at "
+        )
+        daemon.cancel(job)
+        row = ended(daemon, job)
+        assert row.phase == "cancelled" and row.started_at < row.finished_at
+
+
+def test_what_is_left_of_a_job(tmp_path: Path) -> None:
+    """A job that runs and tells its steps has an end in sight; one that ran before knows what is left; others know nothing."""
+    steps = "trap 'exit 75' TERM; for i in $(seq 1 100000); do echo step $i/100000; sleep 0.05; done"
+    with running(tmp_path, cluster="1xV100", policy="srsf") as daemon:
+        long = submit(daemon, steps, progress=r"step (\d+)/(\d+)", steps=100_000)
+        silent = submit(daemon, "true", steps=200_000)
+        end = time.monotonic() + PATIENCE
+        while (row := daemon.job(str(long))).eta_seconds is None or not row.steps_per_second:
+            assert time.monotonic() < end, row
+            time.sleep(0.02)
+        assert row.steps_total == 100_000 and row.steps_done is not None
+        assert row.eta_seconds == pytest.approx((row.steps_total - row.steps_done) / row.steps_per_second)
+        assert daemon.job(str(silent)).eta_seconds is None
+        short = submit(daemon, ["sleep", "300"], steps=1)
+        while daemon.job(str(long)).phase != "checkpointed" or daemon.job(str(long)).eta_seconds is None:
+            assert time.monotonic() < end, daemon.job(str(long))
+            time.sleep(0.02)
+        row = daemon.job(str(long))
+        assert row.steps_per_second is None and 1000 < (row.eta_seconds or 0) < 1e6, "at the speed it had"
+        for job in (long, silent, short):
+            daemon.cancel(job)
+            ended(daemon, job)
+        assert daemon.job(str(long)).eta_seconds is None
