@@ -13,8 +13,10 @@ from rota.errors import InputError, RotaError, UnreachableError
 
 COMMANDS = {
     "up": "up",
+    "down": "down",
     "submit": "submit",
     "jobs": "jobs",
+    "status": "status",
     "show": "show_job",
     "why": "why",
     "logs": "logs",
@@ -102,6 +104,11 @@ def main() -> None:
         sys.exit(1)
 
 
+def _clean(text: str) -> str:
+    """A message may quote what somebody else wrote, such as the name of a job: signs that would steer a terminal are left out."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+
+
 def _fail(message: str, hint: str, code: int) -> None:
-    sys.stderr.write(f"{message}\nTry: {hint}\n")
+    sys.stderr.write(f"{_clean(message)}\nTry: {_clean(hint)}\n")
     sys.exit(code)

@@ -1,5 +1,6 @@
 """Looks at a file as if it were used, and says what it is: a trace, rates, a cluster, a job spec, tenants or a policy."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
     """Fields that are planned, a deadline in the past; named by their line."""
     try:
-        scheduler_spec(submitted_job(spec, "", "/", {}), time.time())
+        scheduler_spec(submitted_job(spec, "", "/", os.environ), time.time())
     except SpecError as problem:
         entry, _ = root.find(tuple(problem.field.split(".")))
         found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)

@@ -21,6 +21,9 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
             raise SpecError("is planned and not in this version yet.", field=name, hint=f"leave {name} out")
     if isinstance(spec.gpus, Range):
         raise SpecError("resizing is planned and not in this version yet.", field="gpus", hint=f"gpus: {spec.gpus.max}")
+    for name, value in spec.env.items():
+        if value is None and name not in env:
+            raise SpecError("is not set where the job is submitted.", field=f"env.{name}", hint=f"{name}=VALUE, or set it there")
     folder = Path(workdir, spec.workdir) if spec.workdir else Path(workdir)
     if not folder.is_absolute():
         raise SpecError("must be an absolute path.", field="workdir", value=str(folder), hint="submit from a folder that exists")
@@ -31,7 +34,7 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         argv=("bash", "-c", spec.run) if isinstance(spec.run, str) else tuple(spec.run),
         command=text if len(text) <= LONGEST_COMMAND else text[:LONGEST_COMMAND] + "…",
         workdir=str(folder),
-        env={**env, **{name: str(value) for name, value in spec.env.items()}},
+        env={**env, **{name: str(value) for name, value in spec.env.items() if value is not None}},
         gpus=spec.gpus,
         accelerators=tuple(spec.accelerators),
         steps=spec.steps,

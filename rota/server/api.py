@@ -31,6 +31,7 @@ Everything = Annotated[bool, Query(alias="all", description="Also the jobs that 
 Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
 Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
+Tail = Annotated[int | None, Query(ge=0, le=_MOST, description="The last so many lines, instead of an offset.")]
 Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
 
@@ -43,7 +44,7 @@ class ServedDaemon(Watched, Protocol):
     def jobs(self, everything: bool = False) -> list[JobRow]: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
-    def logs(self, job: int, offset: int, limit: int) -> LogChunk: ...
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
     def set_policy(self, named: str) -> StatusRow: ...
 
@@ -105,9 +106,9 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         return JsonAnswer(daemon.why(found(key).id))
 
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk)
-    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536) -> JsonAnswer:
+    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
         """A piece of a job's output."""
-        return JsonAnswer(daemon.logs(found(key).id, offset, limit))
+        return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
 
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
     def cancel(key: str) -> JsonAnswer:

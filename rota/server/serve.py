@@ -130,8 +130,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
 
 def _leave_in_order(server: uvicorn.Server) -> None:
-    """A signal to end is heard, and does no more than that: the server raises what it caught once more when it has stopped, and by
-    default that would end the process before it has cleared up."""
+    """A signal to end is heard, and does no more: the server raises what it caught once more when it has stopped, and by default
+    that would end the process before it has cleared up."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))

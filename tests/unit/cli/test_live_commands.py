@@ -318,3 +318,54 @@ def test_what_is_left_is_shown(served: Served, rota: Rota) -> None:
     assert cells["runs"].endswith(" 2h10m") and " 1m+ " in cells["waits"] and " - " in cells["unknown"]
     assert "left         2h10m\n" in rota("show", "runs")[1]
     assert "left         1m of running, once it has GPUs\n" in rota("show", "waits")[1]
+
+
+def test_env_flags_add_to_the_spec(served: Served, rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    (tmp_path / "job.yaml").write_text("run: train\nenv: {EPOCHS: 90, SEED: 1, HF_TOKEN: }\n")
+    assert rota("submit", "job.yaml", "--env", "EPOCHS=91", "--env", "EMPTY=")[0] == 0
+    spec, _, _, env = served.daemon.sent[1]
+    assert dict(spec.env) == {"EPOCHS": "91", "SEED": 1, "HF_TOKEN": None, "EMPTY": ""} and env["HF_TOKEN"] == "secret"
+    assert rota("submit", "--env", "HF_TOKEN", "--", "train")[0] == 0
+    spec, _, _, env = served.daemon.sent[2]
+    assert dict(spec.env) == {"HF_TOKEN": None} and env["HF_TOKEN"] == "secret"
+    code, _, err = rota("submit", "--env", "=1", "--", "train")
+    assert code == 2 and "--env: '=1' — has no name" in err
+    code, _, err = rota("submit", "--env", "A B=1", "--", "train")
+    assert code == 2 and "cannot be an environment variable" in err
+
+
+def test_the_last_lines(served: Served, rota: Rota) -> None:
+    Client(served.url, served.token).submit("train")
+    served.daemon.write(1, "one\ntwo\nthree\n")
+    served.daemon.end(1)
+    assert rota("logs", "1", "--tail", "2") == (0, "two\nthree\n", "")
+    assert rota("logs", "1", "--tail", "0", "-f") == (0, "", "")
+    assert rota("logs", "1", "--tail", "-1")[0] == 2
+
+
+def test_status(served: Served, rota: Rota) -> None:
+    served.daemon.problem = "it \x1b[31mfailed"
+    code, out, _ = rota("status")
+    assert (
+        code == 0
+        and "cluster    4xV100 + 2xK80: 0 of 6 pretend GPUs busy\n" in out
+        and "policy     tiresias, placer packed" in out
+    )
+    assert "attention  the policy failed: it ?[31mfailed\n" in out
+    assert json.loads(rota("status", "-o", "json")[1])["gpus"] == 6
+    assert len(list(csv.DictReader(io.StringIO(rota("status", "-o", "csv")[1])))) == 1
+
+
+def test_no_error_message_steers_a_terminal(served: Served, rota: Rota) -> None:
+    """Names of homes that an earlier version filled may hold anything, and an error lists the names that are near."""
+    code, _, err = rota("submit", "--name", "a\x1b[2Jb", "--", "train")
+    assert code == 2 and "holds a control character" in err and "\x1b" not in err
+    Client(served.url, served.token).submit("train", name="plain")
+    served.daemon.change(replace(served.daemon.rows[1], name="evil\x1b]0;title\x07"))
+    for command in ("show", "why", "cancel", "logs", "wait"):
+        code, out, err = rota(command, "nobody")
+        assert code == 2 and "evil?]0;title?" in err and "\x1b" not in out + err and "\x07" not in out + err
+    for words_ in (("jobs",), ("show", "1"), ("why", "1"), ("jobs", "-o", "wide")):
+        _, out, err = rota(*words_)
+        assert "\x1b" not in out + err and "\x07" not in out + err

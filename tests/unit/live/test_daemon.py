@@ -321,3 +321,25 @@ def test_what_is_left_of_a_job(tmp_path: Path) -> None:
             daemon.cancel(job)
             ended(daemon, job)
         assert daemon.job(str(long)).eta_seconds is None
+
+
+def test_variables_without_a_value_are_passed_through(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        spec = Spec.model_validate({"run": "env", "env": ["TOKEN", "EPOCHS=90"]})
+        job = daemon.submit(spec, "ana", "/", {"PATH": "/usr/bin:/bin", "TOKEN": "secret"}).id
+        ended(daemon, job)
+        log = daemon.logs(job, 0, 1 << 20).text
+        assert "TOKEN=secret\n" in log and "EPOCHS=90\n" in log
+        with pytest.raises(SpecError, match=r"env\.ABSENT — is not set where the job is submitted"):
+            submit(daemon, "env", env={"ABSENT": None})
+
+
+@pytest.mark.parametrize(("lines", "text"), [(0, ""), (1, "--- rota: finished ---\n"), (2, "3\n--- rota: finished ---\n")])
+def test_the_last_lines_of_a_log(tmp_path: Path, lines: int, text: str) -> None:
+    with running(tmp_path) as daemon:
+        job = submit(daemon, "seq 1 3")
+        ended(daemon, job)
+        whole = daemon.logs(job, 0, 1 << 20)
+        found = daemon.logs(job, 0, 10, tail=lines)
+        assert (found.text, found.next_offset, found.ended) == (text, whole.next_offset, True)
+        assert daemon.logs(job, 0, 10, tail=99).text == whole.text

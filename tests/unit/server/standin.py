@@ -97,7 +97,9 @@ class Standin:
         ahead = [each for each in self.jobs() if each.id < job]
         return WhyRow(job=row, reasons=reasons, ahead=ahead, last_change="submitted")
 
-    def logs(self, job: int, offset: int, limit: int) -> LogChunk:
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
+        if tail is not None:
+            offset = len(self.output[job]) - len(b"".join(self.output[job].splitlines(keepends=True)[-tail:] if tail else []))
         # Ended is read before the output, as a process may write and end between the two.
         ended, data = self.rows[job].ended, self.output[job][offset : offset + limit]
         whole = data.decode("utf-8", "ignore").encode() if len(data) == limit else data
