@@ -1,7 +1,9 @@
 """What becomes of a job spec: the record that is kept of it, and what the scheduler is asked for."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rota.errors import SpecError
 from rota.model.job import JobSpec
@@ -47,6 +49,29 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         grace_seconds=spec.checkpoint.grace,
         checkpoint_dir=str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
     )
+
+
+def asked_for(job: SubmittedJob) -> dict[str, Any]:
+    """What was submitted, under the names that a spec has for it. Of variables only the names: values may be secrets."""
+    deadline = (
+        None if job.deadline_at is None else datetime.fromtimestamp(job.deadline_at, UTC).isoformat().replace("+00:00", "Z")
+    )
+    return {
+        "name": job.name,
+        "run": job.argv[2] if job.argv[:2] == ("bash", "-c") and len(job.argv) == 3 else list(job.argv),
+        "workdir": job.workdir,
+        "gpus": job.gpus,
+        "accelerators": list(job.accelerators),
+        "steps": job.steps,
+        "progress": job.progress,
+        "profile": job.profile or None,
+        "weight": job.weight,
+        "tenant": job.tenant or None,
+        "deadline": deadline,
+        "retries": job.retries,
+        "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds},
+        "env": sorted(job.env),
+    }
 
 
 def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from rota.errors import OptionError, RotaError
 from rota.wire.address import home_folder, read_address
+from rota.wire.job_filter import PAGE_JOBS
 from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
 from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
 
@@ -57,10 +58,16 @@ class Client:
         sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
         return _row(JobRow, self._transport.ask("POST", "/jobs", body=sent))
 
-    def jobs(self, everything: bool = False) -> list[JobRow]:
-        """The unfinished jobs, or all that are known."""
-        rows = self._transport.ask("GET", "/jobs", query={"all": str(everything).lower()})
-        return [_row(JobRow, row) for row in rows]
+    def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
+        """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
+        query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "limit": PAGE_JOBS}
+        found: list[JobRow] = []
+        while True:
+            after = found[-1].id if found else 0
+            page = self._transport.ask("GET", "/jobs", query={**query, "after": after})
+            found += [_row(JobRow, row) for row in page]
+            if len(page) < PAGE_JOBS:
+                return found
 
     def job(self, key: int | str, *, alone: bool = False) -> JobRow:
         """A job by id, name, or a beginning of its name that no other has. Of several of a name, the newest that has not ended;

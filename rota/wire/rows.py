@@ -41,6 +41,8 @@ class JobRow:
     last_change: str = ""
     """What happened to it last, in a sentence."""
     command: str = ""
+    spec: dict[str, Any] | None = None
+    """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
 
     @property
     def ended(self) -> bool:

@@ -369,3 +369,43 @@ def test_no_error_message_steers_a_terminal(served: Served, rota: Rota) -> None:
     for words_ in (("jobs",), ("show", "1"), ("why", "1"), ("jobs", "-o", "wide")):
         _, out, err = rota(*words_)
         assert "\x1b" not in out + err and "\x07" not in out + err
+
+
+def test_filters(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.wire.client.PAGE_JOBS", 2)  # so that there are several pages
+    client = Client(served.url, served.token)
+    for user in ("ana", "leo", "ana", "leo", "ana"):
+        client.submit_spec({"run": "train"}, user=user)
+    served.daemon.run(3)
+    served.daemon.end(5, "failed", 1)
+
+    def ids(*words_: str) -> list[int]:
+        code, out, err = rota("jobs", "-o", "json", *words_)
+        assert code == 0, err
+        return [row["id"] for row in json.loads(out)]
+
+    assert ids() == [1, 2, 3, 4] and ids("--all") == [1, 2, 3, 4, 5]
+    assert ids("--user", "leo") == [2, 4] and ids("--user", "me") == [1, 3]
+    assert ids("--phase", "running") == [3] and ids("--phase", "failed") == [5], "it says --all by itself"
+    assert ids("--since", "1h") == [1, 2, 3, 4] and ids("--since", "2099-01-01T00:00") == []
+    out = rota("jobs", "-o", "wide", "--all")[1]
+    assert "STARTED" in out and "ENDED" in out
+    for wrong in (("--phase", "runing"), ("--since", "yesterday"), ("--since", "x"), ("--since", "")):
+        code, _, err = rota("jobs", *wrong)
+        assert code == 2 and wrong[0] in err and "Try: " in err
+
+
+def test_show_tells_what_the_spec_said(served: Served, rota: Rota) -> None:
+    Client(served.url, served.token).submit("train")
+    spec = {
+        "name": "job-1",
+        "workdir": "/home/ana",
+        "env": ["PATH", "TOKEN"],
+        "retries": 2,
+        "checkpoint": {"dir": "/c", "grace": 60.0},
+    }
+    served.daemon.change(replace(served.daemon.rows[1], spec={**spec, "profile": None}))
+    out = rota("show", "1")[1]
+    for line in ("workdir      /home/ana", "env          PATH TOKEN", "retries      2", "checkpoint   dir /c, grace 60"):
+        assert f"  {line}\n" in out
+    assert "profile" not in out and json.loads(rota("show", "1", "-o", "json")[1])["spec"]["retries"] == 2
