@@ -10,10 +10,12 @@ from rota.errors import InputError, RotaError
 
 
 def check(
-    files: Annotated[list[str], typer.Argument(help="Traces, rates, clusters, job specs, or policies (./mine.py:Mine).")],
+    files: Annotated[
+        list[str], typer.Argument(help="Traces, rates, clusters, job specs, tenants, or policies (./mine.py:Mine).")
+    ],
     output: flag.Output = "table",
 ) -> None:
-    """Look at files as if they were used: traces, tables of rates, clusters, job specs, policies.
+    """Look at files as if they were used: traces, tables of rates, clusters, job specs, tenants, policies.
 
     Example: rota check job.yaml cluster.yaml jobs.csv
     """

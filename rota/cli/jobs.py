@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,12 +21,19 @@ LOOK_SECONDS = 10.0
 
 _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
 _HEADS = ("ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE")
-_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
+_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
 
 def jobs(
     everything: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user's; `me`: yours.")] = None,
+    phase: Annotated[
+        str | None, typer.Option("--phase", metavar="PHASE", help="Only those that are queued, running, suspended, failed, ...")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only those submitted since: 2h, 3d, or 2026-12-01T09:00.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show every change, until Ctrl-C.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
@@ -38,34 +45,44 @@ def jobs(
     shaped = flag.shape(output)
     if watch and shaped == "csv":
         raise OptionError("does not go with -o csv.", field="--watch", hint="-o json, which writes a line for every change")
-    from rota.wire.client import connect
+    from rota.cli import words
+    from rota.wire.client import connect, user_name
+    from rota.wire.rows import ENDED
 
+    if phase is not None and phase not in words.PHASES:
+        raise OptionError("is no phase.", field="--phase", value=phase, hint=f"--phase {', '.join(words.PHASES)}")
+    wanted = {
+        "everything": everything or phase in ENDED,
+        "user": user_name() if user == "me" else user or "",
+        "phase": phase or "",
+        "since_s": 0.0 if since is None else words.moment(since),
+    }
     client = connect(home)
     if not watch:
-        _show(client, shaped, everything)
+        _show(client, shaped, wanted)
         return
     try:
-        _watch(client, shaped, everything)
+        _watch(client, shaped, wanted)
     except KeyboardInterrupt:  # the way to end it
         sys.stdout.write("\n" * sys.stdout.isatty())
 
 
-def _watch(client: "Client", shaped: str, everything: bool) -> None:
+def _watch(client: "Client", shaped: str, wanted: dict[str, Any]) -> None:
     seen = client.changes(0, 0.0)
     while True:
-        _show(client, shaped, everything, redraw=True)
+        _show(client, shaped, wanted, redraw=True)
         time.sleep(REDRAW_SECONDS)
         seen = client.changes(seen, LOOK_SECONDS)
 
 
-def _show(client: "Client", shaped: str, everything: bool, *, redraw: bool = False) -> None:
+def _show(client: "Client", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
     from rota.cli import words
 
-    rows = client.jobs(everything)
+    rows = client.jobs(**wanted)
     if words.data(shaped, rows):
         return
     lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
-    lines.append(footer(len(rows), everything, status := client.status()))
+    lines.append(footer(len(rows), wanted["everything"], status := client.status()))
     if status.policy_problem:
         lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
     lines += [words.clean(line) for line in status.slow_gpus]
@@ -111,7 +128,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         words.phase(row),
         words.clean(place),
         words.progress(row),
-        "-",
+        words.eta(row),
         words.note(row),
     )
     if not wide:
@@ -121,6 +138,8 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         f"{row.weight:g}",
         words.clean(row.tenant) or "-",
         words.clock(row.submitted_at),
+        words.clock(row.started_at) if row.started_at else "-",
+        words.clock(row.finished_at) if row.finished_at else "-",
         str(row.suspensions),
         f"{row.lost_steps:,.0f}",
         words.clean(row.command),

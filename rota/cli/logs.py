@@ -12,6 +12,10 @@ from rota.errors import OptionError
 def logs(
     job: flag.JobKey,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option("--tail", parser=flag.number("--tail", whole=True), metavar="N", help="Begin with the last N lines."),
+    ] = None,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
@@ -22,12 +26,14 @@ def logs(
     shaped = flag.shape(output)
     if shaped == "csv":
         raise OptionError("output is text.", field="-o", value=output, hint="-o json, or no -o")
+    if tail is not None and tail < 0:
+        raise OptionError("must be 0 or more.", field="--tail", value=tail, hint="--tail 100")
     from rota.cli import words
     from rota.wire.client import connect
 
     client = connect(home)
     # By id from here on: another job may take the name while this one is followed.
-    pieces = client.log_pieces(client.job(job).id, follow)
+    pieces = client.log_pieces(client.job(job).id, follow, tail)
     if shaped != "json":
         for piece in pieces:
             words.say(piece.text, end="")

@@ -14,8 +14,10 @@ from rota.errors import DEBUG, GuessWarning, InputError, PolicyBroken, RotaError
 
 COMMANDS = {
     "up": "up",
+    "down": "down",
     "submit": "submit",
     "jobs": "jobs",
+    "status": "status",
     "show": "show_job",
     "why": "why",
     "logs": "logs",
@@ -107,10 +109,15 @@ def main() -> None:
         sys.exit(1)
 
 
+def _clean(text: str) -> str:
+    """A message may quote what somebody else wrote, such as the name of a job: signs that would steer a terminal are left out."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+
+
 def _fail(message: str, hint: str, code: int, error: BaseException | None = None) -> None:
     if error is not None and os.environ.get(DEBUG):
         from rota.compose.policy_faults import fault_traceback
 
         sys.stderr.write(fault_traceback(error))
-    sys.stderr.write(f"{message}\nTry: {hint}\n")
+    sys.stderr.write(f"{_clean(message)}\nTry: {_clean(hint)}\n")
     sys.exit(code)

@@ -8,6 +8,9 @@ from rota.cli import options as flag
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow
 
+_OTHERS = ("workdir", "env", "progress", "profile", "deadline", "retries", "checkpoint")
+"""Of the spec, what the lines above do not say."""
+
 
 def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table") -> None:
     """Show one job.
@@ -38,6 +41,8 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
         bar = words.progress(row) if words.done(row) is not None else ""
         yield "progress", "  ".join(filter(None, (bar, steps, words.speed(row))))
+    if row.eta_seconds is not None and not row.ended:
+        yield "left", words.length(row.eta_seconds) + ("" if row.phase in words.HOLDING else " of running, once it has GPUs")
     yield "weight", f"{row.weight:g}"
     yield "tenant", words.clean(row.tenant)
     yield "submitted", f"{words.clock(row.submitted_at)}  ({words.since(row.submitted_at)} ago)"
@@ -49,3 +54,14 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "last change", words.clean(row.last_change)
     yield "suspensions", f"{row.suspensions}, {row.lost_steps:,.0f} steps lost" if row.suspensions else ""
     yield "command", words.clean(row.command)
+    for name, value in (row.spec or {}).items():
+        if name in _OTHERS and value not in (None, [], {}, 0):
+            yield name, words.clean(_text(value))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

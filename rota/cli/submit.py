@@ -56,6 +56,10 @@ def submit(
     progress: Annotated[
         str | None, typer.Option("--progress", metavar="REGEX", help="Finds the step in its output, e.g. 'step (\\d+)/(\\d+)'.")
     ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the job; without a value, as it is here. Repeatable."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen. Planned.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
@@ -74,7 +78,9 @@ def submit(
     spec, tree = _asked(what or [], context.meta.get("rota.command"))
     types = None if accelerator is None else [each.strip() for each in accelerator.split(",") if each.strip()]
     given = {"name": name, "gpus": gpus, "steps": steps, "accelerators": types, "weight": weight, "progress": progress}
-    flags = {field: value for field, value in given.items() if value is not None}
+    flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if env:
+        flags["env"] = _with_env(spec.get("env"), env)
     from rota.cli import words
     from rota.wire.client import connect
 
@@ -110,6 +116,17 @@ def _asked(what: list[str], command: list[str] | None) -> "tuple[dict[str, Any],
             raise SpecError("there is no such script.", where=str(path), hint="check the path")
         return {"name": path.stem, "run": ["bash", str(path)]}, None
     raise OptionError("is neither a spec (.yaml) nor a script (.sh).", field="submit", value=what[0], hint=_HINT)
+
+
+def _with_env(before: Any, given: list[str]) -> dict[str, Any]:
+    """The variables of the spec, and those of the flags, which win."""
+    found: dict[str, Any] = {}
+    for each in [*(before if isinstance(before, list) else []), *given]:
+        name, equals, text = str(each).partition("=")
+        found[name] = text if equals else None
+        if not name:
+            raise OptionError("has no name.", field="--env", value=each, hint="--env EPOCHS=90, or --env HF_TOKEN")
+    return {**(before if isinstance(before, dict) else {}), **found}
 
 
 def _plain(entry: "TreeEntry") -> Any:

@@ -1,6 +1,7 @@
 """`rota up`: the scheduler on this machine, in the foreground."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli import setup
+from rota.errors import OptionError
 
 
 def up(
@@ -35,6 +37,10 @@ def up(
             "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
         ),
     ] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Start it in the background; rota down ends it.")] = False,
+    systemd: Annotated[
+        str | None, typer.Option("--systemd", metavar="PATH", help="Write a systemd unit with these flags, and start nothing.")
+    ] = None,
     log_mb: Annotated[
         float,
         typer.Option(
@@ -56,9 +62,14 @@ def up(
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
+    place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
+    if detach or systemd is not None:
+        if detach and systemd is not None:
+            raise OptionError("does not go with --systemd.", field="--detach", hint="systemd starts it in the background itself")
+        _elsewhere(place, systemd)
+        return
     from rota.server.serve import ServeOptions, serve
 
-    place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
     serve(
         ServeOptions(
             home=place,
@@ -74,3 +85,33 @@ def up(
         ),
         typer.echo,
     )
+
+
+def _elsewhere(home: Path, unit: str | None) -> None:
+    """The same command without the flag that sent us here, in the background or as a unit of systemd."""
+    from rota.server.background import start_in_background, systemd_unit
+
+    arguments = ["up", *_without(sys.argv[2:]), "--home", str(home)]
+    if unit is None:
+        typer.echo(start_in_background(home, arguments), nl=False)
+        return
+    path = Path(unit).expanduser()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(systemd_unit(home, arguments, Path.cwd()), encoding="utf-8")
+    except OSError as problem:
+        raise OptionError(f"cannot be written: {problem.strerror}.", field="--systemd", value=unit, hint="another path") from None
+    typer.echo(f"Wrote {path}. Next: systemctl --user enable --now {path.name}")
+
+
+def _without(words: list[str]) -> list[str]:
+    """What was typed, but for --detach, --systemd and --home."""
+    kept, skip = [], False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in ("--systemd", "--home"):
+            skip = True
+        elif word != "--detach" and not word.startswith(("--systemd=", "--home=")):
+            kept.append(word)
+    return kept

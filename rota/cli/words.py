@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from rota.errors import OptionError
 from rota.wire.client import user_name
-from rota.wire.rows import JobRow
+from rota.wire.rows import ENDED, JobRow
 
 SUSPENDED = ("parked", "checkpointed")
+PHASES = ("queued", "starting", "running", "suspending", "suspended", "stopping", "unreachable", *ENDED)
 HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
 
 REASONS = {
@@ -46,6 +48,9 @@ def say(text: str = "", *, end: str = "\n") -> None:
 def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     """The rows for a program, if that was asked for; False: a person asked."""
     plain: list[dict[str, Any]] = [row.to_dict() for row in rows]
+    if shaped == "csv" or not single:
+        for row in plain:
+            row.pop("spec")  # only where one job is asked about
     if shaped == "json":
         say(json.dumps(plain[0] if single else plain))
     elif shaped == "csv":
@@ -110,6 +115,13 @@ def progress(row: JobRow) -> str:
     return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
 
 
+def eta(row: JobRow) -> str:
+    """`2h10m`, or `2h10m+` for a job that has to get GPUs first."""
+    if row.ended or row.eta_seconds is None:
+        return "-"
+    return length(row.eta_seconds) + ("" if row.phase in HOLDING else "+")
+
+
 def speed(row: JobRow) -> str:
     rate = row.steps_per_second
     if not rate:
@@ -160,6 +172,19 @@ def between(start: str, end: str) -> str:
 def clock(moment: str) -> str:
     """A time as people read it, in their own zone."""
     return f"{_utc(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def moment(text: str) -> float:
+    """The Unix time that is so long ago (`90s`, `15m`, `2h`, `3d`), or that a date stands for, in one's own zone."""
+    number, unit = text[:-1], text[-1:]
+    sizes = dict(_UNITS)
+    if unit in sizes and number.isascii() and number.isdigit():
+        return max(datetime.now(UTC).timestamp() - int(number) * sizes[unit], 0.0)
+    try:
+        return max(datetime.fromisoformat(text).timestamp(), 0.0)
+    except (ValueError, OverflowError, OSError):
+        hint = "--since 2h, --since 3d, or --since 2026-12-01T09:00"
+        raise OptionError("is neither a length of time nor a date.", field="--since", value=text, hint=hint) from None
 
 
 def _utc(moment: str) -> datetime:

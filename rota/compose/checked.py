@@ -1,12 +1,17 @@
-"""Looks at a file as if it were used, and says what it is: a trace, rates, a cluster, a job spec or a policy."""
+"""Looks at a file as if it were used, and says what it is: a trace, rates, a cluster, a job spec, tenants or a policy."""
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.compose.tenants import read_tenants
 from rota.errors import InputError, OptionError, SpecError
 from rota.files.rows import read_table
-from rota.files.tree import read_tree
+from rota.files.tree import TreeEntry, read_tree
+from rota.live.requests import scheduler_spec, submitted_job
+from rota.wire.spec import Spec, spec_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,10 @@ def check_file(path: str) -> Checked:
 
 
 def _yaml(path: str) -> Checked:
-    """Nodes make a cluster, a command makes a job."""
+    """Nodes make a cluster, a command makes a job, weights make tenants."""
     from rota.beliefs.rates import Rates
     from rota.compose.accelerator_types import type_guesses
     from rota.compose.cluster_yaml import read_site
-    from rota.wire.spec import spec_from
 
     root = read_tree(path, SpecError)
     names = root.mapping()
@@ -45,9 +49,30 @@ def _yaml(path: str) -> Checked:
         racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
         racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
         return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
+    if names and "run" not in names and all(_is_tenant(entry) for entry in names.values()):
+        weights = read_tenants(path).weights
+        return Checked(
+            path, "tenants", f"{len(weights)} with weights from {min(weights.values()):g} to {max(weights.values()):g}"
+        )
     spec = spec_from(root)
+    _refuse_what_submit_refuses(spec, root)
     gpus = f"{spec.gpus:g}" if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max}"
     return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
+
+
+def _is_tenant(entry: TreeEntry) -> bool:
+    return entry.value is None or (isinstance(entry.value, dict) and entry.value.keys() <= {"weight", "policy", "tenants"})
+
+
+def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
+    """Fields that are planned, a deadline in the past; named by their line."""
+    try:
+        scheduler_spec(submitted_job(spec, "", "/", os.environ), time.time())
+    except SpecError as problem:
+        entry, _ = root.find(tuple(problem.field.split(".")))
+        found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)
+        found.field, found.line = problem.field, entry.line
+        raise found from None
 
 
 def _table(path: str) -> Checked:

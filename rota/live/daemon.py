@@ -35,7 +35,7 @@ from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.recovery import recover
 from rota.live.replay import Make, configured_anew
-from rota.live.requests import scheduler_spec, submitted_job
+from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
@@ -44,6 +44,7 @@ from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import FOREVER
+from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
@@ -394,15 +395,27 @@ class Daemon:
             self._answer(done)
         return self.job(str(job))
 
-    def jobs(self, everything: bool = False) -> list[JobRow]:
+    def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
+        """A page of the jobs that are wanted, by number."""
         with self._lock:
-            records = [record for record in self.history.records.values() if everything or not record.ended]
-            return self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
+            records = [
+                record
+                for record in self.history.records.values()
+                if (wanted.everything or not record.ended)
+                and record.id > wanted.after
+                and record.submitted_s >= wanted.since_s
+                and (not wanted.user or record.submitted.user == wanted.user)
+            ]
+            if not wanted.phase:
+                records = records[: wanted.limit]
+            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
+            return [row for row in rows if wanted.in_phase(row)][: wanted.limit]
 
     def job(self, key: str, alone: bool = False) -> JobRow:
         with self._lock:
             record = find_record(self.history.records, key, alone=alone)
-            return self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
+            row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
+            return replace(row, spec=asked_for(record.submitted))
 
     def why(self, job: int) -> WhyRow:
         with self._lock:

@@ -38,7 +38,10 @@ class JobRecord:
     steps_done: float | None = None
     steps_total: float | None = None
     exit_code: int | None = None
+    """Of its last life; None while it has another."""
     last_change: str = ""
+    steps_per_second: float | None = None
+    """As its last life made them, or one before that told its steps."""
 
     @property
     def ended(self) -> bool:
@@ -50,7 +53,7 @@ class JobRecord:
     @classmethod
     def of(cls, job: int, submitted: Mapping[str, Any], plain: Mapping[str, Any]) -> "JobRecord":
         """As the journal keeps it."""
-        return cls(job, SubmittedJob.from_plain(submitted), **{name: plain[name] for name in _KEPT})
+        return cls(job, SubmittedJob.from_plain(submitted), **{name: plain[name] for name in _KEPT if name in plain})
 
 
 _KEPT = (
@@ -64,6 +67,7 @@ _KEPT = (
     "steps_total",
     "exit_code",
     "last_change",
+    "steps_per_second",
 )
 
 
@@ -118,15 +122,18 @@ class JobHistory:
         if isinstance(event, Started):
             record.started_s = event.at_s if record.started_s is None else record.started_s
             record.last_change = f"started at {iso(event.at_s)}"
+            record.ended_s = record.exit_code = None  # these were of an earlier life
             return
         if part is not None:
             record.exit_code = part.exit_code
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.submitted.progress:
+                record.steps_per_second = _speed(part, record) or record.steps_per_second
                 record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
                 record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
         if isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
             record.ended_s = event.at_s
+            record.last_change = f"failed at {iso(event.at_s)} with exit code {record.exit_code}; it has another try"
         else:
             record.suspensions += 1
             record.last_change = f"suspended at {iso(event.at_s)}" + _how(part)
@@ -179,7 +186,10 @@ class JobHistory:
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
                 rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / (now_s - part.started_s)
+        rate_known = rate or record.steps_per_second
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
+        total = job.steps if job.steps is not None else steps_reported
+        left = max(total - (done or 0.0), 0.0) / rate_known if total and rate_known and not record.ended else None
         return JobRow(
             id=record.id,
             name=job.name,
@@ -192,12 +202,13 @@ class JobHistory:
             weight=job.weight,
             tenant=job.tenant,
             steps_done=done,
-            steps_total=job.steps if job.steps is not None else steps_reported,
+            steps_total=total,
             steps_per_second=rate,
+            eta_seconds=left,
             reason=reason,
             submitted_at=iso(record.submitted_s) or "",
             started_at=iso(record.started_s),
-            finished_at=iso(record.ended_s),
+            finished_at=iso(record.ended_s) if record.ended else None,
             suspensions=record.suspensions,
             lost_steps=record.lost_steps,
             exit_code=record.exit_code,
@@ -217,6 +228,13 @@ class JobHistory:
             last_change=record.last_change or None,
             policy=state.question.answer.policy if state.question.answer is not None else "",
         )
+
+
+def _speed(part: IncarnationStatus, record: JobRecord) -> float | None:
+    """Steps per second of a life that has ended."""
+    if part.started_s is None or part.ended_s is None or part.ended_s <= part.started_s:
+        return None
+    return max(part.steps_done - (record.steps_done or 0.0), 0.0) / (part.ended_s - part.started_s) or None
 
 
 def _how(part: IncarnationStatus | None) -> str:

@@ -1,7 +1,9 @@
 """What becomes of a job spec: the record that is kept of it, and what the scheduler is asked for."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rota.errors import SpecError
 from rota.model.job import JobSpec
@@ -21,6 +23,9 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
             raise SpecError("is planned and not in this version yet.", field=name, hint=f"leave {name} out")
     if isinstance(spec.gpus, Range):
         raise SpecError("resizing is planned and not in this version yet.", field="gpus", hint=f"gpus: {spec.gpus.max}")
+    for name, value in spec.env.items():
+        if value is None and name not in env:
+            raise SpecError("is not set where the job is submitted.", field=f"env.{name}", hint=f"{name}=VALUE, or set it there")
     folder = Path(workdir, spec.workdir) if spec.workdir else Path(workdir)
     if not folder.is_absolute():
         raise SpecError("must be an absolute path.", field="workdir", value=str(folder), hint="submit from a folder that exists")
@@ -31,7 +36,7 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         argv=("bash", "-c", spec.run) if isinstance(spec.run, str) else tuple(spec.run),
         command=text if len(text) <= LONGEST_COMMAND else text[:LONGEST_COMMAND] + "…",
         workdir=str(folder),
-        env={**env, **{name: str(value) for name, value in spec.env.items()}},
+        env={**env, **{name: str(value) for name, value in spec.env.items() if value is not None}},
         gpus=spec.gpus,
         accelerators=tuple(spec.accelerators),
         steps=spec.steps,
@@ -44,6 +49,29 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         grace_seconds=spec.checkpoint.grace,
         checkpoint_dir=str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
     )
+
+
+def asked_for(job: SubmittedJob) -> dict[str, Any]:
+    """What was submitted, under the names that a spec has for it. Of variables only the names: values may be secrets."""
+    deadline = (
+        None if job.deadline_at is None else datetime.fromtimestamp(job.deadline_at, UTC).isoformat().replace("+00:00", "Z")
+    )
+    return {
+        "name": job.name,
+        "run": job.argv[2] if job.argv[:2] == ("bash", "-c") and len(job.argv) == 3 else list(job.argv),
+        "workdir": job.workdir,
+        "gpus": job.gpus,
+        "accelerators": list(job.accelerators),
+        "steps": job.steps,
+        "progress": job.progress,
+        "profile": job.profile or None,
+        "weight": job.weight,
+        "tenant": job.tenant or None,
+        "deadline": deadline,
+        "retries": job.retries,
+        "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds},
+        "env": sorted(job.env),
+    }
 
 
 def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:

@@ -18,6 +18,7 @@ from rota.server.answers import JsonAnswer, Refusal, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
 from rota.server.reading import Submission, read_policy, read_submission
+from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
 from rota.wire.spec import Spec
 
@@ -28,9 +29,15 @@ _MOST = 2**53
 """Numbers up to here mean the same to every reader of JSON."""
 
 Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
+User = Annotated[str, Query(max_length=100, description="Only this user's.")]
+PhaseName = Annotated[str, Query(max_length=20, description="Only those in this phase; `suspended`: parked or checkpointed.")]
+Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Only those submitted at this Unix time or later.")]
+After = Annotated[int, Query(ge=0, le=_MOST, description="Only those with higher numbers than this.")]
+PageSize = Annotated[int, Query(ge=1, le=MOST_JOBS, description="At most so many.")]
 Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
 Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
+Tail = Annotated[int | None, Query(ge=0, le=_MOST, description="The last so many lines, instead of an offset.")]
 Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
 
@@ -40,10 +47,10 @@ class ServedDaemon(Watched, Protocol):
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
     def cancel(self, job: int) -> JobRow: ...
-    def jobs(self, everything: bool = False) -> list[JobRow]: ...
+    def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
-    def logs(self, job: int, offset: int, limit: int) -> LogChunk: ...
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
     def set_policy(self, named: str) -> StatusRow: ...
 
@@ -94,9 +101,16 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         return JsonAnswer(daemon.submit(sent.spec, sent.user, sent.workdir, sent.env), HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
-    def jobs(everything: Everything = False) -> JsonAnswer:
-        """The unfinished jobs, or all."""
-        return JsonAnswer(daemon.jobs(everything))
+    def jobs(
+        everything: Everything = False,
+        user: User = "",
+        phase: PhaseName = "",
+        since: Since = 0.0,
+        after: After = 0,
+        limit: PageSize = PAGE_JOBS,
+    ) -> JsonAnswer:
+        """A page of the unfinished jobs, or of all, by number. One that is not full is the last."""
+        return JsonAnswer(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)))
 
     # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow)
@@ -105,9 +119,9 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         return JsonAnswer(daemon.why(found(key).id))
 
     @api.get("/jobs/{key:path}/logs", response_model=LogChunk)
-    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536) -> JsonAnswer:
+    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
         """A piece of a job's output."""
-        return JsonAnswer(daemon.logs(found(key).id, offset, limit))
+        return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
 
     @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
     def cancel(key: str) -> JsonAnswer:

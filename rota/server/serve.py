@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -32,7 +35,7 @@ from rota.model.codec import Plain
 from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
 from rota.server.api import make_app
-from rota.wire.address import make_token, remove_address, write_address
+from rota.wire.address import LOCK_FILE, make_token, remove_address, write_address
 
 PRETEND = "4xV100"
 POLICY = "tiresias"
@@ -44,6 +47,8 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 LAUNCH_SECONDS = 1.0
 """What starting a process is believed to cost before any was started."""
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
+"""A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
 MOST_LOG_MB = 1 << 20
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -119,6 +124,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             by = f"policy {configuration['policy']}, placer {configuration['placer']}"
             say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
             say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
+            _leave_in_order(server)
             daemon.start()  # it may have something to say, and the first line is that it is ready
             server.run(sockets=[listener])
         finally:
@@ -126,6 +132,14 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             daemon.stop()
         if failed:
             raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
+
+
+def _leave_in_order(server: uvicorn.Server) -> None:
+    """A signal to end is heard, and does no more: the server raises what it caught once more when it has stopped, and by default
+    that would end the process before it has cleared up."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: setattr(server, "should_exit", True))
 
 
 def make_configuration(options: ServeOptions, named: str, placer: str, cluster: Cluster, *, pretend: bool) -> dict[str, Any]:
@@ -234,16 +248,20 @@ def _only_one(home: Path) -> Iterator[None]:
     """One daemon per home. The lock goes with the process, however it ends."""
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (home / "daemon.lock").open("w")
+        file = (home / LOCK_FILE).open("w")
     except OSError as problem:
         raise OptionError(
             f"cannot be used: {problem.strerror or problem}.", field="--home", value=str(home), hint="another --home"
         ) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RotaError(f"A scheduler is already running in {home}.", hint="rota jobs, or another --home") from None
+        for left in reversed(range(LOCK_TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if not left:
+                    raise RotaError(f"A scheduler is already running in {home}.", hint="rota jobs, or another --home") from None
+                time.sleep(LOCK_PAUSE_SECONDS)
         yield
 
 

@@ -4,6 +4,8 @@
 user who started the scheduler, so only that user may.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import stat
@@ -14,6 +16,8 @@ from rota.errors import InputError, UnreachableError
 
 ADDRESS_FILE = "daemon.json"
 TOKEN_FILE = "token"
+LOCK_FILE = "daemon.lock"
+"""Held by the scheduler for as long as it lives."""
 _TOKEN_BYTES = 32
 _LONGEST_TOKEN = 1000
 
@@ -33,6 +37,7 @@ def home_folder(home: Path | str | None = None) -> Path:
 
 def read_address(home: Path | str | None = None) -> Address:
     folder = home_folder(home)
+    _forget_dead(folder)
     try:
         plain = json.loads(_text(folder / ADDRESS_FILE))
         token = _text(folder / TOKEN_FILE).strip()
@@ -47,6 +52,17 @@ def read_address(home: Path | str | None = None) -> Address:
     if not _usable(token):
         raise _unreachable(f"{folder / TOKEN_FILE} holds no token", home)
     return Address(url, token)
+
+
+def _forget_dead(folder: Path) -> None:
+    """A scheduler that was killed leaves its address behind. Its lock went with it, and whoever has the lock may clear up."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (folder / ADDRESS_FILE).unlink(missing_ok=True)
+        finally:
+            os.close(handle)
 
 
 def write_address(home: Path | str | None, url: str, pid: int, version: str) -> None:

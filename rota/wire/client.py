@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from rota.errors import OptionError, RotaError
 from rota.wire.address import home_folder, read_address
+from rota.wire.job_filter import PAGE_JOBS
 from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
 from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
 
@@ -53,14 +54,20 @@ class Client:
 
     def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "") -> JobRow:
         """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal."""
-        env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        env = {name: os.environ[name] for name in (*PASSED_ON, *_passed_through(spec.get("env"))) if name in os.environ}
         sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
         return _row(JobRow, self._transport.ask("POST", "/jobs", body=sent))
 
-    def jobs(self, everything: bool = False) -> list[JobRow]:
-        """The unfinished jobs, or all that are known."""
-        rows = self._transport.ask("GET", "/jobs", query={"all": str(everything).lower()})
-        return [_row(JobRow, row) for row in rows]
+    def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
+        """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
+        query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "limit": PAGE_JOBS}
+        found: list[JobRow] = []
+        while True:
+            after = found[-1].id if found else 0
+            page = self._transport.ask("GET", "/jobs", query={**query, "after": after})
+            found += [_row(JobRow, row) for row in page]
+            if len(page) < PAGE_JOBS:
+                return found
 
     def job(self, key: int | str, *, alone: bool = False) -> JobRow:
         """A job by id, name, or a beginning of its name that no other has. Of several of a name, the newest that has not ended;
@@ -84,15 +91,17 @@ class Client:
             },
         )
 
-    def log(self, key: int | str, offset: int = 0, limit: int = PIECE_BYTES) -> LogChunk:
-        """One piece of a job's output."""
-        return _row(LogChunk, self._transport.ask("GET", _way(key, "logs"), query={"offset": offset, "limit": limit}))
+    def log(self, key: int | str, offset: int = 0, limit: int = PIECE_BYTES, tail: int | None = None) -> LogChunk:
+        """One piece of a job's output; with `tail` the last so many lines of it."""
+        query = {"offset": offset, "limit": limit} if tail is None else {"tail": tail}
+        return _row(LogChunk, self._transport.ask("GET", _way(key, "logs"), query=query))
 
-    def log_pieces(self, key: int | str, follow: bool = False) -> Iterator[LogChunk]:
-        """A job's output piece by piece: what is there, or, following, until the job has ended."""
+    def log_pieces(self, key: int | str, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
+        """A job's output piece by piece: what is there, or, following, until the job has ended. With `tail` from the last so many
+        lines on."""
         offset, gap = 0, SHORTEST_GAP_SECONDS
         while True:
-            piece = self.log(key, offset)
+            piece, tail = self.log(key, offset, tail=tail), None
             grown, offset = piece.next_offset != offset, piece.next_offset
             if grown:
                 yield piece
@@ -180,6 +189,13 @@ class Job:
     def cancel(self) -> JobRow:
         """End it for good."""
         return self._client.cancel(self.id)
+
+
+def _passed_through(env: Any) -> list[str]:
+    """Variables that a spec names without a value. What else is wrong with it, the scheduler says."""
+    if isinstance(env, Mapping):
+        return [str(name) for name, value in env.items() if value is None]
+    return [each for each in env if isinstance(each, str) and "=" not in each] if isinstance(env, list) else []
 
 
 def user_name() -> str:

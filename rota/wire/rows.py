@@ -25,6 +25,8 @@ class JobRow:
     steps_done: float | None = None
     steps_total: float | None = None
     steps_per_second: float | None = None
+    eta_seconds: float | None = None
+    """What is left of it at the speed it has, or had when it last ran; a waiting job has to get GPUs first. None: not known."""
     reason: str | None = None
     """Why it is not running, as a code; None: it runs, or has ended."""
     submitted_at: str
@@ -39,6 +41,8 @@ class JobRow:
     last_change: str = ""
     """What happened to it last, in a sentence."""
     command: str = ""
+    spec: dict[str, Any] | None = None
+    """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
 
     @property
     def ended(self) -> bool:

@@ -51,6 +51,14 @@ def _one_or_many(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _variables(value: Any) -> Any:
+    """`[NAME=VALUE, NAME]` is the same as `{NAME: VALUE, NAME: null}`."""
+    if not isinstance(value, list):
+        return value
+    pairs = [each.partition("=") if isinstance(each, str) else (str(each), "", "") for each in value]
+    return {name: text if equals else None for name, equals, text in pairs}
+
+
 Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False, json_schema_extra={"example": "60s"})]
 
 
@@ -143,7 +151,10 @@ class Spec(_Strict):
     max_run_time: Seconds | None = Field(None, description="The longest it may run before it is stopped.")
     retries: int = Field(0, ge=0, le=1000, description="How often it may fail and start again; suspensions do not count.")
     workdir: str | None = Field(None, min_length=1, description="The folder it runs in; where it was submitted, if left out.")
-    env: Mapping[str, str | int | float] = Field(default_factory=dict, description="Environment variables.")
+    env: Annotated[Mapping[str, str | int | float | None], BeforeValidator(_variables)] = Field(
+        default_factory=dict,
+        description="Environment variables. One without a value is passed on from where the job is submitted.",
+    )
     notify: Notify | None = Field(None, description="A command to run when something happens to it.")
 
     @field_validator("gpus", "steps", "weight", "retries", "name", "profile", "max_run_time", mode="before")
@@ -165,6 +176,13 @@ class Spec(_Strict):
             raise ValueError("is empty; write the command that trains")
         if any("\0" in part for part in ([value] if isinstance(value, str) else value)):
             raise ValueError("holds a null character")
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _printable(cls, value: str | None) -> str | None:
+        if value is not None and not value.isprintable():
+            raise ValueError("holds a control character")
         return value
 
     @field_validator("gpus")

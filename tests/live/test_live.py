@@ -1,6 +1,7 @@
 """A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
 
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rota
+import rota.errors
 from rota.core.validate import validate
 from rota.live.replay import replay
 from rota.model.events import Exited, Submitted, Suspended
@@ -114,6 +116,26 @@ def test_cancel_by_name_never_hits_the_wrong_job(tmp_path: Path) -> None:
         assert f"{second} train" in rota_cancel("train").stdout
         until(lambda: place.rows()[second].phase == "cancelled", "the one that was left is cancelled")
         assert f"{last} train had already ended: finished" in rota_cancel("train").stdout
+
+
+def test_the_address_goes_with_the_daemon(tmp_path: Path) -> None:
+    with site(tmp_path) as place:
+        address = place.home / "daemon.json"
+        assert address.exists()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            process = place.process
+            assert process is not None
+            process.send_signal(number)
+            assert process.wait(60) == (130 if number == signal.SIGINT else 0)
+            assert not address.exists(), number
+            place.up()
+        place.kill()
+        assert address.exists(), "killed, it could not clear up"
+        with pytest.raises(rota.errors.UnreachableError, match="nobody has started one"):
+            place.client()
+        assert not address.exists()
+        place.up()
+        assert place.client().status().gpus == 4
 
 
 def _check_fidelity(place: Site, policy: str) -> None:

@@ -43,3 +43,30 @@ def test_what_is_wrong_is_said_for_each(
 def test_example_of_the_contract(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = rota(capsys, monkeypatch, "check", "job.yaml")
     assert code == 2 and "job.yaml:2" in err and "unknown field 'gpu'. Closest: gpus" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("after: [1]", "is planned"),
+        ("max_run_time: 1h", "is planned"),
+        ("gpus: {min: 1, max: 4}", "resizing is planned"),
+        ("deadline: 2020-01-01T00:00", "in the past"),
+        ("batch: {size: 4}", "is planned"),
+    ],
+)
+def test_what_submit_refuses_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, words: str
+) -> None:
+    (folder / "spec.yaml").write_text(f"run: train\nname: mine\n{line}\n")
+    code, out, err = rota(capsys, monkeypatch, "check", "spec.yaml")
+    assert (code, out) == (2, "") and "spec.yaml:3" in err and words in err
+
+
+def test_tenants_are_known(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tenants.yaml").write_text("vision: {weight: 2, policy: fifo, tenants: {labs: {weight: 3}}}\nspeech:\n")
+    (folder / "wrong.yaml").write_text("vision: {weight: 2}\nspeech: {weight: -1}\n")
+    code, out, _ = rota(capsys, monkeypatch, "check", "tenants.yaml")
+    assert (code, out) == (0, "tenants.yaml  ok: tenants, 3 with weights from 1 to 3\n")
+    code, _, err = rota(capsys, monkeypatch, "check", "wrong.yaml")
+    assert code == 2 and "wrong.yaml:2" in err and "weight" in err

@@ -306,3 +306,106 @@ def test_policy_set(served: Served, rota: Rota, tmp_path: Path) -> None:
     code, out, err = rota("policy", "set", "broken")
     assert (code, out) == (2, "") and "its first answer failed" in err and "Try: rota policy check NAME" in err
     assert served.daemon.policy == f"{tmp_path}/mine.py:Mine:alpha=2"
+
+
+def test_what_is_left_is_shown(served: Served, rota: Rota) -> None:
+    client = Client(served.url, served.token)
+    for name in ("runs", "waits", "unknown"):
+        client.submit("train", name=name)
+    served.daemon.run(1, eta_seconds=7800.0)
+    served.daemon.change(replace(served.daemon.rows[2], phase="checkpointed", eta_seconds=60.0))
+    cells = {line.split()[1]: line for line in rota("jobs")[1].splitlines()}
+    assert cells["runs"].endswith(" 2h10m") and " 1m+ " in cells["waits"] and " - " in cells["unknown"]
+    assert "left         2h10m\n" in rota("show", "runs")[1]
+    assert "left         1m of running, once it has GPUs\n" in rota("show", "waits")[1]
+
+
+def test_env_flags_add_to_the_spec(served: Served, rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    (tmp_path / "job.yaml").write_text("run: train\nenv: {EPOCHS: 90, SEED: 1, HF_TOKEN: }\n")
+    assert rota("submit", "job.yaml", "--env", "EPOCHS=91", "--env", "EMPTY=")[0] == 0
+    spec, _, _, env = served.daemon.sent[1]
+    assert dict(spec.env) == {"EPOCHS": "91", "SEED": 1, "HF_TOKEN": None, "EMPTY": ""} and env["HF_TOKEN"] == "secret"
+    assert rota("submit", "--env", "HF_TOKEN", "--", "train")[0] == 0
+    spec, _, _, env = served.daemon.sent[2]
+    assert dict(spec.env) == {"HF_TOKEN": None} and env["HF_TOKEN"] == "secret"
+    code, _, err = rota("submit", "--env", "=1", "--", "train")
+    assert code == 2 and "--env: '=1' — has no name" in err
+    code, _, err = rota("submit", "--env", "A B=1", "--", "train")
+    assert code == 2 and "cannot be an environment variable" in err
+
+
+def test_the_last_lines(served: Served, rota: Rota) -> None:
+    Client(served.url, served.token).submit("train")
+    served.daemon.write(1, "one\ntwo\nthree\n")
+    served.daemon.end(1)
+    assert rota("logs", "1", "--tail", "2") == (0, "two\nthree\n", "")
+    assert rota("logs", "1", "--tail", "0", "-f") == (0, "", "")
+    assert rota("logs", "1", "--tail", "-1")[0] == 2
+
+
+def test_status(served: Served, rota: Rota) -> None:
+    served.daemon.problem = "it \x1b[31mfailed"
+    code, out, _ = rota("status")
+    assert (
+        code == 0
+        and "cluster    4xV100 + 2xK80: 0 of 6 pretend GPUs busy\n" in out
+        and "policy     tiresias, placer packed" in out
+    )
+    assert "attention  the policy failed: it ?[31mfailed\n" in out
+    assert json.loads(rota("status", "-o", "json")[1])["gpus"] == 6
+    assert len(list(csv.DictReader(io.StringIO(rota("status", "-o", "csv")[1])))) == 1
+
+
+def test_no_error_message_steers_a_terminal(served: Served, rota: Rota) -> None:
+    """Names of homes that an earlier version filled may hold anything, and an error lists the names that are near."""
+    code, _, err = rota("submit", "--name", "a\x1b[2Jb", "--", "train")
+    assert code == 2 and "holds a control character" in err and "\x1b" not in err
+    Client(served.url, served.token).submit("train", name="plain")
+    served.daemon.change(replace(served.daemon.rows[1], name="evil\x1b]0;title\x07"))
+    for command in ("show", "why", "cancel", "logs", "wait"):
+        code, out, err = rota(command, "nobody")
+        assert code == 2 and "evil?]0;title?" in err and "\x1b" not in out + err and "\x07" not in out + err
+    for words_ in (("jobs",), ("show", "1"), ("why", "1"), ("jobs", "-o", "wide")):
+        _, out, err = rota(*words_)
+        assert "\x1b" not in out + err and "\x07" not in out + err
+
+
+def test_filters(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.wire.client.PAGE_JOBS", 2)  # so that there are several pages
+    client = Client(served.url, served.token)
+    for user in ("ana", "leo", "ana", "leo", "ana"):
+        client.submit_spec({"run": "train"}, user=user)
+    served.daemon.run(3)
+    served.daemon.end(5, "failed", 1)
+
+    def ids(*words_: str) -> list[int]:
+        code, out, err = rota("jobs", "-o", "json", *words_)
+        assert code == 0, err
+        return [row["id"] for row in json.loads(out)]
+
+    assert ids() == [1, 2, 3, 4] and ids("--all") == [1, 2, 3, 4, 5]
+    assert ids("--user", "leo") == [2, 4] and ids("--user", "me") == [1, 3]
+    assert ids("--phase", "running") == [3] and ids("--phase", "failed") == [5], "it says --all by itself"
+    assert ids("--since", "1h") == [1, 2, 3, 4] and ids("--since", "2099-01-01T00:00") == []
+    out = rota("jobs", "-o", "wide", "--all")[1]
+    assert "STARTED" in out and "ENDED" in out
+    for wrong in (("--phase", "runing"), ("--since", "yesterday"), ("--since", "x"), ("--since", "")):
+        code, _, err = rota("jobs", *wrong)
+        assert code == 2 and wrong[0] in err and "Try: " in err
+
+
+def test_show_tells_what_the_spec_said(served: Served, rota: Rota) -> None:
+    Client(served.url, served.token).submit("train")
+    spec = {
+        "name": "job-1",
+        "workdir": "/home/ana",
+        "env": ["PATH", "TOKEN"],
+        "retries": 2,
+        "checkpoint": {"dir": "/c", "grace": 60.0},
+    }
+    served.daemon.change(replace(served.daemon.rows[1], spec={**spec, "profile": None}))
+    out = rota("show", "1")[1]
+    for line in ("workdir      /home/ana", "env          PATH TOKEN", "retries      2", "checkpoint   dir /c, grace 60"):
+        assert f"  {line}\n" in out
+    assert "profile" not in out and json.loads(rota("show", "1", "-o", "json")[1])["spec"]["retries"] == 2

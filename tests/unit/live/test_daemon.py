@@ -17,6 +17,7 @@ from rota.live.local import Local
 from rota.live.log_chunks import whole_characters
 from rota.model.cluster import Cluster
 from rota.server.serve import WORDS, make_scheduler
+from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
 
 PATIENCE = 60.0
@@ -79,7 +80,7 @@ def test_a_job_from_submission_to_its_end(tmp_path: Path) -> None:
         for word in ("hello", "CUDA_VISIBLE_DEVICES=0,1", "EPOCHS=90", f"ROTA_JOB_ID={job}", "ROTA_JOB_NAME=first", "NNODES=1"):
             assert word in log
         assert "WORLD_SIZE" not in log and "HOME=" not in log, "only what the job was given"
-        assert daemon.jobs() == [] and [each.id for each in daemon.jobs(everything=True)] == [job]
+        assert daemon.jobs() == [] and [each.id for each in daemon.jobs(JobFilter(everything=True))] == [job]
         assert daemon.why(job).reasons == []
 
 
@@ -122,9 +123,9 @@ def test_a_restart_finds_everything(tmp_path: Path) -> None:
         while daemon.job(str(long)).phase != "running":
             assert time.monotonic() < end
             time.sleep(0.02)
-        before = {row.id: (row.phase, row.name, row.submitted_at) for row in daemon.jobs(everything=True)}
+        before = {row.id: (row.phase, row.name, row.submitted_at) for row in daemon.jobs(JobFilter(everything=True))}
     with running(tmp_path) as daemon:
-        after = {row.id: (row.phase, row.name, row.submitted_at) for row in daemon.jobs(everything=True)}
+        after = {row.id: (row.phase, row.name, row.submitted_at) for row in daemon.jobs(JobFilter(everything=True))}
         assert after == before, "the job ran on without a daemon"
         daemon.cancel(long)
         assert ended(daemon, long).phase == "cancelled" and ended(daemon, queued).phase == "finished"
@@ -164,7 +165,7 @@ def test_what_cannot_be_done_is_refused_at_once(tmp_path: Path, fields: dict[str
     with running(tmp_path) as daemon:
         with pytest.raises(InputError, match=words):
             submit(daemon, "true", **fields)
-        assert daemon.jobs(everything=True) == []
+        assert daemon.jobs(JobFilter(everything=True)) == []
 
 
 def test_names(tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pyte
         while daemon.job(str(long)).phase != "running":
             assert time.monotonic() < end
             time.sleep(0.02)
-        last, found = daemon.journal.last, daemon.journal.snapshot()
+        found, last = daemon.journal.snapshot(), daemon.journal.last
         assert found is not None and 0 < found[0] <= last, "there is one, and entries may follow it"
     chosen = configuration()
     journal = Journal(tmp_path / "journal.sqlite", WORDS)
@@ -277,3 +278,119 @@ def test_two_jobs_of_half_a_gpu_run_on_one(tmp_path: Path) -> None:
         for job in jobs[1:]:
             daemon.cancel(job)
             ended(daemon, job)
+
+
+def test_a_running_job_says_nothing_of_the_end_of_an_earlier_life(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        job = submit(daemon, f"test -e {tmp_path}/mark && exec sleep 300; touch {tmp_path}/mark; exit 3", retries=1)
+        end = time.monotonic() + PATIENCE
+        while not (tmp_path / "mark").exists() or daemon.job(str(job)).phase != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        while "another try" in daemon.job(str(job)).last_change or daemon.job(str(job)).exit_code is not None:
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.02)
+        row = daemon.job(str(job))
+        assert (row.phase, row.exit_code, row.finished_at) == ("running", None, None) and row.last_change.startswith(
+            "started at "
+        )
+        daemon.cancel(job)
+        row = ended(daemon, job)
+        assert row.phase == "cancelled" and row.started_at < row.finished_at
+
+
+def test_what_is_left_of_a_job(tmp_path: Path) -> None:
+    """A job that runs and tells its steps has an end in sight; one that ran before knows what is left; others know nothing."""
+    steps = "trap 'exit 75' TERM; for i in $(seq 1 100000); do echo step $i/100000; sleep 0.05; done"
+    with running(tmp_path, cluster="1xV100", policy="srsf") as daemon:
+        long = submit(daemon, steps, progress=r"step (\d+)/(\d+)", steps=100_000)
+        silent = submit(daemon, "true", steps=200_000)
+        end = time.monotonic() + PATIENCE
+        while (row := daemon.job(str(long))).eta_seconds is None or not row.steps_per_second:
+            assert time.monotonic() < end, row
+            time.sleep(0.02)
+        assert row.steps_total == 100_000 and row.steps_done is not None
+        assert row.eta_seconds == pytest.approx((row.steps_total - row.steps_done) / row.steps_per_second)
+        assert daemon.job(str(silent)).eta_seconds is None
+        short = submit(daemon, ["sleep", "300"], steps=1)
+        while daemon.job(str(long)).phase != "checkpointed" or daemon.job(str(long)).eta_seconds is None:
+            assert time.monotonic() < end, daemon.job(str(long))
+            time.sleep(0.02)
+        row = daemon.job(str(long))
+        assert row.steps_per_second is None and 1000 < (row.eta_seconds or 0) < 1e6, "at the speed it had"
+        for job in (long, silent, short):
+            daemon.cancel(job)
+            ended(daemon, job)
+        assert daemon.job(str(long)).eta_seconds is None
+
+
+def test_variables_without_a_value_are_passed_through(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        spec = Spec.model_validate({"run": "env", "env": ["TOKEN", "EPOCHS=90"]})
+        job = daemon.submit(spec, "ana", "/", {"PATH": "/usr/bin:/bin", "TOKEN": "secret"}).id
+        ended(daemon, job)
+        log = daemon.logs(job, 0, 1 << 20).text
+        assert "TOKEN=secret\n" in log and "EPOCHS=90\n" in log
+        with pytest.raises(SpecError, match=r"env\.ABSENT — is not set where the job is submitted"):
+            submit(daemon, "env", env={"ABSENT": None})
+
+
+@pytest.mark.parametrize(("lines", "text"), [(0, ""), (1, "--- rota: finished ---\n"), (2, "3\n--- rota: finished ---\n")])
+def test_the_last_lines_of_a_log(tmp_path: Path, lines: int, text: str) -> None:
+    with running(tmp_path) as daemon:
+        job = submit(daemon, "seq 1 3")
+        ended(daemon, job)
+        whole = daemon.logs(job, 0, 1 << 20)
+        found = daemon.logs(job, 0, 10, tail=lines)
+        assert (found.text, found.next_offset, found.ended) == (text, whole.next_offset, True)
+        assert daemon.logs(job, 0, 10, tail=99).text == whole.text
+
+
+def test_jobs_are_filtered_and_come_in_pages(tmp_path: Path) -> None:
+    with running(tmp_path, cluster="1xV100") as daemon:
+        jobs = [
+            daemon.submit(Spec(run=["sleep", "300"]), user, "/", {"PATH": "/bin:/usr/bin"}).id for user in ("ana", "leo", "ana")
+        ]
+        until_running = time.monotonic() + PATIENCE
+        while daemon.job(str(jobs[0])).phase != "running":
+            assert time.monotonic() < until_running
+            time.sleep(0.02)
+
+        def ids(**wanted: Any) -> list[int]:
+            return [row.id for row in daemon.jobs(JobFilter(**wanted))]
+
+        assert ids() == jobs and ids(user="ana") == [jobs[0], jobs[2]] and ids(user="nobody") == []
+        assert ids(phase="running") == [jobs[0]] and ids(phase="queued", limit=1) == [jobs[1]]
+        assert ids(limit=2) == jobs[:2] and ids(limit=2, after=jobs[1]) == jobs[2:]
+        assert ids(since_s=daemon.history.records[jobs[1]].submitted_s) == jobs[1:] and ids(since_s=time.time() + 60) == []
+        daemon.cancel(jobs[1])
+        ended(daemon, jobs[1])
+        assert ids() == [jobs[0], jobs[2]] and ids(everything=True, phase="cancelled") == [jobs[1]]
+        for job in (jobs[0], jobs[2]):
+            daemon.cancel(job)
+            ended(daemon, job)
+
+
+def test_a_job_is_shown_with_everything_its_spec_said(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        fields = {
+            "progress": r"step (\d+)",
+            "retries": 2,
+            "checkpoint": {"dir": "ckpt", "grace": "5m"},
+            "env": {"TOKEN": "secret"},
+        }
+        job = submit(daemon, "true", deadline="2099-01-01T00:00:00Z", tenant="a/b", profile="resnet", steps=5, **fields)
+        spec = daemon.job(str(job)).spec
+        assert spec is not None and "secret" not in str(spec)
+        assert (
+            spec["checkpoint"] == {"dir": "/ckpt", "grace": 300.0} and spec["env"] == ["PATH", "TOKEN"] and spec["run"] == "true"
+        )
+        assert (spec["retries"], spec["deadline"], spec["progress"], spec["profile"], spec["tenant"], spec["steps"]) == (
+            2,
+            "2099-01-01T00:00:00Z",
+            r"step (\d+)",
+            "resnet",
+            "a/b",
+            5,
+        )
+        ended(daemon, job)

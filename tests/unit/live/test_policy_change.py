@@ -51,7 +51,7 @@ def test_another_policy_takes_over_at_once_and_stays_after_a_restart(tmp_path: P
         assert ended(daemon, third).phase == "finished", "the shortest goes first now"
         assert said == ["policy srsf takes over from fifo"]
         state = daemon.scheduler.state
-        assert state.answer is not None and state.answer.policy == "srsf"
+        assert state.question.answer is not None and state.question.answer.policy == "srsf"
         assert daemon.set_policy("fifo+spread").placer == "spread"
         assert daemon.set_policy("las").placer == "spread", "the placer stays"
     check_record(tmp_path)

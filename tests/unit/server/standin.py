@@ -18,6 +18,7 @@ import uvicorn
 from rota.errors import NameUnknown, OptionError
 from rota.server.api import make_app
 from rota.wire.address import make_token, write_address
+from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import ENDED, JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
 from rota.wire.spec import Range, Spec
 
@@ -76,8 +77,11 @@ class Standin:
             replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, where=None, finished_at=now())
         )
 
-    def jobs(self, everything: bool = False) -> list[JobRow]:
-        return [row for row in self.rows.values() if everything or row.phase not in ENDED]
+    def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
+        found = [row for row in self.rows.values() if (wanted.everything or row.phase not in ENDED) and row.id > wanted.after]
+        found = [row for row in found if wanted.user in ("", row.user) and wanted.in_phase(row)]
+        since = datetime.fromtimestamp(wanted.since_s, UTC).isoformat(timespec="seconds")
+        return [row for row in found if row.submitted_at >= since][: wanted.limit]
 
     def job(self, key: str, alone: bool = False) -> JobRow:
         if key.isdigit() and int(key) in self.rows:
@@ -97,7 +101,9 @@ class Standin:
         ahead = [each for each in self.jobs() if each.id < job]
         return WhyRow(job=row, reasons=reasons, ahead=ahead, last_change="submitted")
 
-    def logs(self, job: int, offset: int, limit: int) -> LogChunk:
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
+        if tail is not None:
+            offset = len(self.output[job]) - len(b"".join(self.output[job].splitlines(keepends=True)[-tail:] if tail else []))
         # Ended is read before the output, as a process may write and end between the two.
         ended, data = self.rows[job].ended, self.output[job][offset : offset + limit]
         whole = data.decode("utf-8", "ignore").encode() if len(data) == limit else data

@@ -145,7 +145,7 @@ def test_a_log_in_pieces(served: Served, client: Client, monkeypatch: pytest.Mon
     assert list(job.logs()) == []
     text = "äöü" * 100
     served.daemon.write(1, text)
-    monkeypatch.setattr(Client.log, "__defaults__", (0, 7))
+    monkeypatch.setattr(Client.log, "__defaults__", (0, 7, None))
     pieces = list(job.logs())
     assert "".join(pieces) == text and len(pieces) > 50
     served.daemon.end(1)

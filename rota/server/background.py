@@ -1,0 +1,109 @@
+"""A scheduler without a terminal: started in the background, stopped by its home, or left to systemd."""
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rota.errors import InputError, OptionError, RotaError
+from rota.wire.address import ADDRESS_FILE, LOCK_FILE
+from rota.wire.client import connect
+
+LOG_FILE = "up.log"
+"""What a scheduler in the background says."""
+LOOK_SECONDS = 0.05
+READY_SECONDS, STOP_SECONDS = 120.0, 60.0
+
+
+def start_in_background(home: Path, arguments: Sequence[str]) -> str:
+    """`rota` with these arguments, in a session of its own; what it says goes to a file in the home. Returns its first lines,
+    once it is ready."""
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log = os.open(home / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise OptionError(
+            f"cannot be used: {problem.strerror}.", field="--home", value=str(home), hint="another --home"
+        ) from None
+    with os.fdopen(log, "ab") as file:
+        before = file.tell()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rota", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    until = time.monotonic() + READY_SECONDS
+    while time.monotonic() < until:
+        said = (home / LOG_FILE).read_bytes()[before:].decode(errors="replace")
+        if process.poll() is not None:
+            problem_text, _, hint = said.strip().partition("\nTry: ")
+            kind = InputError if process.returncode == 2 else RotaError  # as if it had been said here
+            raise kind(problem_text or "The scheduler ended at once.", hint=hint or f"look into {home / LOG_FILE}")
+        if re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists():
+            process.returncode = 0  # it stays, and Python must not warn of it
+            return said
+        time.sleep(LOOK_SECONDS)
+    raise RotaError("The scheduler is not ready yet.", hint=f"look into {home / LOG_FILE}")
+
+
+def stop(home: Path) -> tuple[int, int]:
+    """End the scheduler of a home, and wait until it has gone. Its process, and how many jobs go on without it."""
+    found = connect(home).status()
+    holding = sum(count for phase, count in found.jobs.items() if phase in ("starting", "running", "suspending", "stopping"))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(found.daemon_pid, signal.SIGTERM)
+    until = time.monotonic() + STOP_SECONDS
+    while not _is_free(home / LOCK_FILE):
+        if time.monotonic() > until:
+            raise RotaError(f"Process {found.daemon_pid} has not ended yet.", hint="rota status, in a moment")
+        time.sleep(LOOK_SECONDS)
+    return found.daemon_pid, holding
+
+
+def _is_free(lock: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError), lock.open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def systemd_unit(home: Path, arguments: Sequence[str], folder: Path) -> str:
+    """A unit that runs `rota` with these arguments. `KillMode=process`: the jobs of a scheduler outlive it."""
+    command = " ".join(_quoted(word) for word in (sys.executable, "-m", "rota", *arguments))
+    return f"""[Unit]
+Description=Rota scheduler, home {_escaped(str(home))}
+
+[Service]
+ExecStart={command}
+WorkingDirectory={_escaped(str(folder))}
+KillMode=process
+Restart=on-failure
+RestartSec=5
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _quoted(word: str) -> str:
+    """A word of a command as systemd reads it."""
+    inner = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return inner if re.fullmatch(r"[\w./:=@,+%-]+", inner) else f'"{inner}"'
+
+
+def _escaped(text: str) -> str:
+    if not text.isprintable():
+        raise OptionError(
+            "holds a control character, which a unit cannot hold.", field="systemd", value=text, hint="another name"
+        )
+    return text.replace("%", "%%")

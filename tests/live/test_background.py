@@ -1,0 +1,59 @@
+"""A scheduler in the background: `rota up --detach`, `rota down`, and a unit of systemd that could start it."""
+
+import configparser
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rota
+from tests.live.harness import until
+
+pytestmark = pytest.mark.slow
+
+
+def run(*words: str, home: Path) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, "ROTA_HOME": str(home)}
+    return subprocess.run([sys.executable, "-m", "rota", *words], capture_output=True, text=True, env=env)
+
+
+def test_up_in_the_background_and_down(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    started = run("up", "--detach", "--pretend", "2xV100", "--policy", "fifo", "--listen", "127.0.0.1:0", home=home)
+    try:
+        assert started.returncode == 0 and started.stdout.startswith("ready http://127.0.0.1:"), started.stderr
+        client = rota.connect(home)
+        assert "fifo, placer packed" in run("status", home=home).stdout
+        again = run("up", "--detach", "--listen", "127.0.0.1:0", home=home)
+        assert again.returncode == 1 and again.stderr.startswith(f"A scheduler is already running in {home}."), again.stderr
+        job = client.submit(["sleep", "300"], name="long")
+        until(lambda: job.phase == "running", "it runs")
+        stopped = run("down", home=home)
+        assert stopped.returncode == 0 and "1 job goes on for as long as the lease" in stopped.stdout, stopped.stderr
+        assert run("down", home=home).returncode == 3 and run("jobs", home=home).returncode == 3
+        assert run("up", "--detach", "--pretend", "2xV100", "--listen", "127.0.0.1:0", home=home).returncode == 0
+        assert rota.connect(home).job("long").phase == "running"
+        rota.connect(home).cancel("long")
+        until(lambda: rota.connect(home).job("long").ended, "it is cancelled")
+    finally:
+        assert run("down", home=home).returncode == 0
+
+
+def test_a_mistake_is_told_where_it_was_typed(tmp_path: Path) -> None:
+    found = run("up", "--detach", "--policy", "tiresas", home=tmp_path / "home")
+    assert found.returncode == 2 and "No policy 'tiresas'. Closest: tiresias" in found.stderr and "Try: " in found.stderr
+
+
+def test_a_unit_for_systemd(tmp_path: Path) -> None:
+    unit, home = tmp_path / "units" / "rota.service", tmp_path / "a home"
+    found = run("up", "--pretend", "2xV100 + 2xK80", "--systemd", str(unit), "--policy", "fifo", home=home)
+    assert found.returncode == 0 and "systemctl --user enable --now rota.service" in found.stdout, found.stderr
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment,method-assign]
+    parsed.read(unit)
+    service = parsed["Service"]
+    assert service["KillMode"] == "process", "jobs outlive their scheduler"
+    assert service["ExecStart"] == f'{sys.executable} -m rota up --pretend "2xV100 + 2xK80" --policy fifo --home "{home}"'
+    assert service["WorkingDirectory"] == str(Path.cwd()) and not home.exists(), "nothing is started"
