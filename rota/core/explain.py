@@ -82,14 +82,8 @@ def _capacity_codes(state: State) -> Ints:
     possible = (need <= (up * MILLI)[pool]).any(axis=1)
     codes = np.where(fits, int(Reason.OUTRANKED), np.where(possible, int(Reason.NO_FREE_GPUS), int(Reason.NODE_DOWN)))
     if state.machines.gone:
-        codes[(need > (_for_good(state) * MILLI)[pool]).all(axis=1)] = int(Reason.UNSATISFIABLE)
+        codes[(need > (state.machines.lasting_gpus() * MILLI)[pool]).all(axis=1)] = int(Reason.UNSATISFIABLE)
     return codes
-
-
-def _for_good(state: State) -> Ints:
-    """GPUs of each pool on nodes that have not left."""
-    there = ~np.isin(state.machines.cluster.gpu_node, list(state.machines.gone))
-    return np.bincount(state.machines.cluster.gpu_pool[there], minlength=len(state.machines.cluster.pools))
 
 
 def _left(state: State) -> Ints:
@@ -144,7 +138,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         _, why = why_never(kind, state.machines.cluster)
         if state.machines.gone and state.knowledge.options.best[state.jobs.table.kind[row]] >= 0:
             options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
-            most = int(_for_good(state)[state.knowledge.options.pool[options[options >= 0]]].max())
+            most = int(state.machines.lasting_gpus()[state.knowledge.options.pool[options[options >= 0]]].max())
             why = f"since nodes left, the largest pool it accepts has {most}"
         return Explanation(code, f"It asks for {gpus} GPUs of {types}; {why}.", {"gpus": gpus, "accepts": kind.accelerators})
     if code is Reason.NODE_DOWN:

@@ -251,7 +251,7 @@ def saved(state: State, job: int) -> float:
 
 
 def refresh_schedulable(state: State, job: int, row: int) -> None:
-    """A job may be scheduled if it has options, is not held, and no incarnation of it is out of reach."""
-    possible = state.knowledge.options.by_kind[state.jobs.table.kind[row], 0] >= 0
+    """A job may be scheduled if nodes that have not left can run it, it is not held, and no incarnation of it is out of reach."""
+    possible = state.can_ever_run(state.jobs.table.kind.item(row))
     free = job not in state.jobs.held and job not in state.jobs.doomed and state.jobs.table.phase.item(row) != Phase.UNREACHABLE
     state.set_schedulable(job, row, bool(possible and free))

@@ -82,6 +82,8 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     state.machines.host_gib[event.node] = 0.0
     state.set_draining(event.node, False)
     state.machines.gone.add(event.node)
+    for job, row in state.jobs.row.items():
+        refresh_schedulable(state, job, row)
 
 
 def bury(state: State, node: int, at_s: float) -> None:

@@ -57,6 +57,11 @@ class Machines:
         last = nodes.item(gpus.item(-1)) if len(gpus) > 1 else first
         return (first,) if first == last else tuple(dict.fromkeys(nodes[gpus].tolist()))
 
+    def lasting_gpus(self) -> Ints:
+        """GPUs of each pool on nodes that have not left."""
+        there = ~np.isin(self.cluster.gpu_node, list(self.gone))
+        return np.bincount(self.cluster.gpu_pool[there], minlength=len(self.cluster.pools))
+
     def staying(self) -> Bools:
         """GPUs on nodes that are up and not drained."""
         mask = self.node_up[self.cluster.gpu_node]

@@ -129,6 +129,13 @@ class State:
                 spare[where] -= counts
         return found
 
+    def can_ever_run(self, kind: int) -> bool:
+        """Whether an option of a kind fits on the nodes that have not left."""
+        options = self.knowledge.options
+        if not self.machines.gone:
+            return options.best.item(kind) >= 0
+        return bool((options.kind_need[kind] <= self.machines.lasting_gpus()[options.kind_pool[kind]] * MILLI).any())
+
     def received_seconds(self, rows: Ints) -> Floats:
         """Time that jobs got on each account since the shares in force were answered, up to now: shape (jobs, accounts)."""
         table = self.jobs.table
@@ -191,7 +198,7 @@ class State:
         best = known.options.best.item(kind)
         if best >= 0:
             self._set_best(row, spec, best)
-            self.jobs.set_schedulable(row, True)
+            self.jobs.set_schedulable(row, self.can_ever_run(kind))
         self.jobs.row[job] = row
         self.jobs.specs[job] = spec
         self.jobs.last_job = job

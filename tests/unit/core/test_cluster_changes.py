@@ -107,3 +107,25 @@ def test_snapshots_and_forks_know_the_cluster() -> None:
         and made.state.machines.draining == {0}
         and np.array_equal(made.state.machines.node_up, [True, True])
     )
+
+
+def test_a_job_that_no_node_can_run_any_more_holds_up_no_other() -> None:
+    """Under strict FIFO it blocked all jobs behind it; it waits, says why, and runs when there are such nodes again."""
+    made = Bench([Node("a", "V100", 4), Node("b", "V100", 1)], Fifo())
+    made.tell(NodeLeft(0, 0.0))
+    made.obey(made.submit(gpus=4))
+    made.obey(made.submit(gpus=1))
+    assert phase(made, 1) is Phase.RUNNING and phase(made, 0) is Phase.QUEUED
+    assert explain(made.state, 0)[0].code is Reason.UNSATISFIABLE
+    commands = made.tell(NodeJoined(Node("c", "V100", 4), 1.0), at_s=1.0)
+    assert [launch.job for launch in of_type(commands, Launch)] == [0]
+
+
+def test_a_job_that_waits_when_its_nodes_leave_is_passed_over() -> None:
+    made = Bench([Node("a", "V100", 4), Node("b", "V100", 1)], Fifo())
+    made.obey(made.submit(gpus=3))
+    made.obey(made.submit(gpus=3))
+    made.obey(made.submit(gpus=1))
+    assert phase(made, 2) is Phase.QUEUED, "strict"
+    made.obey(made.tell(NodeLeft(0, 2.0), at_s=2.0))
+    assert phase(made, 2) is Phase.RUNNING

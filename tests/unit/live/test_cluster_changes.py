@@ -77,13 +77,13 @@ def test_more_gpus_than_before_leave_running_jobs_alone(tmp_path: Path) -> None:
 def test_with_fewer_gpus_jobs_are_suspended_told_and_kept_until_they_come_back(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     saves = f"trap 'echo saved >> {mark}; exit 75' TERM; while true; do sleep 0.1; done"
-    with running(tmp_path, cluster="4xV100", policy="tiresias") as daemon:
+    with running(tmp_path, cluster="4xV100", policy="fifo") as daemon:
         wide = submit(daemon, saves, gpus=3, name="wide")
         narrow = submit(daemon, ["sleep", "300"], gpus=1)
         for job in (wide, narrow):
             until_phase(daemon, job, "running")
     said: list[str] = []
-    with running(tmp_path, cluster="2xV100", policy="tiresias", tell=said.append) as daemon:
+    with running(tmp_path, cluster="2xV100", policy="fifo", tell=said.append) as daemon:
         until_settled(daemon)
         assert mark.read_text() == "saved\n", "it was asked to stop, and saved"
         until_phase(daemon, narrow, "running")
@@ -96,7 +96,7 @@ def test_with_fewer_gpus_jobs_are_suspended_told_and_kept_until_they_come_back(t
         with pytest.raises(Exception, match="UNSATISFIABLE"):
             submit(daemon, "true", gpus=3)
     check_record(tmp_path)
-    with running(tmp_path, cluster="4xV100", policy="tiresias") as daemon:
+    with running(tmp_path, cluster="4xV100", policy="fifo") as daemon:
         until_phase(daemon, wide, "running")
         until_phase(daemon, narrow, "running")
         assert daemon.job("wide").suspensions == 1 and daemon.job(str(narrow)).suspensions == 1, "n1 had grown beside it"
