@@ -75,7 +75,8 @@ class Scheduler:
             else:
                 ticket = state.question.decision + 1
         commands = reconcile(state, settings, plan)
-        renewed, strays = renewals(state, settings), stray_kills(state)
+        renewed = renewals(state, settings) if settings.leased else ()
+        strays = stray_kills(state) if state.jobs.orphans else ()
         if plan is None and not (ticket or commands or renewed or strays):
             return None
         return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from rota.errors import OptionError
@@ -128,7 +129,8 @@ class JobSpec:
             )
         if whole and type(self.gpus) is not int:
             object.__setattr__(self, "gpus", int(self.gpus))
-        self._check_sizes()
+        if self.gpu_counts or self.batch_sizes or self.batch_size:
+            self._check_sizes()
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
         if not 0 < self.weight < math.inf:
@@ -172,7 +174,7 @@ class JobSpec:
     @property
     def demand(self) -> Demand:
         """The sizes it accepts."""
-        return Demand(self.gpus, self.gpu_counts, self.batch_size, self.batch_sizes)
+        return _demand(self.gpus, self.gpu_counts, self.batch_size, self.batch_sizes)
 
     @property
     def width(self) -> int:
@@ -183,6 +185,10 @@ class JobSpec:
     def part(self) -> int:
         """Thousandths that it takes of each of them."""
         return min(milligpus_of(self.gpus), MILLI)
+
+
+_demand = lru_cache(maxsize=4096)(Demand)
+"""Most jobs ask for what another has asked for."""
 
 
 class Arrival(NamedTuple):

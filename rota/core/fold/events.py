@@ -224,13 +224,12 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
                 state.jobs.unsettled.add(change.job)
                 if slices and option != change.option:
                     _new_slice(state, change, row)
-        state.question.until_s = event.plan.until_s
-        state.question.somebody_waits = event.plan.somebody_waits
-        state.question.overtaking = event.plan.overtaking
-        state.question.fragmented = event.plan.fragmented
-        state.question.fresh = state.question.replan = False
-        state.question.plans += 1
-        state.question.next_round_s = settings.decide.next_round_s(state.question.next_round_s, state.now_s, event.plan.until_s)
+        question, plan = state.question, event.plan
+        question.until_s, question.somebody_waits = plan.until_s, plan.somebody_waits
+        question.overtaking, question.fragmented = plan.overtaking, plan.fragmented
+        question.fresh = question.replan = False
+        question.plans += 1
+        question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
     if event.ticket:
         state.question.ask(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
     for command in event.commands:
@@ -256,7 +255,7 @@ def _new_slice(state: State, change: Change, row: int) -> None:
 def _launched(state: State, launch: Launch, row: int) -> Incarnation:
     """A new incarnation: it holds its GPUs from now on."""
     table = state.jobs.table
-    state.open_accounts(np.array([launch.option]))
+    state.open_account(launch.option)
     state.jobs.set_phase(row, Phase.STARTING, state.now_s)
     table.incarnation[row] = launch.incarnation
     table.account[row] = state.knowledge.options.account[launch.option]
@@ -298,7 +297,7 @@ def _sent(state: State, command: JobCommand) -> None:
 def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:
     """Until it has answered, a job holds the larger of the sizes that it has and gets."""
     job = resize.job
-    state.open_accounts(np.array([resize.option]))
+    state.open_account(resize.option)
     more = np.setdiff1d(resize.gpus, incarnation.gpus)
     if len(more):
         state.hold(job, more)

@@ -93,8 +93,6 @@ class CandidateTable:
         """Jobs that are starting, or have not made a step since: to suspend them would waste their start. Partners go together. A
         job that takes PATIENCE times as long to start as it usually does is not protected any more."""
         state, jobs, rows = self._state, self._state.jobs.table, self.rows
-        if not state.knowledge.costs.move_seconds:
-            return np.zeros(len(rows), dtype=bool)
         seconds = state.now_s - jobs.phase_s[rows]
         phase = jobs.phase[rows]
         young: Bools = (phase == Phase.STARTING) | ((phase == Phase.RUNNING) & (jobs.rate[rows] * seconds < 1.0 - ROUNDING))

@@ -33,7 +33,9 @@ def list_candidates(
         candidates = _going_on(spelled_out(candidates, table), table)
     if not settings.drawing.backfill:
         candidates.blocking = True
-    return _protected_first(candidates, table, alive), capacity
+    if state.knowledge.costs.move_seconds:
+        candidates = _protected_first(candidates, table, alive)
+    return candidates, capacity
 
 
 def jobs_of(state: State, answer: Answer) -> tuple[Ints, Bools | None]:

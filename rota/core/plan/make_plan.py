@@ -32,6 +32,7 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
         places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
     changed = changes(state, settings, placer, allocation, table, places, alive)
     granted = places.grants.option >= 0
-    overtakes = overtaking(allocation, table, granted)
+    somebody_waits = not granted.all()
+    overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
-    return Plan(changed, until_s, not granted.all(), places.fragmented, bool(overtakes.any()))
+    return Plan(changed, until_s, somebody_waits, places.fragmented, overtakes is not None)

@@ -13,15 +13,15 @@ from rota.model.job import Phase
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Ints
 
 
-def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools:
-    """Jobs that keep their GPUs only because they have made no step yet, while one that ranks before them waits."""
+def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools | None:
+    """Jobs that keep their GPUs only because they have made no step yet, while one that ranks before them waits; None: no job."""
     found: Bools = table.protected & granted
-    if granted.all() or not found.any() or not isinstance(allocation, Ranking):
-        return np.zeros(len(found), dtype=bool)
+    if not isinstance(allocation, Ranking) or not found.any():
+        return None
     rank = np.full(len(table), len(table))
     rank[allocation.order] = np.arange(len(allocation.order))
     found &= rank > rank[~granted].min()
-    return found
+    return found if found.any() else None
 
 
 def holds_until_s(
@@ -31,7 +31,7 @@ def holds_until_s(
     table: CandidateTable,
     grants: Grants,
     granted: Bools,
-    overtakes: Bools,
+    overtakes: Bools | None,
 ) -> float:
     """Until the answer is over, a rank changes, a slice ends, or a job that overtakes others has made its first step. In rounds
     of whole steps: until all jobs have done theirs."""
@@ -47,7 +47,7 @@ def holds_until_s(
         until_s = min(max(allocation.until_s, may_ask_s), state.now_s + holds)
     else:
         until_s = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
-    if overtakes.any():
+    if overtakes is not None:
         until_s = min(until_s, _first_step_s(state, table.rows[overtakes]))
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
 

@@ -260,14 +260,22 @@ class State:
         table, known = self.jobs.table, self.knowledge
         table.best_rate[row] = known.options.rate[best]
         accelerator = self.machines.cluster.pools[known.options.pool[best]]
-        gpus, batch_size = max(known.options.milligpus.item(best) // MILLI, 1), known.options.batch_size.item(best)
-        nominal = known.rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size)[0]
+        if known.options.elastic or known.rates.batches:
+            gpus, batch_size = max(known.options.milligpus.item(best) // MILLI, 1), known.options.batch_size.item(best)
+            nominal = known.rates.rate_of(spec.profile, spec.demand, accelerator, gpus, batch_size)[0]
+        else:
+            nominal = known.rates.rate(spec.profile, accelerator, spec.width)[0]
         table.nominal_rate[row] = nominal or table.best_rate[row]
+
+    def open_account(self, option: int) -> None:
+        """A job uses time by this option from now on."""
+        if self.knowledge.options.account.item(option) < 0:
+            self.open_accounts(np.array([option]))
 
     def open_accounts(self, rows: Ints) -> None:
         """Jobs get or use time by these options from now on."""
         known = self.knowledge
-        if known.options.elastic:
+        if known.options.elastic or known.rates.batches:
             known.options = known.options.with_accounts(rows)
             self.jobs.table.widen(known.options.accounts)
 
