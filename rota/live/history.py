@@ -171,7 +171,7 @@ class JobHistory:
     ) -> JobRow:
         job, row = record.submitted, state.jobs.row.get(record.id)
         phase, accelerator, where, reason = record.phase, None, None, None
-        done, rate = record.steps_done, None
+        done, rate, life = record.steps_done, None, None
         if row is not None:
             now, code = Phase(standing[0]), Reason(standing[1])
             phase = now.name.lower()
@@ -195,7 +195,7 @@ class JobHistory:
             name=job.name,
             user=job.user,
             phase=phase,
-            gpus=job.gpus,
+            gpus=len(life.gpus) if life is not None and len(job.gpu_counts) > 1 else job.gpus,
             accelerator=accelerator,
             where=where,
             accepts=list(job.accelerators),

@@ -235,6 +235,7 @@ class Local:
             "ROTA_JOB_ID": str(command.job),
             "ROTA_JOB_NAME": job.name,
             "ROTA_GPUS": str(len(gpus)),
+            **({"ROTA_BATCH_SIZE": str(command.batch_size)} if command.batch_size else {}),
             "ROTA_INCARNATION": str(command.incarnation),
             "ROTA_RESTARTS": str(command.incarnation - 1),
             "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,

@@ -11,7 +11,7 @@ from rota.model.units import FOREVER
 from rota.wire.spec import Range, Spec
 from rota.wire.submitted import SubmittedJob
 
-PLANNED = ("batch", "after", "max_run_time", "notify")
+PLANNED = ("after", "max_run_time", "notify")
 """Fields of the public contract whose part has not arrived: refused by name, never ignored."""
 LONGEST_COMMAND = 500
 
@@ -21,8 +21,6 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
     for name in PLANNED:
         if getattr(spec, name):
             raise SpecError("is planned and not in this version yet.", field=name, hint=f"leave {name} out")
-    if isinstance(spec.gpus, Range):
-        raise SpecError("resizing is planned and not in this version yet.", field="gpus", hint=f"gpus: {spec.gpus.max}")
     for name, value in spec.env.items():
         if value is None and name not in env:
             raise SpecError("is not set where the job is submitted.", field=f"env.{name}", hint=f"{name}=VALUE, or set it there")
@@ -37,7 +35,10 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         command=text if len(text) <= LONGEST_COMMAND else text[:LONGEST_COMMAND] + "…",
         workdir=str(folder),
         env={**env, **{name: str(value) for name, value in spec.env.items() if value is not None}},
-        gpus=spec.gpus,
+        gpus=spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus,
+        gpu_counts=spec.gpus.counts if isinstance(spec.gpus, Range) else (),
+        batch_size=spec.batch.size if spec.batch is not None else 0,
+        batch_sizes=spec.batch.sizes if spec.batch is not None else (),
         accelerators=tuple(spec.accelerators),
         steps=spec.steps,
         profile=spec.profile or "",
@@ -60,7 +61,8 @@ def asked_for(job: SubmittedJob) -> dict[str, Any]:
         "name": job.name,
         "run": job.argv[2] if job.argv[:2] == ("bash", "-c") and len(job.argv) == 3 else list(job.argv),
         "workdir": job.workdir,
-        "gpus": job.gpus,
+        "gpus": {"min": min(job.gpu_counts), "max": max(job.gpu_counts)} if len(job.gpu_counts) > 1 else job.gpus,
+        "batch": {"size": job.batch_size, "min": min(job.batch_sizes), "max": max(job.batch_sizes)} if job.batch_size else None,
         "accelerators": list(job.accelerators),
         "steps": job.steps,
         "progress": job.progress,
@@ -81,6 +83,9 @@ def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:
     return JobSpec(
         name=job.name,
         gpus=job.gpus,
+        gpu_counts=job.gpu_counts,
+        batch_size=job.batch_size,
+        batch_sizes=job.batch_sizes,
         steps=float(job.steps) if job.steps is not None else float("inf"),
         profile=job.profile,
         accelerators=job.accelerators,

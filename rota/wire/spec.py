@@ -78,6 +78,15 @@ class Range(_Strict):
             raise ValueError("min is more than max")
         return self
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """GPU counts between them: each up to 8, then four in each doubling, and the most."""
+        found, count = [], self.min
+        while count < self.max:
+            found.append(count)
+            count += max((1 << (count.bit_length() - 1)) // 4, 1)
+        return (*found, self.max)
+
 
 class Checkpoint(_Strict):
     """How it saves its state."""
@@ -105,6 +114,16 @@ class Batch(_Strict):
         if not (self.min or self.size) <= self.size <= (self.max or self.size):
             raise ValueError("size is not between min and max")
         return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Batch sizes between them: the size doubled and halved, as often as it can be."""
+        found, least, most = [self.size], self.min or self.size, self.max or self.size
+        while found[0] % 2 == 0 and found[0] // 2 >= least:
+            found.insert(0, found[0] // 2)
+        while found[-1] * 2 <= most:
+            found.append(found[-1] * 2)
+        return tuple(found)
 
 
 class Notify(_Strict):

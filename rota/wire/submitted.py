@@ -1,7 +1,7 @@
 """What was submitted, as one typed record: made from a request, kept in the journal's file, read by whatever launches the job."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from rota.errors import JournalError
@@ -21,6 +21,13 @@ class SubmittedJob:
     env: Mapping[str, str]
     """The job's own variables. A driver adds those it sets."""
     gpus: float
+    """What it asks for; of a job that may be resized, the most."""
+    gpu_counts: tuple[int, ...] = ()
+    """All GPU counts it accepts; empty: only that."""
+    batch_size: int = 0
+    """Examples per step that it asks for; 0: it did not say."""
+    batch_sizes: tuple[int, ...] = ()
+    """All batch sizes it accepts; empty: only that."""
     accelerators: tuple[str, ...]
     """Types it accepts; empty: any."""
     steps: int | None
@@ -38,18 +45,19 @@ class SubmittedJob:
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**plain, "argv": list(self.argv), "env": dict(self.env), "accelerators": list(self.accelerators)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()} | {
+            "env": dict(self.env)
+        }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "SubmittedJob":
         """Of the fields that this version knows; a field that is missing and has no default is an error."""
-        known = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
+        known: dict[str, Any] = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
         try:
-            found = cls(**known)
+            return cls(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
         except TypeError:
-            missing = ", ".join(field.name for field in fields(cls) if field.name not in plain and field.name != "deadline_at")
+            missing = ", ".join(each.name for each in fields(cls) if each.name not in plain and each.default is MISSING)
             raise JournalError(
                 f"The record of job {plain.get('name', '')!r} has no {missing}.",
                 hint="use the Rota that wrote it, or another --home",
             ) from None
-        return cls(**{**known, "argv": tuple(found.argv), "accelerators": tuple(found.accelerators)})

@@ -50,9 +50,7 @@ def test_example_of_the_contract(folder: Path, capsys: pytest.CaptureFixture[str
     [
         ("after: [1]", "is planned"),
         ("max_run_time: 1h", "is planned"),
-        ("gpus: {min: 1, max: 4}", "resizing is planned"),
         ("deadline: 2020-01-01T00:00", "in the past"),
-        ("batch: {size: 4}", "is planned"),
     ],
 )
 def test_what_submit_refuses_is_refused(

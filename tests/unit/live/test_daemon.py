@@ -158,7 +158,7 @@ def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, 
         ({"deadline": "2020-01-01T00:00"}, "in the past"),
         ({"after": [1]}, "not in this version yet"),
         ({"max_run_time": "1h"}, "not in this version yet"),
-        ({"gpus": {"min": 1, "max": 4}}, "resizing is planned"),
+        ({"gpus": {"min": 5, "max": 8}}, "UNSATISFIABLE"),
     ],
 )
 def test_what_cannot_be_done_is_refused_at_once(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
@@ -166,6 +166,23 @@ def test_what_cannot_be_done_is_refused_at_once(tmp_path: Path, fields: dict[str
         with pytest.raises(InputError, match=words):
             submit(daemon, "true", **fields)
         assert daemon.jobs(JobFilter(everything=True)) == []
+
+
+def test_an_elastic_job_runs_at_a_size_that_has_room(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        long = submit(daemon, ["sleep", "300"], gpus=3)
+        job = submit(
+            daemon, "echo $ROTA_GPUS GPUs, batch $ROTA_BATCH_SIZE", gpus={"min": 1, "max": 4}, batch={"size": 64, "max": 200}
+        )
+        assert ended(daemon, job).phase == "finished"
+        assert "1 GPUs, batch 64" in daemon.logs(job, 0, 1000).text
+        shown: Any = daemon.job(str(job)).spec
+        assert shown["gpus"] == {"min": 1, "max": 4} and shown["batch"] == {"size": 64, "min": 64, "max": 128}
+        daemon.cancel(long)
+        ended(daemon, long)
+        wide = submit(daemon, "echo $ROTA_GPUS GPUs", gpus={"min": 1, "max": 4})
+        ended(daemon, wide)
+        assert "4 GPUs" in daemon.logs(wide, 0, 1000).text
 
 
 def test_names(tmp_path: Path) -> None:

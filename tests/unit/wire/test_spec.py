@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import SpecError
-from rota.wire.spec import Spec, read_spec, schema
+from rota.wire.spec import Batch, Range, Spec, read_spec, schema
 
 GOOD = r"""name: resnet50-bs64
 run: torchrun train.py --data /data/imagenet
@@ -108,3 +108,13 @@ def test_the_schema_describes_every_field() -> None:
     properties = schema()["properties"]
     assert set(properties) == set(Spec.model_fields)
     assert all(field.description for field in Spec.model_fields.values())
+
+
+def test_sizes_between_the_least_and_the_most() -> None:
+    assert Range(min=1, max=8).counts == (1, 2, 3, 4, 5, 6, 7, 8)
+    assert Range(min=6, max=33).counts == (6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 33)
+    assert Range(min=3, max=3).counts == (3,)
+    assert len(Range(min=1, max=1_000_000).counts) < 100
+    assert Batch(size=64).sizes == (64,)
+    assert Batch(size=48, min=10, max=200).sizes == (12, 24, 48, 96, 192)
+    assert Batch(size=3, min=1, max=6).sizes == (3, 6), "only whole ones"

@@ -21,12 +21,14 @@ IN_A_HOME = (
 def test_a_home_of_before_is_read_and_written_alike() -> None:
     job = SubmittedJob.from_plain(json.loads(IN_A_HOME))
     assert (job.argv, job.accelerators, job.deadline_at) == (("bash", "-c", "python train.py"), ("V100",), None)
-    assert json.dumps(job.to_plain()) == IN_A_HOME
+    new = {"gpu_counts": [], "batch_size": 0, "batch_sizes": []}
+    assert job.to_plain() == json.loads(IN_A_HOME) | new
 
 
 def test_a_spec_becomes_a_record_and_comes_back() -> None:
-    spec = Spec(run=["train", "--fast"], gpus=2, env={"EPOCHS": 90})
+    spec = Spec(run=["train", "--fast"], gpus={"min": 1, "max": 2}, batch={"size": 8, "max": 16}, env={"EPOCHS": 90})
     job = submitted_job(spec, "ana", "/work", {"PATH": "/bin"})
+    assert (job.gpus, job.gpu_counts, job.batch_size, job.batch_sizes) == (2, (1, 2), 8, (8, 16))
     assert (job.argv, job.env, job.name) == (("train", "--fast"), {"PATH": "/bin", "EPOCHS": "90"}, "")
     assert SubmittedJob.from_plain(json.loads(json.dumps(job.to_plain()))) == job
 
