@@ -146,11 +146,6 @@ def _section(metric: Metric, drawing: Drawing, groups: Mapping[str, Sequence[Poi
     return f'<section id="{metric.key}">\n<h2>{text(metric.title)}</h2>\n{pictures or nothing}\n</section>'
 
 
-def _title(swept: Swept, drawing: Drawing) -> str:
-    policies = _names_of(swept, "policy")
-    return policies if drawing.over == "policy" else f"{policies} over {drawing.over}"
-
-
 def _finding(drawing: Drawing) -> str:
     """Which line is lowest in mean JCT, and where."""
     known = [point for point in drawing.points if point.mean.get("mean_jct_seconds") is not None]

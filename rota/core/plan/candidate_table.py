@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from rota.core.plan.protected import protected
 from rota.core.settings import Settings
 from rota.core.state.state import State
-from rota.model.job import Phase
 from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
@@ -17,12 +17,6 @@ from rota.model.view import keyed_rng
 T = TypeVar("T")
 
 NONE: AbstractSet[int] = frozenset()
-
-PATIENCE = 10.0
-"""A job that has not made a step after this many times what starting usually takes may be suspended."""
-
-ROUNDING = 1e-6
-"""A step done but for this part of it is done."""
 
 
 class CandidateTable:
@@ -90,21 +84,8 @@ class CandidateTable:
 
     @lazy
     def protected(self) -> Bools:
-        """Jobs that are starting, or have not made a step since: to suspend them would waste their start. Partners go together. A
-        job that takes PATIENCE times as long to start as it usually does is not protected any more."""
-        state, jobs, rows = self._state, self._state.jobs.table, self.rows
-        seconds = state.now_s - jobs.phase_s[rows]
-        phase = jobs.phase[rows]
-        young: Bools = (phase == Phase.STARTING) | ((phase == Phase.RUNNING) & (jobs.rate[rows] * seconds < 1.0 - ROUNDING))
-        young &= (self.granted_option >= 0) & (seconds < PATIENCE * jobs.move_seconds[rows])
-        if not young.any():
-            return young
-        if state.machines.planned.parts:
-            young |= np.isin(jobs.partner[rows], jobs.id[rows[young]])
-        usable = state.usable()[0]
-        for at in young.nonzero()[0].tolist():  # where it is it may not stay
-            young[at] = usable[state.jobs.desired[jobs.id.item(rows[at])]].all()
-        return young
+        """Jobs that keep what they have because they have made no step since they were started."""
+        return protected(self._state, self.rows)
 
     @lazy
     def resize_seconds(self) -> Floats:

@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from rota.core.plan.candidate_table import PATIENCE, CandidateTable
+from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.draw import holds_seconds
 from rota.core.plan.grant import Grants
+from rota.core.plan.protected import first_step_s
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.core.when import WholeSteps
 from rota.model.allocation import Allocation, Ranking
 from rota.model.job import Phase
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Ints
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
 
 
 def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools | None:
@@ -48,18 +49,8 @@ def holds_until_s(
     else:
         until_s = max(min(allocation.until_s, state.now_s + holds), may_ask_s)
     if overtakes is not None:
-        until_s = min(until_s, _first_step_s(state, table.rows[overtakes]))
+        until_s = min(until_s, first_step_s(state, table.rows[overtakes]))
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
-
-
-def _first_step_s(state: State, rows: Ints) -> float:
-    """When the first of these jobs will have made a step, or is no longer protected. Of those that are starting, only the latter
-    is known."""
-    jobs = state.jobs.table
-    seconds = PATIENCE * jobs.move_seconds[rows]
-    runs = jobs.phase[rows] == Phase.RUNNING
-    seconds[runs] = np.minimum(seconds[runs], 1.0 / jobs.rate[rows[runs]])
-    return float((jobs.phase_s[rows] + seconds).min())
 
 
 def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants: Grants) -> float:

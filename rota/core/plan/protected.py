@@ -1,0 +1,43 @@
+"""A job is not suspended before it has made a step since it was started: to suspend it would waste its start.
+
+`candidates.py` lets such jobs keep what they have, whatever the answer says, and `plan_duration.py` ends the plan with their
+first step if a better job waits. Where starting costs nothing, no job is protected.
+"""
+
+import numpy as np
+
+from rota.core.state.state import State
+from rota.model.job import Phase
+from rota.model.units import Bools, Ints
+
+PATIENCE = 10.0
+"""A job that has not made a step after this many times what starting usually takes may be suspended."""
+
+ROUNDING = 1e-6
+"""A step done but for this part of it is done."""
+
+
+def protected(state: State, rows: Ints) -> Bools:
+    """Which of these jobs are starting, or have not made a step since. Partners go together."""
+    jobs = state.jobs.table
+    seconds, phase = state.now_s - jobs.phase_s[rows], jobs.phase[rows]
+    young: Bools = (phase == Phase.STARTING) | ((phase == Phase.RUNNING) & (jobs.rate[rows] * seconds < 1.0 - ROUNDING))
+    young &= (jobs.option[rows] >= 0) & (seconds < PATIENCE * jobs.move_seconds[rows])
+    if not young.any():
+        return young
+    if state.machines.planned.parts:
+        young |= np.isin(jobs.partner[rows], jobs.id[rows[young]])
+    usable = state.usable()[0]
+    for at in young.nonzero()[0].tolist():  # where it is it may not stay
+        young[at] = usable[state.jobs.desired[jobs.id.item(rows[at])]].all()
+    return young
+
+
+def first_step_s(state: State, rows: Ints) -> float:
+    """When the first of these jobs will have made a step, or is no longer protected. Of those that are starting, only the latter
+    is known."""
+    jobs = state.jobs.table
+    seconds = PATIENCE * jobs.move_seconds[rows]
+    runs = jobs.phase[rows] == Phase.RUNNING
+    seconds[runs] = np.minimum(seconds[runs], 1.0 / jobs.rate[rows[runs]])
+    return float((jobs.phase_s[rows] + seconds).min())
