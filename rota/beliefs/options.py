@@ -100,7 +100,8 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
             # As good as it can get there: a gang that no node can hold is believed to span as few as it must.
             levels = cluster.fewest_levels(pool, width)
             rate, spread = rates.rate_of(kind.profile, kind.demand, accelerator, width, batch_size, levels)
-            row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size)
+            asked = milligpus == kind.demand.milligpus and batch_size == kind.demand.batch_size
+            row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size, asked=asked)
             if rate > 0:
                 ways.append(row)
             elif rates.only_guessed(kind.profile, accelerator, width):

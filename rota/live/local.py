@@ -35,6 +35,8 @@ PORTS = 20_000, 12_000
 PROGRESS_EVERY_SECONDS = 5.0
 USUAL_START_SECONDS = 6.0
 """From a process to its first step, until others have told, and at least: importing a framework takes seconds."""
+LONGEST_START_SECONDS = 60.0
+"""What is usual is never taken for longer than this."""
 PATIENCE = 10.0
 """A job without a step after this many times what is usual counts as started, and may be suspended."""
 STRAY_SEQUENCE = 1 << 40
@@ -178,9 +180,11 @@ class Local:
         first = self._before_first_step.get(key)
         if first is not None and status.state == RUNNING:
             usual = statistics.median(self._start_seconds) if self._start_seconds else USUAL_START_SECONDS
-            if status.steps_done <= first and now_s < began_s + PATIENCE * max(usual, USUAL_START_SECONDS):
+            patience = PATIENCE * min(max(usual, USUAL_START_SECONDS), LONGEST_START_SECONDS)
+            if status.steps_done == first and now_s < began_s + patience:
                 return []
-            self._start_seconds.append(now_s - began_s)
+            if status.steps_done != first:
+                self._start_seconds.append(now_s - began_s)
             began_s = now_s
         self._before_first_step.pop(key, None)
         self._started.add(key)

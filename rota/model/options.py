@@ -12,7 +12,8 @@ from rota.model.units import MILLI, Bools, Floats, Ints
 NEVER_FITS = 1 << 60
 
 MUCH_SLOWER = 100.0
-"""An option this many times slower than the best of a job is as good as none: it runs by another, whatever the policy says."""
+"""An option that does this many times fewer steps with each GPU than the best of a job is as good as none: it runs by another,
+whatever the policy says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class OptionRow(NamedTuple):
     """Examples per step; 0: the job did not say."""
     account: int = -1
     """Where a job's account of it is kept; -1: it has none yet."""
+    asked: bool = False
+    """It is the size that its kind asked for."""
 
     @property
     def order(self) -> tuple[int, bool, int, int, int]:
@@ -76,6 +79,8 @@ class Options:
     """Row of the partner's side; itself when both are of one kind, -1 alone."""
     alone: Ints
     """Row of the same kind and size on the same pool with the GPUs to itself; -1: it has none."""
+    asked: Bools
+    """Whether it is the size that its kind asked for."""
     usual: Bools
     """Whether it is the size that its kind asked for, or the first it accepts where that does not fit the pool."""
     account: Ints
@@ -96,8 +101,10 @@ class Options:
     """Whether any of them shares GPUs."""
     in_parts: bool
     """Whether any of them takes less than a whole GPU."""
+    hopeless: Bools
+    """Whether it is MUCH_SLOWER than the best of its kind."""
     uneven: bool
-    """Whether any of them is MUCH_SLOWER than the best of its kind."""
+    """Whether any of them is."""
     elastic: bool
     """Whether any kind accepts more than one size."""
 
@@ -131,11 +138,15 @@ class Options:
         alone = [sizes.get((w.kind, w.pool, w.milligpus, w.batch_size), -1) for w in ordered]
         usual = partner_kind >= 0
         solo = np.flatnonzero(~usual)
-        usual[solo[np.unique(kind[solo] * (1 << 32) + pool[solo], return_index=True)[1]]] = True
+        asked = np.array([w.asked for w in ordered], dtype=bool)
+        first = solo[np.argsort(~asked[solo], kind="stable")]
+        usual[first[np.unique(kind[first] * (1 << 32) + pool[first], return_index=True)[1]]] = True
         of_kind = _by_kind(kind, np.arange(len(ordered)), kinds)
         account = _numbered(of_kind, account, kind, usual)
         by_kind = _by_kind(kind, solo[np.lexsort((pool[solo], milligpus[solo], -rate[solo]))], kinds)
         exists = by_kind >= 0
+        best = by_kind[kind, 0]
+        hopeless = rate * MUCH_SLOWER * milligpus[best] < rate[best] * milligpus if len(ordered) else np.zeros(0, dtype=bool)
         options = cls(
             kind=kind,
             pool=pool,
@@ -146,6 +157,7 @@ class Options:
             partner_kind=partner_kind,
             partner_row=np.array(partner_row, dtype=np.int64),
             alone=np.array(alone, dtype=np.int64),
+            asked=asked,
             usual=usual,
             account=account,
             by_account=_by_account(kind, account, kinds),
@@ -156,7 +168,8 @@ class Options:
             kind_pool=np.where(exists, pool[by_kind] if len(ordered) else 0, 0),
             shared=bool((partner_kind >= 0).any()),
             in_parts=bool((milligpus < MILLI).any()),
-            uneven=bool((rate * MUCH_SLOWER < rate[by_kind[kind, 0]]).any()),
+            hopeless=hopeless,
+            uneven=bool(hopeless.any()),
             elastic=not usual.all(),
         )
         for name in cls.__slots__:

@@ -8,6 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from rota.model.allocation import Shares
 from rota.model.units import Floats, Ints
 from rota.model.view import View
+from rota.solver.sizes import usual_rows
 
 LONG_SECONDS = 365 * 86400.0
 """Nobody knows when an endless job ends: it counts as one with a year to go."""
@@ -88,7 +89,7 @@ def _rates(view: View, waiting: Ints) -> tuple[Floats, Ints]:
     options = view.options
     rate = np.full((len(options.by_kind), len(view.capacity)), CANNOT_RUN)
     option = np.full(rate.shape, -1)
-    alone = (options.usual & (options.partner_kind < 0)).nonzero()[0]  # at the size it asked for
+    alone = usual_rows(options, view.capacity)  # at the size it asked for
     rate[options.kind[alone], options.pool[alone]] = options.rate[alone]
     option[options.kind[alone], options.pool[alone]] = alone
     kind = view.jobs.kind[waiting]

@@ -7,6 +7,7 @@ import numpy as np
 from rota.model.allocation import Shares
 from rota.model.units import MILLI
 from rota.model.view import View
+from rota.solver.sizes import usual_rows
 
 
 @dataclass(frozen=True)
@@ -18,5 +19,5 @@ class Isolated:
         gpus = options.milligpus / MILLI
         whole = view.capacity.sum() / jobs / gpus
         share = view.capacity[options.pool] / jobs / gpus / np.maximum(whole, 1.0)
-        alone = (options.usual & (options.partner_kind < 0)).nonzero()[0]
+        alone = usual_rows(options, view.capacity)
         return Shares(option=alone, share=share[alone], blind=True, key="private part")

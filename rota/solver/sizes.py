@@ -74,3 +74,12 @@ def measured_by(options: Options, claimant: Ints, option: Ints) -> Bools:
     fastest = without[np.lexsort((-options.rate[option[without]], group[without]))]
     found[fastest[np.unique(group[fastest], return_index=True)[1]]] = True
     return found
+
+
+def usual_rows(options: Options, capacity: Ints) -> Ints:
+    """One option alone of each kind on each pool: the size it asked for, or its fastest if that does not fit there now."""
+    alone = (options.partner_kind < 0).nonzero()[0]
+    if not options.elastic:
+        return alone
+    alone = alone[options.milligpus[alone] <= capacity[options.pool[alone]] * MILLI]
+    return alone[measured_by(options, options.kind[alone], alone)]

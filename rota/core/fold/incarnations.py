@@ -48,6 +48,7 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
         state.jobs.table.steps_done[row] = event.from_step
     incarnation = state.jobs.incarnations[job]
     given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
+    given_up = given_up[state.machines.observed.held(job, given_up)]
     if len(given_up):
         state.let_go(job, given_up)
     state.jobs.incarnations[job] = replace(incarnation, option=resize.option, gpus=resize.gpus)
@@ -226,7 +227,8 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     table.steps_done[row] = table.steps_saved[row]
     if verdict is Verdict.SUSPENDED or suspending:
         table.suspensions[row] += 1
-    if verdict is not Verdict.SUSPENDED or not suspending:
+    moved_out = bool(state.machines.draining or state.machines.cordoned)  # it may run elsewhere
+    if verdict is not Verdict.SUSPENDED or not suspending or moved_out:
         state.question.touch()
     state.jobs.set_phase(row, Phase.CHECKPOINTED if table.steps_saved[row] > 0 else Phase.QUEUED, at_s)
     want = state.jobs.desired.get(job)

@@ -7,7 +7,6 @@ import numpy as np
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.state.accounts import time_shares
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
-from rota.model.options import MUCH_SLOWER
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 NEXT_TO_NOTHING = 1e-6
@@ -116,10 +115,9 @@ def spelled_out(candidates: Candidates, table: CandidateTable) -> Candidates:
     else:
         score = np.where(elsewhere, -1.0, rate)
     if table.options.uneven:
-        fastest = table.options.rate[options[:, :1]]  # the first of a kind is its best
-        stuck = (held >= 0) & (table.options.rate[held] * MUCH_SLOWER < fastest)
+        stuck = (held >= 0) & table.options.hopeless[held]
         score = np.where(stuck & elsewhere, rate, score)
-        score[table.options.rate[options] * MUCH_SLOWER < fastest] = -1.0
+        score[table.options.hopeless[options]] = -1.0
     score[options < 0] = -1.0
     best = np.argsort(-score, axis=1, kind="stable")
     flat = np.take_along_axis(options, best, axis=1).ravel()
@@ -154,7 +152,7 @@ def _ways(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints, Ints, Floa
     options, share = table.options, time_shares(shares, table.options, table.kind)
     rows = options.by_account[table.kind]
     some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
-    worth = (rows >= 0) & (options.rate[rows] * MUCH_SLOWER >= options.rate[options.best[table.kind]][:, None])
+    worth = (rows >= 0) & ~options.hopeless[rows]
     alone = worth & (options.partner_kind[rows] < 0) & options.usual[rows]  # idle GPUs are filled by usual sizes
     may = (worth & some) | (alone if not shares.strict else np.False_)
     # A job whose shares are all where it hardly gets further runs elsewhere.

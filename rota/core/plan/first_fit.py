@@ -7,7 +7,6 @@ import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.draw import Candidates, Preference
-from rota.model.options import MUCH_SLOWER
 from rota.model.units import Ints
 
 
@@ -18,7 +17,7 @@ class _OpenOptions:
         options = table.options
         rows = options.by_kind[kind]
         rows = rows[rows >= 0]
-        worth = options.rate[rows] * MUCH_SLOWER >= options.rate[rows[:1]]
+        worth = ~options.hopeless[rows]
         self.rank = {row: at for at, row in enumerate(rows.tolist())}
         self.rates = rates
         self._needs = options.milligpus
@@ -50,7 +49,7 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
     rates = options.rate.tolist()
     if preference.blind:
         rates = (1.0 + table.pool_order(blind=True)[options.pool]).tolist()
-    needs, pools, speed = options.milligpus.tolist(), options.pool.tolist(), options.rate.tolist()
+    needs, pools, hopeless = options.milligpus.tolist(), options.pool.tolist(), options.hopeless.tolist()
     room = left.tolist()
     kinds: dict[int, _OpenOptions] = {}
     closed: set[int] = set()
@@ -65,7 +64,7 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
             mine = kinds.get(kind)
             if mine is None:
                 mine = kinds[kind] = _OpenOptions(kind, table, rates)
-            stuck = held >= 0 and speed[held] * MUCH_SLOWER < speed[options.best.item(kind)]
+            stuck = held >= 0 and hopeless[held]
             if held >= 0 and protected[job]:
                 row = held if needs[held] <= room[pools[held]] else -1
             elif held < 0 or (stuck and (preference.blind or not preference.may_move)):

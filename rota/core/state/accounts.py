@@ -14,5 +14,6 @@ def time_shares(shares: Shares, options: Options, kind: Ints) -> Floats:
         by_option[shares.option] = shares.share
         return by_option[options.by_account[kind]]
     found = np.zeros((len(kind), options.accounts))
-    found[shares.position, options.account[shares.option]] = shares.share
+    some = options.account[shares.option] >= 0  # what no job was ever given time by has no account
+    found[shares.position[some], options.account[shares.option[some]]] = shares.share[some]
     return found
