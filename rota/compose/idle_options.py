@@ -56,6 +56,8 @@ class Combination:
         if not self.physics.fails:
             never = "does nothing: no node fails without --node-mtbf-seconds"
             found += [f"{flag} {never}" for name, flag in _FAILING.items() if getattr(study, name) is not None]
+        if study.resize_seconds is not None and not any(arrival.spec.can_resize for arrival in self.trace.arrivals):
+            found.append("--resize-seconds does nothing: no job here changes its size while it runs")
         if study.whole_steps_seconds and not self.physics.whole_steps_seconds:
             found.append("whole_steps_seconds does nothing: only rounds of the preset gavel have whole steps")
         return found

@@ -38,7 +38,7 @@ METRICS = (
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SweepChart:
     """What goes where in the charts of a sweep."""
 
     points: Sequence[Point]
@@ -50,7 +50,7 @@ class Drawing:
     """Axes each of whose values has charts of its own."""
 
     @classmethod
-    def of(cls, points: Sequence[Point]) -> "Drawing":
+    def of(cls, points: Sequence[Point]) -> "SweepChart":
         """Along x goes what has most values, numbers first; the policy, if nothing else varies."""
         names = dict.fromkeys(name for point in points for name in point.axes)
         counts = {name: len({str(point.axes.get(name)) for point in points} - {str(None)}) for name in names}
@@ -111,7 +111,7 @@ class Drawing:
 
 def sweep_page(swept: Swept) -> str:
     """The whole page."""
-    drawing = Drawing.of(swept.points())
+    drawing = SweepChart.of(swept.points())
     groups = drawing.groups()
     style = asset("page.css") + asset("paper.css") + asset("sweep.css")
     heads, rows = swept.cells()
@@ -139,14 +139,14 @@ def sweep_page(swept: Swept) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("sweep.html"))
 
 
-def _section(metric: Metric, drawing: Drawing, groups: Mapping[str, Sequence[Point]]) -> str:
+def _section(metric: Metric, drawing: SweepChart, groups: Mapping[str, Sequence[Point]]) -> str:
     plots = [drawing.chart(metric, points, title) for title, points in groups.items()]
     pictures = "".join(f'<figure class="picture">{plot.svg}</figure>' for plot in plots if plot is not None)
     nothing = '<p class="note">It is known of no cell.</p>'
     return f'<section id="{metric.key}">\n<h2>{text(metric.title)}</h2>\n{pictures or nothing}\n</section>'
 
 
-def _finding(drawing: Drawing) -> str:
+def _finding(drawing: SweepChart) -> str:
     """Which line is lowest in mean JCT, and where."""
     known = [point for point in drawing.points if point.mean.get("mean_jct_seconds") is not None]
     if not known:
@@ -169,7 +169,7 @@ def _finding(drawing: Drawing) -> str:
     return f"{leader} has the lowest mean JCT at {wins[leader]} of {total} places. {lowest}"
 
 
-def _facts(swept: Swept, drawing: Drawing) -> str:
+def _facts(swept: Swept, drawing: SweepChart) -> str:
     rows = {"Over": drawing.over, "Lines": ", ".join(drawing.lines), "Charts by": ", ".join(drawing.panels)}
     varied = swept.varied()
     rows |= {name.capitalize(): _names_of(swept, name) for name in ("trace", "cluster", "placer") if name not in varied}

@@ -138,7 +138,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("compare", "fifo", "--seeds", "few"), ("--seeds", "few")),
     (("compare", "fifo", "--placer", "pakced"), ("pakced", "Closest: packed")),
     (("compare", "fifo", "--node-mtbf-seconds", "-1"), ("node_mtbf_seconds", "-1")),
-    (("sweep",), ("policies",)),
+    (("sweep",), ("POLICIES",)),
     (("sweep", "fifa", "--out", "o"), ("fifa", "Closest: fifo")),
     (("sweep", "fifo", "--out", "o", "--seeds", "0"), ("seeds", "0")),
     (("sweep", "fifo", "--out", "o", "--workers", "0"), ("--workers", "0")),
@@ -168,7 +168,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("simm",), ("simm",)),
     (("policy", "show", "fifa"), ("fifa", "Closest: fifo")),
     (("policy", "check", "fifo", "--seeds", "0"), ("seeds",)),
-    (("compare",), ("policies",)),
+    (("compare",), ("POLICIES",)),
 ]
 
 

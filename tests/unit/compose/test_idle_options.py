@@ -39,6 +39,7 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
     "round_seconds": ({"round_seconds": 60, "decide": "events"}, "--round-seconds does nothing with --decide events"),
     "checkpoint_seconds": ({"checkpoint_seconds": 9}, "--checkpoint-seconds did nothing under fifo: no job was suspended"),
     "restore_seconds": ({"restore_seconds": 9}, "--restore-seconds did nothing under fifo: no job was suspended"),
+    "resize_seconds": ({"resize_seconds": 9}, "--resize-seconds does nothing: no job here changes its size while it runs"),
     "checkpoint_every_seconds": ({"checkpoint_every_seconds": 600}, "--checkpoint-every-seconds does nothing: no node fails"),
     "node_repair_seconds": ({"node_repair_seconds": 600}, "--node-repair-seconds does nothing: no node fails"),
     "node_mtbf_seconds": ({"node_mtbf_seconds": 1e15}, "--node-mtbf-seconds did nothing: no node failed"),

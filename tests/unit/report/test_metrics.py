@@ -68,6 +68,7 @@ def test_a_whole_run() -> None:
         "finish_time_fairness_p95": pytest.approx(0.5 + 0.95 * (3.5 - 0.5)),
         "suspensions": 3,
         "migrations": 2,
+        "resizes": 0,
         "lost_gpu_seconds": 2.0,
         "cost_dollars": pytest.approx(24 / 3600 * 3.06),  # 24 GPU-seconds of V100s
         "slo_violations": None,
@@ -178,6 +179,7 @@ def test_one_row_per_job() -> None:
         "run_seconds": 10,
         "suspensions": 0,
         "migrations": 0,
+        "resizes": 0,
         "lost_gpu_seconds": 0.5,
     }
     assert (rows[1]["started_s"], rows[1]["finished_s"], rows[1]["jct_seconds"], rows[1]["suspensions"]) == (None, None, None, 3)

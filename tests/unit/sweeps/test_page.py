@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rota.sweeps.page import METRICS, Drawing, sweep_page
+from rota.sweeps.page import METRICS, SweepChart, sweep_page
 from rota.sweeps.swept import Swept
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -34,7 +34,7 @@ def loads(policies: tuple[str, ...] = ("fifo", "srsf"), seeds: int = 2, **more: 
 
 def test_a_line_for_each_policy_over_what_was_varied_with_intervals() -> None:
     found = loads()
-    drawing = Drawing.of(found.points())
+    drawing = SweepChart.of(found.points())
     assert (drawing.over, drawing.lines, drawing.panels) == ("trace.load", ("policy",), ())
     assert drawing.values == [0.5, 0.7, 0.9], "numbers in order"
     page = sweep_page(found)
@@ -65,7 +65,7 @@ def test_names_stand_side_by_side_and_no_line_joins_them() -> None:
 
 def test_policies_alone_stand_side_by_side() -> None:
     rows = [row({"policy": policy, "trace": "t", "cluster": "c"}) for policy in ("fifo", "srsf")]
-    assert Drawing.of(swept(rows).points()).over == "policy"
+    assert SweepChart.of(swept(rows).points()).over == "policy"
     assert "has the lowest mean JCT" in sweep_page(swept(rows))
 
 
