@@ -1,7 +1,7 @@
 """Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
 
     make bench                          everything but the million-job trace
-    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, million
+    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, elastic, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import elastic
 import gavel
 import numpy as np
 import placement
@@ -252,6 +253,7 @@ PARTS = {
     "solve": gavel.solves,
     "gavel": gavel.simulations,
     "placement": placement.placement,
+    "elastic": elastic.elastic,
     "million": million,
 }
 

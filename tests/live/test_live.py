@@ -126,7 +126,8 @@ def test_the_address_goes_with_the_daemon(tmp_path: Path) -> None:
             process = place.process
             assert process is not None
             process.send_signal(number)
-            assert process.wait(60) == (130 if number == signal.SIGINT else 0)
+            # A process that was started in the background ignores SIGINT, and then leaves as after SIGTERM.
+            assert process.wait(60) in ((130, 0) if number == signal.SIGINT else (0,))
             assert not address.exists(), number
             place.up()
         place.kill()
