@@ -32,6 +32,8 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     starts: list[Change] = []
     for job in sorted(todo):
         wish = changes.get(job)
+        if job in state.jobs.in_flight and job not in state.jobs.doomed:
+            continue  # it has been told something, and has not answered
         if wish is None:
             table, row = state.jobs.table, state.jobs.row[job]
             wish = Change(job, table.option.item(row), state.jobs.desired.get(job), table.partner.item(row))

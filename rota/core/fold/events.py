@@ -38,7 +38,7 @@ from rota.model.events import (
 )
 from rota.model.job import Phase
 from rota.model.plan import Change
-from rota.model.units import FOREVER
+from rota.model.units import FOREVER, Floats, Ints
 
 
 def apply(state: State, settings: Settings, event: Event) -> None:
@@ -97,18 +97,25 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     table.received[rows, table.account[rows]] += settings.decide.worked_seconds(elapsed, done, table.rate[rows])
     table.as_of_s[rows] = at_s
     table.steps_done[rows] = event.steps_done[known]
+    if settings.learn or settings.learn_variability:
+        _learn_from(state, settings, rows, done, before_s, at_s)
+    table.told_s[rows] = at_s
+    table.steps_saved[rows] = np.maximum(table.steps_saved[rows], event.steps_saved[known])
+
+
+def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, before_s: Floats, at_s: float) -> None:
+    """These running jobs did so many steps since `before_s`."""
+    table = state.jobs.table
     # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
     # noticed. That says nothing.
     clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
     clean &= table.phase[rows] != Phase.RESIZING
     if settings.learn:
         stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
-        seconds = np.where(stands, at_s - table.paced_s[rows], elapsed)
+        seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
         learn(state, rows[clean], done[clean], seconds[clean])
     if settings.learn_variability and state.knowledge.learning is not None:
         watch(state, settings, rows, clean, at_s)
-    table.told_s[rows] = at_s
-    table.steps_saved[rows] = np.maximum(table.steps_saved[rows], event.steps_saved[known])
 
 
 def _cancel_asked(state: State, settings: Settings, event: CancelAsked) -> None:

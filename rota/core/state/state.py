@@ -170,7 +170,9 @@ class State:
             return want is None
         if incarnation.parked:  # where a node is drained, it has to be written to storage
             return want is None and self.machines.draining.isdisjoint(incarnation.parts)
-        return want is not None and self.runs_by(incarnation, jobs.table.option.item(jobs.row[job]), want)
+        if want is None or not same_gpus(want, incarnation.gpus):
+            return False
+        return not self.knowledge.options.elastic or self.runs_by(incarnation, jobs.table.option.item(jobs.row[job]), want)
 
     def runs_by(self, incarnation: Incarnation, option: int, gpus: Ints) -> bool:
         """Whether an incarnation has these GPUs and the batch size of this option."""
