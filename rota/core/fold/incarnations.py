@@ -227,8 +227,9 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     table.steps_done[row] = table.steps_saved[row]
     if verdict is Verdict.SUSPENDED or suspending:
         table.suspensions[row] += 1
-    moved_out = bool(state.machines.draining or state.machines.cordoned)  # it may run elsewhere
-    if verdict is not Verdict.SUSPENDED or not suspending or moved_out:
+    # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
+    had_to_leave = job not in state.jobs.desired and bool(state.machines.draining or state.machines.cordoned)
+    if verdict is not Verdict.SUSPENDED or not suspending or had_to_leave:
         state.question.touch()
     state.jobs.set_phase(row, Phase.CHECKPOINTED if table.steps_saved[row] > 0 else Phase.QUEUED, at_s)
     want = state.jobs.desired.get(job)
