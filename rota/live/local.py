@@ -5,8 +5,6 @@ It keeps nothing that the journal and the machine's own files could not tell aga
 
 import secrets
 import socket
-import statistics
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +31,6 @@ PORTS = 20_000, 12_000
 
 
 PROGRESS_EVERY_SECONDS = 5.0
-USUAL_START_SECONDS = 6.0
-"""From a process to its first step, until others have told, and at least: importing a framework takes seconds."""
-LONGEST_START_SECONDS = 60.0
-"""What is usual is never taken for longer than this."""
-PATIENCE = 10.0
-"""A job without a step after this many times what is usual counts as started, and may be suspended."""
 STRAY_SEQUENCE = 1 << 40
 """Newer than any command of a scheduler."""
 
@@ -68,11 +60,6 @@ class Local:
         self.machine: Machine
         self._context: DriverContext
         self._started: set[tuple[int, int]] = set()
-        """Incarnations that were told to have started."""
-        self._before_first_step: dict[tuple[int, int], float] = {}
-        """Incarnations that run, tell their steps and have made none: the step that they began with."""
-        self._start_seconds: deque[float] = deque(maxlen=20)
-        """How long the latest ones took from their process to their first step."""
         self._running: dict[int, IncarnationStatus] = {}
         self._reported: dict[int, float] = {}
         self._progress_s = 0.0
@@ -111,8 +98,6 @@ class Local:
 
     def _launch(self, command: Launch) -> None:
         job = self._context.submitted(command.job)
-        if job.progress and (command.job, command.incarnation) not in self._started:
-            self._before_first_step[command.job, command.incarnation] = command.from_step
         self.machine.launch(
             Order(
                 job=command.job,
@@ -152,9 +137,6 @@ class Local:
         events: list[External] = []
         for status in self.machine.poll():
             events.extend(self._events(status))
-        late = [self._running[job] for job, _ in self._before_first_step if job in self._running]
-        for status in late:
-            events.extend(self._start(status))
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
             events.extend(self._progress())
@@ -162,33 +144,17 @@ class Local:
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
-        events = self._start(status) if status.started_s is not None and key not in self._started else []
+        events: list[External] = []
+        if status.started_s is not None and key not in self._started:
+            self._started.add(key)
+            events.append(Started(status.job, status.incarnation, status.launch_sequence, status.started_s))
         if status.state == ENDED:
-            self._before_first_step.pop(key, None)
             self._running.pop(status.job, None)
             self._reported.pop(status.job, None)
             events.append(self._end(status))
         elif status.state == RUNNING:
             self._running[status.job] = status
         return events
-
-    def _start(self, status: IncarnationStatus) -> list[External]:
-        """A job has started when its first step is seen; if it tells none, when its process runs. The time before that is what
-        starting costs. One that takes much longer than usual counts as started all the same."""
-        key, now_s = (status.job, status.incarnation), self._context.clock()
-        began_s = status.started_s if status.started_s is not None else now_s
-        first = self._before_first_step.get(key)
-        if first is not None and status.state == RUNNING:
-            usual = statistics.median(self._start_seconds) if self._start_seconds else USUAL_START_SECONDS
-            patience = PATIENCE * min(max(usual, USUAL_START_SECONDS), LONGEST_START_SECONDS)
-            if status.steps_done == first and now_s < began_s + patience:
-                return []
-            if status.steps_done != first:
-                self._start_seconds.append(now_s - began_s)
-            began_s = now_s
-        self._before_first_step.pop(key, None)
-        self._started.add(key)
-        return [Started(status.job, status.incarnation, status.launch_sequence, began_s)]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()

@@ -11,7 +11,6 @@ import pytest
 
 from rota.compose.catalogue import split_pair
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
-from rota.live import local
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
@@ -411,38 +410,4 @@ def test_a_job_is_shown_with_everything_its_spec_said(tmp_path: Path) -> None:
             "a/b",
             5,
         )
-        ended(daemon, job)
-
-
-SLOW_START = "sleep 2; for n in $(seq 1 600); do echo step $n; sleep 0.1; done"
-
-
-def until(wanted: Callable[[], bool], seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not wanted() and time.monotonic() < end:
-        time.sleep(0.05)
-    return wanted()
-
-
-def test_a_job_has_started_when_its_first_step_is_seen(tmp_path: Path) -> None:
-    with running(tmp_path) as daemon:
-        tells = submit(daemon, SLOW_START, progress=r"step (\d+)")
-        silent = submit(daemon, SLOW_START)
-        assert until(lambda: daemon.job(str(silent)).phase == "running")
-        assert daemon.job(str(tells)).phase == "starting"
-        assert until(lambda: daemon.job(str(tells)).phase == "running")
-        assert "step 1" in daemon.logs(tells, 0, 1000).text
-        state = daemon.scheduler.state
-        assert state.jobs.table.move_seconds[state.jobs.row[tells]] >= 1.9, "what starting took is what moving costs"
-        for job in (tells, silent):
-            daemon.cancel(job)
-            ended(daemon, job)
-
-
-def test_one_that_never_makes_a_step_counts_as_started_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "PATIENCE", 0.2)
-    with running(tmp_path) as daemon:
-        job = submit(daemon, ["sleep", "300"], progress=r"step (\d+)")
-        assert until(lambda: daemon.job(str(job)).phase == "running")
-        daemon.cancel(job)
         ended(daemon, job)

@@ -1,0 +1,17 @@
+"""What the tests of pages share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rota.compose.catalogue import POLICY_REGISTRY
+
+
+@pytest.fixture(autouse=True)
+def no_names_but_the_built_in() -> Iterator[None]:
+    """A policy that another test or page declared in this process is not there."""
+    before = dict(POLICY_REGISTRY.declared)
+    POLICY_REGISTRY.declared.clear()
+    yield
+    POLICY_REGISTRY.declared.clear()
+    POLICY_REGISTRY.declared.update(before)
