@@ -78,10 +78,12 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     if state.jobs.specs[job].gpus >= 1:
         return False
     part = state.jobs.specs[job].part
-    if (
-        not state.machines.node_up[state.machines.cluster.gpu_node[gpu]]
-        or state.machines.observed.room(gpu) - given.get(gpu, 0) < part
-    ):
+    if not state.machines.node_up[state.machines.cluster.gpu_node[gpu]]:
+        return False
+    if state.machines.observed.room(gpu) - given.get(gpu, 0) < part:
+        return False
+    # What a pair leaves of a GPU is its partner's, also while that is not there.
+    if any(state.jobs.specs[other].gpus >= 1 for other in state.machines.observed.holders(want)):
         return False
     given[gpu] = given.get(gpu, 0) + part
     return True

@@ -9,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.api import prepare, simulate
+from rota.core import reconcile
 from rota.core.explain import explain
+from rota.core.scheduler import Scheduler
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
+from rota.model.events import Submitted
 from rota.model.job import Arrival, JobSpec
 from rota.model.reasons import Reason
+from rota.placers.packed import Packed
 from rota.policies.las import Las
 from rota.report.bounds import bounds
 from rota.sim.physics import Physics
@@ -110,3 +114,15 @@ def test_whole_numbers_stay_whole() -> None:
     assert JobSpec(gpus=2.0).gpus == 2 and isinstance(JobSpec(gpus=2.0).gpus, int)
     assert (JobSpec(gpus=0.3).part, JobSpec(gpus=0.3).width, JobSpec(gpus=3).part, JobSpec(gpus=3).width) == (300, 1, 1000, 3)
     assert np.isclose(JobSpec(gpus=0.29).part, 290)
+
+
+def test_what_a_pair_leaves_of_a_gpu_is_not_for_parts() -> None:
+    """A quarter of a GPU was launched beside a job that held half of it for a partner that was not there any more."""
+    core = Scheduler(Cluster.parse("2xV100"), Packed())
+    for job, gpus in enumerate((1, 0.25, 0.25)):
+        core.fold(0.0, [Submitted(job, JobSpec(gpus=gpus), 0.0)])
+    observed, taken = core.state.machines.observed, np.array([True, True])
+    observed.take(0, np.array([0]), 500)
+    observed.take(2, np.array([1]), 250)
+    assert not reconcile._has_room(core.state, 1, np.array([0]), -1, taken, {})
+    assert reconcile._has_room(core.state, 1, np.array([1]), -1, taken, {})
