@@ -17,7 +17,7 @@ LIMIT_BYTES = 64 << 20
 """What a job's log may take, unless the operator says otherwise."""
 SMALLEST_LIMIT_BYTES = 1 << 14
 PUMP_BYTES = 1 << 18
-"""What is carried at a time: whoever carries has other things to do."""
+"""The most that is copied at a time, so that the supervisor can see to its other work in between."""
 LOOK_AT_DISK_BYTES = 1 << 20
 """Written between two looks at the room on the disk."""
 FREE_BYTES, FREE_PART = 256 << 20, 0.1
