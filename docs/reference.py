@@ -58,7 +58,7 @@ MET: Mapping[str, tuple[type, ...]] = {
 """Name -> the classes that its users meet without importing them."""
 
 NOT_FOR_USERS = {
-    *("fault", "candidates", "holds_seconds", "start_holds_seconds", "hints", "reusable", "rows", "accounts"),
+    *("fault", "candidates", "holds_seconds", "hints", "reusable", "rows", "accounts"),
     *("Ranking.shares", "Shares.shares", "Assignment.shares"),
 }
 """Members of public classes that only the core calls."""

@@ -125,7 +125,8 @@ def _take_record(record: object, words: Codec) -> Plain:
 
 
 def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
-    shapes = {name: _shape(kind) for name, kind in _fields_of(record).items()}
+    """A field that did not exist when it was taken has its default."""
+    shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
 
 

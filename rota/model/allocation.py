@@ -52,6 +52,8 @@ class Ranking:
     """The answer holds until this instant if nothing happens."""
     memory: Any = None
     """What the policy wants to see again: the next view has it as `memory`."""
+    memory_can_wait: bool = False
+    """While all jobs run, the policy need not be asked when one ends: its memory loses nothing by that."""
     key: str = "rank"
     """What the order goes by, in a word or two, for explanations."""
     is_permutation: bool = field(default=False, init=False, repr=False)
@@ -96,9 +98,6 @@ class Ranking:
         if problem := _not_numbers(self.option, count, "iu"):
             return f"option {problem}"
         return _not_options(self.option[self.order], asked.kind[self.order], asked.options)
-
-    def start_holds_seconds(self, position: int) -> float:
-        return FOREVER if self.run_seconds is None else float(self.run_seconds[position])
 
     @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:
@@ -210,9 +209,6 @@ class Shares:
         cell = self.position * len(asked.options) + self.option
         return "a job has two shares of one option" if len(np.unique(cell)) < len(cell) else ""
 
-    def start_holds_seconds(self, position: int) -> float:
-        return FOREVER
-
     @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:
         return NO_HINTS
@@ -255,9 +251,6 @@ class Assignment:
             if problem := _not_gpus(gpus, option_of[position], asked):
                 return f"the GPUs asked for at position {position} {problem}"
         return ""
-
-    def start_holds_seconds(self, position: int) -> float:
-        return FOREVER
 
     @property
     def hints(self) -> Mapping[int, tuple[int, ...]]:

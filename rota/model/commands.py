@@ -1,10 +1,10 @@
 """Commands: what the core tells a driver to do. Keyed (job, incarnation, sequence), so that a repeat is harmless."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from rota.model.units import FOREVER, Ints
+from rota.model.value import plain_value, value
 
 if TYPE_CHECKING:
     from rota.model.view import View
@@ -17,7 +17,7 @@ class SuspendKind(StrEnum):
     """Write state to storage and exit."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Launch:
     """Start a new incarnation on these GPUs, all of them or none."""
 
@@ -37,7 +37,7 @@ class Launch:
     """Examples per step; 0: the job did not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Suspend:
     """Stop at a step boundary and keep the state."""
 
@@ -48,7 +48,7 @@ class Suspend:
     kind: SuspendKind = SuspendKind.CHECKPOINT
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Resume:
     """Wake a parked incarnation on the GPUs it had."""
 
@@ -61,7 +61,7 @@ class Resume:
     """As of a launch."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Resize:
     """Go on by another option of the same pool without a stop: with more of its nodes' GPUs, with fewer, or with another batch
     size. Answered by `Started`."""
@@ -77,7 +77,7 @@ class Resize:
     """Examples per step from then on; 0: the job did not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Renew:
     """Extend the right to run. Not counted as in flight: a lost renewal only lets the lease end."""
 
@@ -87,7 +87,7 @@ class Renew:
     lease_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Kill:
     """End this incarnation's processes at once."""
 
@@ -97,7 +97,7 @@ class Kill:
     nodes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Solve:
     """Ask the policy. A driver reads the view on receipt: it solves there and then, or sends a copy away."""
 
@@ -105,7 +105,7 @@ class Solve:
     view: "View"
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class WakeAt:
     """Send `Woke` at this instant; replaces the wake-up asked for before."""
 

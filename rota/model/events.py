@@ -4,7 +4,6 @@ Job events name the incarnation they speak of, and answers the sequence of the c
 reordered ones can be told apart. `node` None means: the driver speaks for every node of the job at once.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from rota.model.allocation import Allocation
@@ -13,6 +12,7 @@ from rota.model.commands import JobCommand, Kill, Renew, SuspendKind
 from rota.model.job import JobSpec
 from rota.model.plan import Plan
 from rota.model.units import Floats, Ints
+from rota.model.value import plain_value, value
 
 
 class Outcome(StrEnum):
@@ -34,7 +34,7 @@ class PartState(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Submitted:
     """A new job. Numbers rise in order of submission."""
 
@@ -43,7 +43,7 @@ class Submitted:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Started:
     """Answers Launch, Resume and Resize: it runs as that command said."""
 
@@ -56,7 +56,7 @@ class Started:
     """Where it goes on from, which may be further than the core knew: storage has the last word."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Suspended:
     """Answers Suspend."""
 
@@ -69,7 +69,7 @@ class Suspended:
     node: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Exited:
     """Processes ended, asked or not."""
 
@@ -82,7 +82,7 @@ class Exited:
     node: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Progressed:
     """Where running jobs are: one batch of columns."""
 
@@ -93,7 +93,7 @@ class Progressed:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Part:
     """One line of a node's inventory."""
 
@@ -106,7 +106,7 @@ class Part:
     outcome: Outcome = Outcome.LOST
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class NodeReported:
     """A level, not an edge: all a node has. A higher boot means that all it had before is gone."""
 
@@ -116,7 +116,7 @@ class NodeReported:
     inventory: tuple[Part, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class NodeLost:
     """The driver vouches that everything this node had in this boot is dead."""
 
@@ -125,7 +125,7 @@ class NodeLost:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class NodeJoined:
     """A machine that was not there before. It becomes the next node, and its GPUs get the next numbers."""
 
@@ -133,7 +133,7 @@ class NodeJoined:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class NodeDrained:
     """No job is put there any more, and those that are there go elsewhere; `draining=False`: it is in use again."""
 
@@ -142,7 +142,7 @@ class NodeDrained:
     draining: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class NodeLeft:
     """A node is gone for good: all it had is dead. A machine that comes back joins as another node."""
 
@@ -150,13 +150,13 @@ class NodeLeft:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class CancelAsked:
     job: int
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class HoldAsked:
     """Keep it from running until it is released; a running job is suspended."""
 
@@ -165,7 +165,7 @@ class HoldAsked:
     held: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Allocated:
     """Answers Solve."""
 
@@ -176,7 +176,7 @@ class Allocated:
     """The policy that answered, as it is spelled. What it remembers is shown to no other."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class PolicyFailed:
     """Answers Solve: the policy raised. The plan in force stands."""
 
@@ -185,7 +185,7 @@ class PolicyFailed:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class TimedOut:
     """Answers Solve: no answer in time, or the asker was lost. The plan in force stands."""
 
@@ -193,14 +193,14 @@ class TimedOut:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@plain_value
 class Woke:
     """The instant asked for with WakeAt has come."""
 
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Decided:
     """What the core itself decided: recorded, so that recovery repeats it and never decides again."""
 

@@ -1,11 +1,10 @@
 """A plan: who runs until the next decision, by which option, and on which GPUs."""
 
-from dataclasses import dataclass
-
 from rota.model.units import FOREVER, Ints
+from rota.model.value import value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Change:
     """One job's desired placement from now on. No GPUs: it should not run."""
 
@@ -16,7 +15,7 @@ class Change:
     """The job it shares them with; -1: nobody."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Plan:
     """Only what differs from the plan before it."""
 
@@ -28,3 +27,5 @@ class Plan:
     """Kinds of jobs that GPUs enough are free for, but not close together: they wait for that."""
     overtaking: bool = False
     """A job keeps its GPUs only because it has made no step since it was started, while one that ranks before it waits."""
+    all_go_on: bool = False
+    """All jobs run, and each goes on as it does when another ends. So the policy need not be asked then."""

@@ -36,6 +36,7 @@ class Gittins:
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
             memory=Standing(view.jobs.ids, queues.level, queues.place, queues.base),
+            memory_can_wait=True,
             key="queue, then Gittins index",
         )
 

@@ -37,5 +37,6 @@ class Tiresias:
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
             memory=Standing(view.jobs.ids, queues.level, place, queues.base),
+            memory_can_wait=True,
             key="queue, then arrival in it",
         )

@@ -223,17 +223,20 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
             for job, mine in rows.items():  # all let go before any takes a part
                 state.want(job, mine, -1, None)
+        row_of, unsettled, options, want = state.jobs.row, state.jobs.unsettled, state.jobs.table.option, state.want
         for change in event.plan.changes:
-            row = state.jobs.row.get(change.job)
+            job = change.job
+            row = row_of.get(job)
             if row is not None:
-                option = before[change.job] if before else state.jobs.table.option.item(row)
-                state.want(change.job, row, change.option, change.gpus, change.partner)
-                state.jobs.unsettled.add(change.job)
+                option = before[job] if before else options.item(row)
+                want(job, row, change.option, change.gpus, change.partner)
+                unsettled.add(job)
                 if slices and option != change.option:
                     _new_slice(state, change, row)
         question, plan = state.question, event.plan
         question.until_s, question.somebody_waits = plan.until_s, plan.somebody_waits
         question.overtaking, question.fragmented = plan.overtaking, plan.fragmented
+        question.all_go_on = plan.all_go_on
         question.fresh = question.replan = False
         question.plans += 1
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
@@ -246,7 +249,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         state.jobs.table.lease_s[row] = max(state.jobs.table.lease_s[row], renewal.lease_s)
     if event.plan is not None:
         for change in event.plan.changes:
-            if state.settled(change.job):
+            if change.job not in state.jobs.in_flight and state.settled(change.job):
                 state.jobs.unsettled.discard(change.job)
     state.jobs.orphans.clear()
 
@@ -261,30 +264,36 @@ def _new_slice(state: State, change: Change, row: int) -> None:
 
 def _launched(state: State, launch: Launch, row: int) -> Incarnation:
     """A new incarnation: it holds its GPUs from now on."""
-    table = state.jobs.table
-    state.open_account(launch.option)
-    state.jobs.set_phase(row, Phase.STARTING, state.now_s)
+    jobs = state.jobs
+    table, job, option = jobs.table, launch.job, launch.option
+    account = state.knowledge.options.account.item(option)
+    if account < 0:
+        state.open_account(option)
+        account = state.knowledge.options.account.item(option)
+    jobs.set_phase(row, Phase.STARTING, state.now_s)
     table.incarnation[row] = launch.incarnation
-    table.account[row] = state.knowledge.options.account[launch.option]
+    table.account[row] = account
     table.lease_s[row] = launch.lease_s
-    state.hold(launch.job, launch.gpus)
-    incarnation = state.jobs.incarnations[launch.job] = Incarnation(launch.incarnation, launch.option, launch.gpus, launch.nodes)
+    state.hold(job, launch.gpus)
+    incarnation = jobs.incarnations[job] = Incarnation(launch.incarnation, option, launch.gpus, launch.nodes)
     return incarnation
 
 
 def _sent(state: State, command: JobCommand) -> None:
     """A command left: book that it is in flight, and what it takes hold of before any answer."""
-    job = command.job
-    row, incarnation = state.jobs.row.get(job), state.jobs.incarnations.get(job)
+    job, jobs = command.job, state.jobs
+    row, incarnation, table = jobs.row.get(job), jobs.incarnations.get(job), jobs.table
     if row is None:
         return
     if incarnation is None and isinstance(command, Launch):
         incarnation = _launched(state, command, row)
     if incarnation is None or incarnation.number != command.incarnation:
         return
-    table = state.jobs.table
-    if table.sequence[row] < command.sequence:
+    if table.sequence.item(row) < command.sequence:
         table.sequence[row] = command.sequence
+    jobs.in_flight[job] = InFlight(command, command.nodes, state.now_s)
+    if isinstance(command, Launch):
+        return
     if isinstance(command, Resume):
         if table.phase.item(row) == Phase.PARKED:
             state.hold(job, incarnation.gpus)
@@ -298,7 +307,6 @@ def _sent(state: State, command: JobCommand) -> None:
             state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):
         _resizing(state, command, incarnation)
-    state.jobs.in_flight[job] = InFlight(command, command.nodes, state.now_s)
 
 
 def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:

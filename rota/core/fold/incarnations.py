@@ -9,6 +9,7 @@ from rota.core.fold import partners
 from rota.core.settings import Settings
 from rota.core.state.records import Incarnation, Verdict
 from rota.core.state.state import State
+from rota.model.allocation import Ranking
 from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
@@ -59,21 +60,22 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
 
 def begin(state: State, job: int, at_s: float) -> None:
     """All parts are up: the job runs, as far as we believe at its option's rate."""
-    row, incarnation = state.jobs.row[job], state.jobs.incarnations[job]
-    table = state.jobs.table
+    jobs, options, question = state.jobs, state.knowledge.options, state.question
+    row, incarnation, table = jobs.row[job], jobs.incarnations[job], jobs.table
     if incarnation.parked:
         _unpark(state, job, incarnation)
-    if state.jobs.out_of_reach(job):
+    phase, option = table.phase.item(row), incarnation.option
+    if phase == Phase.UNREACHABLE:
         return  # it counts as running once its node is back in sight
     at_s = min(at_s, state.now_s)
-    if table.phase.item(row) == Phase.STARTING:  # what starting took is the least that moving costs
+    if phase == Phase.STARTING:  # what starting took is the least that moving costs
         table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
-    state.jobs.set_phase(row, Phase.RUNNING, at_s)
+    jobs.set_phase(row, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
-    table.paced_steps[row] = table.steps_done[row]
-    table.rate[row] = state.knowledge.options.rate[incarnation.option] / state.slowdown(job, incarnation.gpus)
-    table.using[row] = state.knowledge.options.milligpus.item(incarnation.option) / MILLI
-    table.account[row] = state.knowledge.options.account[incarnation.option]
+    table.paced_steps[row] = table.steps_done.item(row)
+    table.rate[row] = options.rate.item(option) / state.slowdown(job, incarnation.gpus)
+    table.using[row] = options.milligpus.item(option) / MILLI
+    table.account[row] = options.account.item(option)
     partners.began(state, job, at_s)
     if table.slice_s.item(row) == FOREVER:
         table.slice_s[row] = at_s
@@ -81,15 +83,17 @@ def begin(state: State, job: int, at_s: float) -> None:
     if first != first:  # not a number: it never ran
         table.first_run_s[row] = at_s
     if state.settled(job):
-        state.jobs.unsettled.discard(job)
-    if state.question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
+        jobs.unsettled.discard(job)
+    if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
         seconds = max(1.0 / max(table.rate.item(row), ROUNDING), SHORTEST_HOLD_SECONDS)
-        state.question.until_s = min(state.question.until_s, state.now_s + seconds)
-    if state.question.answer is not None and state.question.somebody_waits:
-        position = int(state.question.answer.ids.searchsorted(job))
-        if position < len(state.question.answer.ids) and state.question.answer.ids[position] == job:
-            holds = state.question.answer.allocation.start_holds_seconds(position)
-            state.question.until_s = min(state.question.until_s, state.now_s + max(holds, SHORTEST_HOLD_SECONDS))
+        question.until_s = min(question.until_s, state.now_s + seconds)
+    if question.somebody_waits and question.answer is not None:
+        ranking, ids = question.answer.allocation, question.answer.ids
+        if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes when it has run so long
+            position = int(ids.searchsorted(job))
+            if position < len(ids) and ids[position] == job:
+                holds = max(float(ranking.run_seconds[position]), SHORTEST_HOLD_SECONDS)
+                question.until_s = min(question.until_s, state.now_s + holds)
 
 
 def suspended(state: State, settings: Settings, event: Suspended) -> None:
@@ -202,51 +206,53 @@ def doom(state: State, job: int) -> None:
 
 
 def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: float) -> None:
-    row, table = state.jobs.row[job], state.jobs.table
+    jobs = state.jobs
+    row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
     _settle(state, job, at_s)
-    del state.jobs.incarnations[job]
-    flight = state.jobs.in_flight.pop(job, None)
+    del jobs.incarnations[job]
+    flight = jobs.in_flight.pop(job, None)
     suspending = flight is not None and isinstance(flight.command, Suspend)
-    state.jobs.doomed.discard(job)
+    jobs.doomed.discard(job)
     table.lease_s[row] = FOREVER
     if verdict is Verdict.FINISHED:
         state.knowledge.finish(table.attained.item(row))
         finish(state, job, row, Phase.FINISHED, at_s)
         return
-    if job in state.jobs.cancelling:
+    if job in jobs.cancelling:
         finish(state, job, row, Phase.CANCELLED, at_s)
         return
     if verdict is Verdict.FAILED:
         table.failures[row] += 1
-        if table.failures[row] > state.jobs.specs[job].retries:
+        if table.failures[row] > jobs.specs[job].retries:
             finish(state, job, row, Phase.FAILED, at_s)
             return
-    if steps < FOREVER:
-        table.steps_saved[row] = max(table.steps_saved[row], steps)
-    table.steps_done[row] = table.steps_saved[row]
+    saved = table.steps_saved.item(row)
+    if saved < steps < FOREVER:
+        table.steps_saved[row] = saved = steps
+    table.steps_done[row] = saved
     if verdict is Verdict.SUSPENDED or suspending:
         table.suspensions[row] += 1
+    want, machines = jobs.desired.get(job), state.machines
     # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
-    had_to_leave = job not in state.jobs.desired and bool(state.machines.draining or state.machines.cordoned)
+    had_to_leave = want is None and bool(machines.draining or machines.cordoned)
     if verdict is not Verdict.SUSPENDED or not suspending or had_to_leave:
         state.question.touch()
-    state.jobs.set_phase(row, Phase.CHECKPOINTED if table.steps_saved[row] > 0 else Phase.QUEUED, at_s)
-    want = state.jobs.desired.get(job)
-    if want is not None and not state.machines.node_up[state.machines.cluster.gpu_node[want]].all():
+    jobs.set_phase(row, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
+    if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
         state.want(job, row, -1, None)
         state.question.touch()
     refresh_schedulable(state, job, row)
     if state.settled(job):
-        state.jobs.unsettled.discard(job)
+        jobs.unsettled.discard(job)
     else:
-        state.jobs.unsettled.add(job)
+        jobs.unsettled.add(job)
 
 
 def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
     state.jobs.set_phase(row, phase, at_s)
     state.forget(job, row)
-    state.question.touch()
+    state.question.job_ended()
 
 
 def saved(state: State, job: int) -> float:
@@ -255,6 +261,6 @@ def saved(state: State, job: int) -> float:
 
 def refresh_schedulable(state: State, job: int, row: int) -> None:
     """A job may be scheduled if nodes that have not left can run it, it is not held, and no incarnation of it is out of reach."""
-    possible = state.can_ever_run(state.jobs.table.kind.item(row))
-    free = job not in state.jobs.held and job not in state.jobs.doomed and state.jobs.table.phase.item(row) != Phase.UNREACHABLE
-    state.set_schedulable(job, row, bool(possible and free))
+    jobs = state.jobs
+    free = job not in jobs.held and job not in jobs.doomed and jobs.table.phase.item(row) != Phase.UNREACHABLE
+    state.set_schedulable(job, row, free and state.can_ever_run(jobs.table.kind.item(row)))

@@ -5,7 +5,7 @@ from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
 from rota.core.plan.placements import changes
-from rota.core.plan.plan_duration import holds_until_s, overtaking
+from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.floor import Placer
@@ -35,4 +35,5 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     somebody_waits = not granted.all()
     overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
-    return Plan(changed, until_s, somebody_waits, places.fragmented, overtakes is not None)
+    on = not somebody_waits and alive is None and placer.sticky and all_go_on(state, settings, allocation, len(table))
+    return Plan(changed, until_s, somebody_waits, places.fragmented, overtakes is not None, on)

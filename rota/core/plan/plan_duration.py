@@ -8,7 +8,7 @@ from rota.core.plan.grant import Grants
 from rota.core.plan.protected import first_step_s
 from rota.core.settings import Settings
 from rota.core.state.state import State
-from rota.core.when import WholeSteps
+from rota.core.when import AtEvents, WholeSteps
 from rota.model.allocation import Allocation, Ranking
 from rota.model.job import Phase
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
@@ -23,6 +23,19 @@ def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) ->
     rank[allocation.order] = np.arange(len(allocation.order))
     found &= rank > rank[~granted].min()
     return found if found.any() else None
+
+
+def all_go_on(state: State, settings: Settings, allocation: Allocation, jobs: int) -> bool:
+    """Whether jobs that all run by an order of all go on as they do when one of them ends: each has only one option, and neither
+    the policy nor the cluster has a reason of its own to change anything."""
+    if not isinstance(allocation, Ranking) or len(allocation.order) < jobs or allocation.option is not None:
+        return False
+    if allocation.until_s < FOREVER or (allocation.memory is not None and not allocation.memory_can_wait):
+        return False
+    options, machines, decide = state.knowledge.options, state.machines, settings.decide
+    if options.by_kind.shape[1] > 1 or options.in_parts or machines.draining or machines.cordoned:
+        return False
+    return isinstance(decide, AtEvents) and not decide.solve_every_seconds and not settings.wait_for_place
 
 
 def holds_until_s(

@@ -16,7 +16,7 @@ class Question:
     """The question that is open, the answer in force, and the plan that was made of it."""
 
     decision: int = 0
-    """Questions to the policy so far; also the open ticket."""
+    """Decisions so far: questions to the policy, and ends of jobs that it need not be asked about; also the open ticket."""
     asked: Ints | None = None
     """Jobs the policy is being asked about; None: no question is open."""
     asked_version: int = 0
@@ -47,6 +47,8 @@ class Question:
     """It lets a job run only because that has made no step since it was started, while one that ranks before it waits."""
     fragmented: tuple[int, ...] = ()
     """Kinds of jobs that it left out because their GPUs could not be had close together."""
+    all_go_on: bool = False
+    """It lets all jobs run, and each goes on as it does when another ends."""
     next_round_s: float = 0.0
     """When the next round begins, where there are rounds."""
     wake_s: float = FOREVER
@@ -56,6 +58,14 @@ class Question:
     def touch(self) -> None:
         """Something happened: ask the policy when it may be asked, and plan anew."""
         self.dirty = self.replan = True
+
+    def job_ended(self) -> None:
+        """A job ended. Where all others go on as they do, that decides the matter: it counts as a decision, and as a plan."""
+        if self.all_go_on and self.asked is None and not (self.dirty or self.replan or self.fresh):
+            self.decision += 1
+            self.plans += 1
+        else:
+            self.touch()
 
     def ask(self, ticket: int, jobs: Ints, version: int, now_s: float) -> None:
         """The policy is asked about these jobs; what happens from now on may change its answer."""

@@ -1,6 +1,5 @@
 """What the records of the state hold: small frozen values, one incarnation, one command on its way, one answer."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ import numpy as np
 from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand
 from rota.model.units import FOREVER, Ints
+from rota.model.value import value
 
 NO_GPUS: Ints = np.empty(0, dtype=np.int64)
 
@@ -32,7 +32,7 @@ class Verdict(IntEnum):
     FAILED = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Incarnation:
     """One incarnation, from the command that launches it until its last part is known to be gone."""
 
@@ -50,7 +50,7 @@ class Incarnation:
     """Fewest steps any part that ended had safe."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class InFlight:
     """A command on its way, and the nodes that have not answered."""
 
@@ -74,7 +74,7 @@ class PlacementTraits(NamedTuple):
     """The part of its model that the largest tensor is; None: unknown."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Answer:
     """The policy's last answer and the jobs it speaks of."""
 

@@ -63,6 +63,8 @@ class State:
         """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
         together as they can."""
         known = self.knowledge.variability
+        if known is None and len(gpus) == 1:
+            return 1.0  # most jobs
         slow = 1.0 if known is None else known.slowdown(self.jobs.specs[job].profile, gpus)
         return slow * self.stretch(job, gpus)
 
@@ -295,14 +297,15 @@ class State:
 
     def hold(self, job: int, gpus: Ints) -> None:
         """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
-        spec, observed = self.jobs.specs[job], self.machines.observed
-        if spec.gpus < 1:
+        options, observed = self.knowledge.options, self.machines.observed
+        if options.in_parts and (spec := self.jobs.specs[job]).gpus < 1:
             observed.take(job, gpus, spec.part)
-        elif self.knowledge.options.shared:
+        elif options.shared:
             observed.join(job, gpus)
         else:
             observed.take(job, gpus)
-        self._usable = None if self.jobs.barred else self._usable
+        if self.jobs.barred:
+            self._usable = None
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
@@ -320,19 +323,22 @@ class State:
         jobs, planned = self.jobs, self.machines.planned
         if jobs.barred:
             self._usable = None
-        table = jobs.table
+        table, options = jobs.table, self.knowledge.options
         old = jobs.desired.pop(job, None)
         if old is not None:
             planned.release(job, old)
-        if table.partner.item(row) != partner:
+        if options.shared and table.partner.item(row) != partner:
             self._part(job, table.partner.item(row))
             table.partner[row] = partner
-        if gpus is not None:
-            jobs.desired[job] = gpus
-            spec = jobs.specs[job]
-            whole = MILLI if spec.gpus >= 1 else spec.part
-            planned.take(job, gpus, whole if partner == NOBODY else HALF)
-        table.option[row] = option if gpus is not None else -1
+        if gpus is None:
+            table.option[row] = -1
+            return
+        jobs.desired[job] = gpus
+        whole = MILLI
+        if options.in_parts and (spec := jobs.specs[job]).gpus < 1:
+            whole = spec.part
+        planned.take(job, gpus, whole if partner == NOBODY else HALF)
+        table.option[row] = option
 
     def _part(self, job: int, partner: int) -> None:
         """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
