@@ -168,7 +168,7 @@ def _nodes(group: TreeEntry, fields: Mapping[str, TreeEntry], before: int) -> It
     accelerator = canonical(fields["accelerator"].text())
     if not ACCELERATOR.fullmatch(accelerator):
         raise fields["accelerator"].wrong("is no accelerator type.", hint="a name such as A100, without blanks")
-    host_gib = fields["host_memory"].gib() if "host_memory" in fields else 0.0
+    host_gib = fields["host_memory"].gib() if "host_memory" in fields else None
     for i in range(count):
         called = f"{name}{i + 1}" if name and count > 1 else name or f"n{before + i + 1}"
         rack = _path(name or f"n{before + 1}", i, racks) if racks else fields["rack"].text() if "rack" in fields else ""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.locality import Locality
 from rota.beliefs.options import make_options, why_never
 from rota.beliefs.rates import Rates
@@ -18,6 +17,7 @@ from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.cluster_yaml import open_site
 from rota.compose.idle_options import Combination
 from rota.compose.limits import LIMITS, check_limits, out_of_range
+from rota.compose.parking import parked
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import shown_part
 from rota.compose.study import Study
@@ -85,7 +85,7 @@ class Prepared:
             self.placer,
             self.settings,
             rates=self.rates_shown,
-            costs=MoveCosts(physics.launch_seconds, physics.checkpoint_seconds, physics.restore_seconds, physics.resize_seconds),
+            costs=physics.costs,
             variability=self.variability_shown and self.variability_shown.first(there.gpus),
             skews=self.skews,
         )
@@ -119,6 +119,8 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     policy = make_policy(policy_named, preset.options)
     placer = make_placer(placer_named, preset.options)
     trace = _jobs(study, opened, cluster, physics)
+    if study.park is not None:
+        physics, trace = parked(study.park, physics, trace)
     settings = Settings(**preset.settings)
     settings = replace(
         settings,
@@ -183,6 +185,7 @@ def _facts(
         "decide": _spelled(settings.decide),
         "round_seconds": _round_seconds(settings.decide) or None,
         "wait_for_place": study.wait_for_place,
+        "park": study.park,
         "seed": study.seed,
         "first": study.first,
         "where": dict(study.filters) or None,

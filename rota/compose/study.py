@@ -14,6 +14,7 @@ from rota.compose.docstrings import field_docstrings
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
+    from rota.beliefs.costs import MemoryCosts
     from rota.beliefs.locality import Locality
     from rota.beliefs.rates import Rates
     from rota.model.cluster import Cluster
@@ -140,6 +141,9 @@ class Study:
     """What a change of size costs a job that can do it while it runs."""
     checkpoint_every_seconds: float | None = None
     """How often a running job saves its state."""
+    park: str | None = None
+    """Jobs can sleep on their host, and wake up where they are: link (memory moves at the speed of the link) or driver (by the
+    driver's checkpoint). Default: they are written to storage."""
     spread_penalty: "float | str | Sequence[float] | Mapping[str, Any] | Locality | None" = field(
         default=None, metadata={"read": read_penalty, "metavar": "FACTORS"}
     )
@@ -168,6 +172,8 @@ class Study:
     """Take GPUs out of service that take so many times as long."""
     rates: "Rates | None" = field(default=None, metadata=NO_FLAG)
     """True steps per second of a gang on healthy GPUs."""
+    memory: "MemoryCosts | None" = field(default=None, metadata=NO_FLAG)
+    """What it costs to move what a job holds on its GPUs, in seconds per GiB."""
     gpu_speed: "Sequence[float] | Floats | None" = field(default=None, metadata=NO_FLAG)
     """Relative speed of each GPU, 1 the nominal one; the slowest of a gang decides."""
     whole_steps_seconds: float | None = field(default=None, metadata=NO_FLAG)
@@ -247,7 +253,7 @@ def read_field(name: str, text: str) -> Any:
         return read_whole(text)
     if each.type in (float, float | None):
         return read_number(text)
-    if name in ("rates", "gpu_speed"):
+    if name in ("rates", "memory", "gpu_speed"):
         raise ValueError("a text cannot say this: it is set from Python.")
     return text
 

@@ -73,6 +73,8 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
     given of GPUs in this pass."""
     gpu = want.item(0)
+    if not state.memory_fits(job, want):
+        return False  # parked jobs are being written to storage
     if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         return True
     if state.jobs.specs[job].gpus >= 1:
@@ -159,7 +161,7 @@ def _for_parked(
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     job, want = wish.job, wish.gpus
-    if want is None and state.machines.draining.isdisjoint(incarnation.parts):
+    if want is None and state.machines.draining.isdisjoint(incarnation.parts) and not state.crowded(incarnation.gpus):
         return None
     if want is None or not state.runs_by(incarnation, wish.option, want):
         return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
@@ -169,9 +171,12 @@ def _for_parked(
 
 
 def _may_park(state: State, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:
-    """It can sleep, and every node of it has the memory for that: taken off `host_gib` if so."""
+    """It can sleep, every node of it has the memory for that (taken off `host_gib` if so), and what it keeps on its GPUs leaves
+    enough there for any other job."""
     nodes = list(incarnation.parts)
     if not state.jobs.specs[job].can_park or (host_gib[nodes] < state.gib_per_node(job, incarnation)).any():
+        return False
+    if state.crowded(incarnation.gpus, state.knowledge.costs.memory.context_gib):
         return False
     host_gib[nodes] -= state.gib_per_node(job, incarnation)
     return True

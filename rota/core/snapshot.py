@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
@@ -23,7 +23,7 @@ from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 9
+VERSION = 10
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -77,6 +77,7 @@ _STATE_TYPES = (
     Variability,
     Skews,
     MoveCosts,
+    MemoryCosts,
     Settings,
     AtEvents,
     AtRounds,

@@ -34,7 +34,19 @@ def validate(state: State) -> None:
     for job in state.jobs.barred:
         assert job in state.jobs.incarnations and not table.schedulable[state.jobs.row[job]], f"job {job} is barred for no reason"
     assert (state.machines.host_gib >= -1e-6).all(), "more host memory is used than there is"
+    assert (state.machines.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
+    _check_memory(state)
     _check_caches(state)
+
+
+def _check_memory(state: State) -> None:
+    """What jobs take and what parked jobs keep on a GPU fits into it, but for a job that does not fit into any such GPU."""
+    taken_gib = state.machines.context_gib.copy()
+    for job, incarnation in state.jobs.incarnations.items():
+        spec = state.jobs.specs[job]
+        if not incarnation.parked and spec.gpus >= 1 and spec.gpu_gib <= state.machines.gpu_gib[incarnation.gpus].min():
+            taken_gib[state.gpus_of(job)] += spec.gpu_gib
+    assert (taken_gib <= state.machines.gpu_gib + 1e-6).all(), "more GPU memory is used than there is"
 
 
 def _check_caches(state: State) -> None:

@@ -17,6 +17,9 @@ EXAMPLE = '"8xV100 + 2x(4xA100)" is eight pooled V100s and two nodes of four A10
 MOST_GPUS = 1_000_000
 
 _TERM = re.compile(r"(?:(?P<copies>\d+)\s*x\s*)?\((?P<inner>.+)\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)", re.DOTALL)
+HOST_GIB_PER_GPU = 64.0
+"""Host memory for parked jobs where nobody said how much there is: half of what servers have for each of their GPUs."""
+
 MOST_LEVELS = 8
 """Brackets around brackets: more than any fabric has."""
 
@@ -30,8 +33,13 @@ class Node:
     gpus: int
     rack: str = ""
     """Where it stands, from the outside in: `r5`, or `hall1/row2/r5`; empty: nobody said."""
-    host_gib: float = 0.0
-    """Host memory that parked jobs may use."""
+    host_gib: float | None = None
+    """Host memory that parked jobs may use; None: nobody said."""
+
+    @property
+    def room_gib(self) -> float:
+        """The same; where nobody said, what servers usually have for each GPU."""
+        return HOST_GIB_PER_GPU * self.gpus if self.host_gib is None else self.host_gib
 
 
 class ClusterChange(NamedTuple):

@@ -10,6 +10,9 @@ from rota.errors import OptionError
 from rota.model.cluster import canonical
 from rota.model.units import MILLI, milligpus_of, width_of
 
+LEAST_OF_MOST = 0.1
+"""What a training job holds between two steps, of the most that it takes, where nobody measured it (Gandiva, OSDI'18)."""
+
 
 class Phase(IntEnum):
     """Where a job is in its life. `core/lifecycle.py` holds the table of legal changes."""
@@ -118,7 +121,11 @@ class JobSpec:
     can_park: bool = False
     """Its processes can sleep on the host and give their GPUs back."""
     parked_gib: float = 0.0
-    """Host memory it takes while parked, over all its nodes."""
+    """Host memory it takes while parked, over all its nodes; 0: what it holds on its GPUs."""
+    gpu_gib: float = 0.0
+    """The most memory it takes on each of its GPUs; 0: it is not known."""
+    least_gib: float = 0.0
+    """The least, between two steps: what has to be moved when it is stopped; 0: a tenth of the most."""
 
     def __post_init__(self) -> None:
         whole = self.gpus >= 1 and (type(self.gpus) is int or self.gpus % 1 == 0)
@@ -139,10 +146,22 @@ class JobSpec:
             raise OptionError("must be more than 0.", field="deadline_seconds", value=self.deadline_seconds, hint="leave it out")
         if not self.slo > 0:
             raise OptionError("must be more than 0.", field="slo", value=self.slo, hint="leave it out")
+        if self.gpu_gib or self.least_gib or self.parked_gib:
+            self._check_memory()
         if self.tenant.strip("/") != self.tenant or "//" in self.tenant:
             object.__setattr__(self, "tenant", "/".join(part for part in self.tenant.split("/") if part))
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
+
+    def _check_memory(self) -> None:
+        fine = 0 <= self.least_gib <= (self.gpu_gib or math.inf) and 0 <= self.gpu_gib < math.inf
+        if not fine or not 0 <= self.parked_gib < math.inf or self.least_gib == math.inf:
+            raise OptionError(
+                "memory is 0 GiB or more, and the least is not more than the most.",
+                field="gpu_gib",
+                value=f"{self.gpu_gib:g}, least {self.least_gib:g}, parked {self.parked_gib:g}",
+                hint="gpu_gib=10, least_gib=1",
+            )
 
     def _check_sizes(self) -> None:
         """Put the sizes it accepts in order, what it asked for among them."""
@@ -180,6 +199,16 @@ class JobSpec:
     def width(self) -> int:
         """GPUs it asked to run on, whole or not."""
         return width_of(self.gpus)
+
+    @property
+    def held_gib(self) -> float:
+        """Memory it holds on each of its GPUs between two steps; 0: it is not known."""
+        return self.least_gib or LEAST_OF_MOST * self.gpu_gib
+
+    @property
+    def host_gib(self) -> float:
+        """Host memory it takes while parked, over all its nodes."""
+        return self.parked_gib or self.held_gib * self.width
 
     @property
     def part(self) -> int:

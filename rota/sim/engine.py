@@ -312,7 +312,7 @@ class Engine:
         self._runs[job] = run
         self._hold(job, run)
         self.record.launch(job, command)
-        delay = physics.launch_seconds + (physics.restore_seconds if saved > 0 else 0.0)
+        delay = physics.launch_seconds + (physics.costs.load_of(spec) if saved > 0 else 0.0)
         self._after(delay, job, run, lambda later: self._up(command, run, later), events)
 
     def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int) -> float:
@@ -329,7 +329,8 @@ class Engine:
     def _resume(self, command: Resume, events: list[External]) -> None:
         run = self._runs[command.job]
         self._hold(command.job, run)
-        self._after(0.0, command.job, run, lambda later: self._up(command, run, later), events)
+        cost = self.physics.costs.resume_of(self.arrivals[command.job].spec)
+        self._after(cost, command.job, run, lambda later: self._up(command, run, later), events)
 
     def _resize(self, command: Resize, events: list[External]) -> None:
         """It rests while it changes its size, and holds all that it had and all that it gets."""
@@ -387,7 +388,12 @@ class Engine:
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
         steps = self._rest(job, run)
-        cost = self.physics.checkpoint_seconds if command.kind is SuspendKind.CHECKPOINT else 0.0
+        spec, costs = self.arrivals[job].spec, self.physics.costs
+        if command.kind is SuspendKind.CHECKPOINT:
+            cost = costs.save_of(spec)
+        else:
+            cost = costs.park_of(spec, first=not run.parked_before)
+            run.parked_before = True
 
         def stopped(later: list[External]) -> None:
             if command.kind is SuspendKind.CHECKPOINT:

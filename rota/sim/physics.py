@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.variability import Variability
@@ -37,6 +38,8 @@ class Physics:
     """What a change of size costs a job that can do it while it runs."""
     checkpoint_seconds: float = 0.0
     restore_seconds: float = 0.0
+    memory: MemoryCosts = field(default_factory=MemoryCosts)
+    """What it costs to move what jobs hold, where it is known how much that is."""
     checkpoint_every_seconds: float = FOREVER
     """Jobs also save their state this often while they run; between saves, a crash loses work."""
     node_mtbf_seconds: float | Floats = FOREVER
@@ -144,6 +147,13 @@ class Physics:
     @property
     def fails(self) -> bool:
         return bool(np.any(np.asarray(self.node_mtbf_seconds) < FOREVER))
+
+    @cached_property
+    def costs(self) -> MoveCosts:
+        """What starting, stopping and moving really cost."""
+        return MoveCosts(
+            self.launch_seconds, self.checkpoint_seconds, self.restore_seconds, self.resize_seconds, memory=self.memory
+        )
 
     @cached_property
     def whole_rates(self) -> Rates:

@@ -36,6 +36,8 @@ class SimulatedRun:
     """It saves its state every so often from here on."""
     shared_seconds: float = 0.0
     """Time since then in which another job had its GPUs too."""
+    parked_before: bool = False
+    """Its pages on the host have been used: parking it again is cheap."""
     stretch: int = 0
     """Counts the times its course changed: an end that was foreseen before no longer holds."""
 

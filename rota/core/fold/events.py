@@ -301,7 +301,7 @@ def _sent(state: State, command: JobCommand) -> None:
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
         if command.kind is SuspendKind.PARK and not incarnation.reserved:
-            state.machines.host_gib[list(incarnation.parts)] -= state.gib_per_node(job, incarnation)
+            state.reserve(job, incarnation)
             state.jobs.incarnations[job] = replace(incarnation, reserved=True)
         if not state.jobs.out_of_reach(job):
             state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)

@@ -68,7 +68,9 @@ def begin(state: State, job: int, at_s: float) -> None:
     if phase == Phase.UNREACHABLE:
         return  # it counts as running once its node is back in sight
     at_s = min(at_s, state.now_s)
-    if phase == Phase.STARTING:  # what starting took is the least that moving costs
+    if phase == Phase.STARTING and incarnation.parked:
+        table.resume_seconds[row] = max(at_s - table.phase_s.item(row), 0.0)
+    elif phase == Phase.STARTING:  # what starting took is the least that moving costs
         table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
     jobs.set_phase(row, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
@@ -108,6 +110,8 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         row = state.jobs.row[event.job]
         state.jobs.table.steps_done[row] = event.steps_done
         state.jobs.table.suspensions[row] += 1
+        if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
+            state.jobs.table.park_seconds[row] = max(event.at_s - state.jobs.table.phase_s.item(row), 0.0)
         _park(state, event.job, incarnation)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
@@ -122,7 +126,7 @@ def _park(state: State, job: int, incarnation: Incarnation) -> None:
 
 
 def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
-    state.machines.host_gib[list(incarnation.parts)] += state.gib_per_node(job, incarnation)
+    state.free_reserve(job, incarnation, incarnation.parts)
     state.jobs.incarnations[job] = replace(incarnation, parked=False, reserved=False)
 
 
@@ -172,7 +176,7 @@ def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Ver
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.let_go(job, gone)
     if incarnation.reserved:
-        state.machines.host_gib[list(incarnation.parts) if node is None else [node]] += state.gib_per_node(job, incarnation)
+        state.free_reserve(job, incarnation, incarnation.parts if node is None else (node,))
     worst = max(incarnation.verdict, verdict)
     fewest = min(incarnation.steps, steps)
     if left:

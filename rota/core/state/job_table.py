@@ -45,6 +45,8 @@ class JobTable:
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
         "resize_seconds": (np.float64, FOREVER),
+        "park_seconds": (np.float64, 0.0),
+        "resume_seconds": (np.float64, 0.0),
         "incarnation": (np.int32, 0),
         "sequence": (np.int32, 0),
         "lease_s": (np.float64, FOREVER),
@@ -89,6 +91,10 @@ class JobTable:
     move_seconds: Floats
     resize_seconds: Floats
     """The price of another size on the nodes it has; infinite: it has to be stopped for that."""
+    park_seconds: Floats
+    """What parking it took last time, or is believed to take."""
+    resume_seconds: Floats
+    """The same of waking it."""
     incarnation: Ints
     sequence: Ints
     lease_s: Floats

@@ -6,9 +6,10 @@ from typing import Self
 import numpy as np
 
 from rota.core.state.copying import copied
+from rota.model.accelerators import ACCELERATORS
 from rota.model.cluster import Cluster, Node
 from rota.model.occupancy import FREE, Occupancy
-from rota.model.units import Bools, Floats, Ints
+from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
 @dataclass(eq=False)
@@ -29,6 +30,10 @@ class Machines:
     """When each node was last heard of."""
     host_gib: Floats
     """Host memory left on each node for parked jobs."""
+    gpu_gib: Floats
+    """Memory of each GPU; infinite: nobody knows."""
+    context_gib: Floats
+    """What parked jobs keep of it."""
     draining: set[int] = field(default_factory=set)
     """Nodes that jobs are to leave."""
     gone: set[int] = field(default_factory=set)
@@ -47,7 +52,9 @@ class Machines:
             node_up=np.ones(nodes, dtype=bool),
             node_boot=np.zeros(nodes, dtype=np.int64),
             node_heard_s=np.zeros(nodes),
-            host_gib=np.array([node.host_gib for node in cluster.nodes], dtype=np.float64),
+            gpu_gib=np.repeat([_memory_of(node) for node in cluster.nodes], cluster.node_gpus),
+            context_gib=np.zeros(cluster.gpus),
+            host_gib=np.array([node.room_gib for node in cluster.nodes], dtype=np.float64),
         )
 
     def nodes_of(self, gpus: Ints) -> tuple[int, ...]:
@@ -74,10 +81,18 @@ class Machines:
         self.cluster = replace(self.cluster, nodes=(*self.cluster.nodes, node), text="")
         for occupancy in (self.observed, self.planned):
             occupancy.grow(node.gpus)
+        self.gpu_gib = np.append(self.gpu_gib, np.full(node.gpus, _memory_of(node)))
+        self.context_gib = np.append(self.context_gib, np.zeros(node.gpus))
         self.node_up = np.append(self.node_up, True)
         self.node_boot = np.append(self.node_boot, 0)
         self.node_heard_s = np.append(self.node_heard_s, now_s)
-        self.host_gib = np.append(self.host_gib, node.host_gib)
+        self.host_gib = np.append(self.host_gib, node.room_gib)
 
     def copy(self) -> "Machines":
         return copied(self)
+
+
+def _memory_of(node: Node) -> float:
+    """Memory of each GPU of a node, as its maker says."""
+    known = ACCELERATORS.get(node.accelerator)
+    return FOREVER if known is None else known.memory_gib

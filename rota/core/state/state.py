@@ -160,7 +160,22 @@ class State:
 
     def gib_per_node(self, job: int, incarnation: Incarnation) -> float:
         """Host memory its parts take on each node while parked."""
-        return self.jobs.specs[job].parked_gib / len(self.machines.nodes_of(incarnation.gpus))
+        return self.jobs.specs[job].host_gib / len(self.machines.nodes_of(incarnation.gpus))
+
+    def memory_fits(self, job: int, gpus: Ints) -> bool:
+        """Whether a job fits on these GPUs beside what parked jobs keep there. One that fits on none of them is let through."""
+        machines, spec = self.machines, self.jobs.specs[job]
+        if not spec.gpu_gib or not machines.context_gib[gpus].any():
+            return True
+        incarnation = self.jobs.incarnations.get(job)
+        own_gib = self.knowledge.costs.memory.context_gib if incarnation is not None and incarnation.reserved else 0.0
+        left_gib = machines.gpu_gib[gpus] - (machines.context_gib[gpus] - own_gib)
+        return bool((spec.gpu_gib <= left_gib + 1e-9).all() or (spec.gpu_gib > machines.gpu_gib[gpus]).any())
+
+    def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
+        """What parked jobs keep on these GPUs, and so much more, leaves too little for the largest job."""
+        kept_gib = self.machines.context_gib[gpus] + more_gib
+        return bool(((kept_gib > 0) & (kept_gib + self.jobs.largest_gib > self.machines.gpu_gib[gpus])).any())
 
     def settled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
@@ -170,8 +185,9 @@ class State:
         incarnation, want = jobs.incarnations.get(job), jobs.desired.get(job)
         if incarnation is None:
             return want is None
-        if incarnation.parked:  # where a node is drained, it has to be written to storage
-            return want is None and self.machines.draining.isdisjoint(incarnation.parts)
+        if incarnation.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
+            stays = self.machines.draining.isdisjoint(incarnation.parts) and not self.crowded(incarnation.gpus)
+            return want is None and stays
         if want is None or not same_gpus(want, incarnation.gpus):
             return False
         return not self.knowledge.options.elastic or self.runs_by(incarnation, jobs.table.option.item(jobs.row[job]), want)
@@ -197,7 +213,8 @@ class State:
         table.steps_total[row] = spec.steps
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
         table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
-        table.move_seconds[row] = known.costs.move_seconds
+        table.move_seconds[row] = known.costs.move_of(spec)
+        table.park_seconds[row], table.resume_seconds[row] = known.costs.park_of(spec), known.costs.resume_of(spec)
         table.resize_seconds[row] = known.costs.resize_seconds if spec.can_resize else FOREVER
         best = known.options.best.item(kind)
         if best >= 0:
@@ -206,6 +223,9 @@ class State:
         self.jobs.row[job] = row
         self.jobs.specs[job] = spec
         self.jobs.last_job = job
+        if spec.gpu_gib > self.jobs.largest_gib:
+            self.jobs.largest_gib = spec.gpu_gib
+            self.jobs.unsettled |= {other for other, each in self.jobs.incarnations.items() if each.parked}
 
     def _kind(self, spec: JobSpec, packing: bool) -> int:
         kind = Kind.of(spec)
@@ -306,6 +326,21 @@ class State:
             observed.take(job, gpus)
         if self.jobs.barred:
             self._usable = None
+
+    def reserve(self, job: int, incarnation: Incarnation) -> None:
+        """Set memory aside for a job that parks: on its hosts, and what its processes keep on its GPUs."""
+        self._reserve(job, incarnation, incarnation.parts, 1)
+
+    def free_reserve(self, job: int, incarnation: Incarnation, nodes: tuple[int, ...]) -> None:
+        """It needs that no more on these nodes."""
+        self._reserve(job, incarnation, nodes, -1)
+
+    def _reserve(self, job: int, incarnation: Incarnation, nodes: tuple[int, ...], sign: int) -> None:
+        machines, context_gib = self.machines, self.knowledge.costs.memory.context_gib
+        machines.host_gib[list(nodes)] -= sign * self.gib_per_node(job, incarnation)
+        if context_gib:
+            gpus = incarnation.gpus[np.isin(machines.cluster.gpu_node[incarnation.gpus], nodes)]
+            machines.context_gib[gpus] += sign * context_gib
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
