@@ -21,6 +21,7 @@ from rota.compose.parking import parked
 from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import shown_part
 from rota.compose.study import Study
+from rota.compose.tactics import make_tactics
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.when import AtEvents, AtRounds, When, WholeSteps
@@ -46,6 +47,9 @@ MOST_REASONS = 10
 """Reasons for leaving rows out that a result lists; each oversized job has one of its own."""
 
 DECIDE = ("events", "rounds", "both")
+
+MEASURE_SECONDS = 30.0
+"""With tactics, running jobs are measured this often."""
 
 PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variability")
 """Fields of a study that are fields of `Physics` too. A study's `variability` is a path."""
@@ -129,6 +133,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
         packing=bool(getattr(policy, "packing", False)),
         wait_for_place=study.wait_for_place,
+        tactics=make_tactics(study.tactics),
         learn_variability=study.variability_learned,
         cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
     )
@@ -186,6 +191,7 @@ def _facts(
         "round_seconds": _round_seconds(settings.decide) or None,
         "wait_for_place": study.wait_for_place,
         "park": study.park,
+        "tactics": study.tactics,
         "seed": study.seed,
         "first": study.first,
         "where": dict(study.filters) or None,
@@ -402,4 +408,5 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    return max(_round_seconds(settings.decide), 300.0) if surprises else FOREVER
+    often = MEASURE_SECONDS if settings.tactics else 300.0
+    return max(_round_seconds(settings.decide), often) if surprises or settings.tactics else FOREVER

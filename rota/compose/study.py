@@ -150,6 +150,12 @@ class Study:
     """How many times longer a step takes across nodes; 1.2/1.1 across racks too; vgg19=1.7 by model.
 
     Anything that `Locality.of` reads."""
+    tactics: str = ""
+    """What any plan may gain, whatever its policy: pack.
+
+    Names with commas between them."""
+    noise: float | None = field(default=None, metadata={"example": "0.05"})
+    """How far measurements of a job are off, as a relative standard deviation."""
     wait_for_place: bool = False
     """A job waits until its GPUs can be had close together."""
     node_mtbf_seconds: "float | Sequence[float] | Floats | None" = field(default=None, metadata={"read": read_number})

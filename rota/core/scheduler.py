@@ -46,7 +46,8 @@ class Scheduler:
         self.settings = settings or Settings()
         self.placer = placer
         learning = (variability or Variability.alike(cluster.gpus)) if self.settings.learn_variability else None
-        self.state = State.empty(cluster, rates, costs or MoveCosts(), learning or variability, skews, learning)
+        sharing = self.settings.tactics.pack is not None
+        self.state = State.empty(cluster, rates, costs or MoveCosts(), learning or variability, skews, learning, sharing)
         cordon(self.state, self.settings)
 
     def step(self, now_s: float, events: Sequence[External]) -> list[Command]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rota.core.drawing import Drawing
+from rota.core.tactics import Tactics
 from rota.core.when import AtEvents, When
 from rota.errors import OptionError
 from rota.model.units import FOREVER
@@ -28,6 +29,8 @@ class Settings:
     tenth of a pool at most, the slowest first."""
     packing: bool = False
     """Offer options by which two jobs share GPUs."""
+    tactics: Tactics = field(default_factory=Tactics)
+    """What any plan may gain, whatever policy it came from."""
     horizon_seconds: float = 3600.0
     """A move must pay for itself within this time."""
     lease_seconds: float = FOREVER
@@ -60,7 +63,7 @@ class Settings:
                 value=self.cordon_slower_than,
                 hint="cordon_slower_than=1.5",
             )
-        if self.wait_for_place and self.packing:
+        if self.wait_for_place and (self.packing or self.tactics.pack is not None):
             raise OptionError(
                 "can't be combined with packing, where jobs share GPUs: the search doesn't handle pairs.",
                 field="wait_for_place",

@@ -17,7 +17,7 @@ from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
 from rota.core.state.state import State
 from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import InputError
-from rota.model import allocation, commands, events, job, plan
+from rota.model import allocation, commands, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
@@ -31,6 +31,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.Suspended,
     events.Exited,
     events.Progressed,
+    events.Measured,
     events.NodeReported,
     events.NodeLost,
     events.NodeJoined,
@@ -50,6 +51,9 @@ EVENT_TYPES: tuple[type, ...] = (
     job.Demand,
     plan.Plan,
     plan.Change,
+    trial.Trial,
+    trial.TrialVerdict,
+    trial.PairSeen,
     allocation.Ranking,
     allocation.Shares,
     allocation.Assignment,

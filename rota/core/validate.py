@@ -100,9 +100,10 @@ def _check_wishes(state: State) -> None:
             assert same_gpus(state.jobs.desired[partner], gpus), (
                 f"jobs {job} and {partner} are to share GPUs but have others each"
             )
-            assert state.knowledge.options.partner_row[table.option[row]] == table.option[state.jobs.row[partner]], (
-                f"jobs {job} and {partner} do not pair"
-            )
+            mine, its = int(table.option[row]), int(table.option[state.jobs.row[partner]])
+            by_option = state.knowledge.options.partner_row[mine] == its
+            by_tactic = state.knowledge.sharing and max(state.knowledge.options.partner_kind[[mine, its]]) < 0
+            assert by_option or by_tactic, f"jobs {job} and {partner} do not pair"
         else:
             assert state.knowledge.options.partner_kind[table.option[row]] < 0, f"job {job} is granted company but has none"
     assert (expected.holder == state.machines.planned.holder).all(), "the map of promised GPUs is out of step"

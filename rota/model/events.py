@@ -93,6 +93,25 @@ class Progressed:
     at_s: float
 
 
+@value
+class Measured:
+    """What was measured of running jobs over a while in which nothing changed for them: one batch of columns."""
+
+    jobs: Ints
+    incarnations: Ints
+    since_s: Floats
+    """From when on each was measured."""
+    rate: Floats
+    """Steps per second."""
+    utilisation: Floats
+    """How busy it kept its GPUs, from 0 to 1; not a number: not known."""
+    peak_gib: Floats
+    """The most memory it took on a GPU; not a number: not known."""
+    least_gib: Floats
+    """The least; likewise."""
+    at_s: float
+
+
 @plain_value
 class Part:
     """One line of a node's inventory."""
@@ -222,6 +241,7 @@ External = (
     | Suspended
     | Exited
     | Progressed
+    | Measured
     | NodeReported
     | NodeLost
     | NodeJoined

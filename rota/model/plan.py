@@ -1,5 +1,6 @@
 """A plan: who runs until the next decision, by which option, and on which GPUs."""
 
+from rota.model.trial import Trial
 from rota.model.units import FOREVER, Ints
 from rota.model.value import value
 
@@ -27,5 +28,7 @@ class Plan:
     """Kinds of jobs that GPUs enough are free for, but not close together: they wait for that."""
     overtaking: bool = False
     """A job keeps its GPUs only because it has made no step since it was started, while one that ranks before it waits."""
+    trials: tuple[Trial, ...] = ()
+    """What is tried from now on."""
     all_go_on: bool = False
     """All jobs run, and each goes on as it does when another ends. So the policy need not be asked then."""

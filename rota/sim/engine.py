@@ -22,6 +22,7 @@ from rota.model.events import (
     Decided,
     Exited,
     External,
+    Measured,
     NodeDrained,
     NodeJoined,
     NodeLeft,
@@ -103,7 +104,8 @@ class Engine:
         """All nodes that are ever there. The scheduler learns of those that join later when they do."""
         self._changes = changes
         self._gone: set[int] = set()
-        self.record = Record.empty(arrivals, self.cluster, packing=scheduler.settings.packing)
+        packs = scheduler.settings.packing or scheduler.settings.tactics.pack is not None
+        self.record = Record.empty(arrivals, self.cluster, packing=packs)
         self.now_s = arrivals[0].submitted_s if arrivals else 0.0
         self._seed = seed
         self._report_seconds = report_seconds
@@ -114,7 +116,7 @@ class Engine:
         self._tiebreak = itertools.count()
         self._wake_s = FOREVER
         self._runs: dict[int, SimulatedRun] = {}
-        self._sharing = scheduler.settings.packing
+        self._sharing = packs
         """Partners slow each other down, so that it matters who holds which GPUs with whom."""
         self._held = Occupancy(np.full(self.cluster.gpus, FREE, dtype=np.int64))
         self._next_arrival = 0
@@ -243,6 +245,8 @@ class Engine:
         while self._next_report_s <= now:
             self._next_report_s += self._report_seconds
         live = [(job, run) for job, run in sorted(self._runs.items()) if run.since_s < FOREVER]
+        if live and self.scheduler.settings.tactics:
+            events.append(self._measured(live))
         if live:
             events.append(
                 Progressed(
@@ -253,6 +257,29 @@ class Engine:
                     now,
                 )
             )
+
+    def _measured(self, live: list[tuple[int, SimulatedRun]]) -> Measured:
+        """How fast and how busy the running jobs are, since something last changed for them."""
+        now, cluster, physics = self.now_s, self.cluster, self.physics
+        seen = [(job, run) for job, run in live if run.since_s < now]
+        specs = [self.arrivals[job].spec for job, _ in seen]
+        noise = np.ones(len(seen))
+        if physics.noise:
+            rng = keyed_rng(self._seed, int(now), 7)
+            noise = np.maximum(1.0 + physics.noise * rng.standard_normal(len(seen)), 0.01)
+        types = [cluster.pools[cluster.gpu_pool[run.gpus[0]]] for _, run in seen]
+        most = np.array([spec.gpu_gib or math.nan for spec in specs], dtype=np.float64)
+        use = [physics.utilisation(spec, kind, len(run.gpus)) for spec, kind, (_, run) in zip(specs, types, seen, strict=True)]
+        return Measured(
+            np.array([job for job, _ in seen], dtype=np.int64),
+            np.array([run.incarnation for _, run in seen], dtype=np.int64),
+            np.array([run.since_s for _, run in seen], dtype=np.float64),
+            np.array([run.rate for _, run in seen], dtype=np.float64) * noise,
+            np.array(use, dtype=np.float64),
+            most,
+            np.array([spec.held_gib or math.nan for spec in specs], dtype=np.float64),
+            now,
+        )
 
     def _broken(self) -> RotaError:
         fault = self.scheduler.state.question.policy_fault

@@ -1,5 +1,6 @@
 """Physics: how fast jobs really run and what starting, stopping and breaking really cost. The scheduler never sees this."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,6 +41,8 @@ class Physics:
     restore_seconds: float = 0.0
     memory: MemoryCosts = field(default_factory=MemoryCosts)
     """What it costs to move what jobs hold, where it is known how much that is."""
+    noise: float = 0.0
+    """How far measurements of a job are off, as a relative standard deviation."""
     checkpoint_every_seconds: float = FOREVER
     """Jobs also save their state this often while they run; between saves, a crash loses work."""
     node_mtbf_seconds: float | Floats = FOREVER
@@ -56,6 +59,7 @@ class Physics:
             "checkpoint_seconds",
             "restore_seconds",
             "node_repair_seconds",
+            "noise",
         ):
             given = np.asarray(getattr(self, name))
             if not np.all((given >= 0) & (given < FOREVER)):
@@ -83,6 +87,12 @@ class Physics:
         if known is None or alone <= 0:
             return alone / 2
         return known[0] * (alone / self.rates.rate(spec.profile, accelerator, len(gpus))[0])
+
+    def utilisation(self, spec: JobSpec, accelerator: str, gpus: int) -> float:
+        """How busy it keeps its GPUs alone: what two of its profile leave each other. Not a number where nobody measured two."""
+        both = self.rates.together(spec.profile, spec.profile, accelerator, gpus)
+        alone = self.rates.rate(spec.profile, accelerator, gpus)[0]
+        return min(max(2.0 - sum(both) / alone, 0.1), 1.0) if both is not None and alone > 0 else math.nan
 
     def fastest(self, spec: JobSpec, cluster: Cluster) -> dict[int, float]:
         """Upper limit of a job's true rate on each pool it may use, at any size it accepts, for bounds."""

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
+from rota.core.fold.measured import break_off, measured
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
+from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import AskedJobs, Assignment, Ranking, Shares
@@ -23,6 +25,7 @@ from rota.model.events import (
     Event,
     Exited,
     HoldAsked,
+    Measured,
     NodeDrained,
     NodeJoined,
     NodeLeft,
@@ -110,6 +113,9 @@ def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, befo
     # noticed. That says nothing.
     clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
     clean &= table.phase[rows] != Phase.RESIZING
+    if state.knowledge.sharing:  # of two that share GPUs without an option for that, trials tell
+        option = state.knowledge.options.by_account[table.kind[rows], table.account[rows]]
+        clean &= (table.beside[rows] == NOBODY) | (state.knowledge.options.partner_kind[option] >= 0)
     if settings.learn:
         stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
         seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
@@ -218,7 +224,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
         slices = state.question.answer is not None and state.question.answer.allocation.reusable
         before: dict[int, int] = {}
-        if state.knowledge.options.shared or state.knowledge.options.in_parts:
+        if state.sharing or state.knowledge.options.in_parts:
             rows = {change.job: state.jobs.row[change.job] for change in event.plan.changes if change.job in state.jobs.row}
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
             for job, mine in rows.items():  # all let go before any takes a part
@@ -237,6 +243,11 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.until_s, question.somebody_waits = plan.until_s, plan.somebody_waits
         question.overtaking, question.fragmented = plan.overtaking, plan.fragmented
         question.all_go_on = plan.all_go_on
+        if state.knowledge.trials:
+            break_off(state)
+        for trial in plan.trials:
+            state.knowledge.trials[trial.number] = trial
+            state.knowledge.tried = trial.number
         question.fresh = question.replan = False
         question.plans += 1
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
@@ -331,6 +342,7 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Suspended: suspended,
     Exited: exited,
     Progressed: _progressed,
+    Measured: measured,
     CancelAsked: _cancel_asked,
     HoldAsked: _hold_asked,
     NodeReported: node_reported,

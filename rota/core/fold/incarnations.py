@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.core.fold import partners
 from rota.core.settings import Settings
+from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Incarnation, Verdict
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
@@ -78,6 +79,7 @@ def begin(state: State, job: int, at_s: float) -> None:
     table.rate[row] = options.rate.item(option) / state.slowdown(job, incarnation.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI
     table.account[row] = options.account.item(option)
+    table.beside[row], table.company_s[row] = NOBODY, at_s
     partners.began(state, job, at_s)
     if table.slice_s.item(row) == FOREVER:
         table.slice_s[row] = at_s

@@ -15,7 +15,7 @@ from rota.model.units import MILLI
 
 def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
-    if not state.knowledge.options.shared or state.jobs.specs[job].gpus < 1:
+    if not state.sharing or state.jobs.specs[job].gpus < 1:
         return NOBODY  # those with other parts of its GPU do not slow it down
     for other in state.machines.observed.holders(incarnation.gpus):
         if (
@@ -29,7 +29,7 @@ def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
 
 def began(state: State, job: int, at_s: float) -> None:
     """A job starts to run. If its partner runs, both go on at the pace of a pair."""
-    if not state.knowledge.options.shared:
+    if not state.sharing:
         return
     incarnation = state.jobs.incarnations[job]
     other = partner_of(state, job, incarnation)
@@ -41,7 +41,7 @@ def began(state: State, job: int, at_s: float) -> None:
 
 def stopped(state: State, job: int, at_s: float) -> None:
     """A job stops running. Its partner has the GPUs to itself."""
-    if not state.knowledge.options.shared:
+    if not state.sharing:
         return
     other = partner_of(state, job, state.jobs.incarnations[job])
     if other != NOBODY:
@@ -65,8 +65,24 @@ def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: fl
     alone = options.alone.item(incarnation.option)
     option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NOBODY else alone
     table.account[row] = options.account[option]
-    table.rate[row] = options.rate[option] / state.slowdown(job, incarnation.gpus)
+    if table.beside.item(row) != other:
+        table.beside[row], table.company_s[row] = other, at_s
+    table.rate[row] = options.rate.item(option)
+    if other != NOBODY:
+        in_company(state, row)
+    table.rate[row] /= state.slowdown(job, incarnation.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI / (1 if other == NOBODY else 2)
+
+
+def in_company(state: State, row: int) -> None:
+    """The believed rate of a job that shares its GPUs, where it stands at that of an option alone: by what was seen of the pair,
+    or half of it if nobody has seen them."""
+    table, options = state.jobs.table, state.knowledge.options
+    option = options.by_account.item(table.kind.item(row), table.account.item(row))
+    if options.partner_kind.item(option) < 0:
+        pool, gpus = options.pool.item(option), options.gpus.item(option)
+        seen = state.pair_seen(table.id.item(row), table.beside.item(row), pool, gpus)
+        table.rate[row] *= 0.5 if seen is None else seen.first
 
 
 def _shared_with(options: Options, alone: int, kind: int) -> int:

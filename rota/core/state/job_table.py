@@ -41,6 +41,12 @@ class JobTable:
         "slice_s": (np.float64, FOREVER),
         "partner": (np.int64, NOBODY),
         "account": (np.int16, 0),
+        "beside": (np.int64, NOBODY),
+        "company_s": (np.float64, 0.0),
+        "alone_rate": (np.float64, np.nan),
+        "alone_option": (np.int32, -1),
+        "utilisation": (np.float64, np.nan),
+        "peak_gib": (np.float64, np.nan),
         "tenant": (np.int32, 0),
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
@@ -86,6 +92,18 @@ class JobTable:
     partner: Ints
     """The job it should share its GPUs with."""
     account: Ints
+    beside: Ints
+    """The job that it really shares them with now."""
+    company_s: Floats
+    """Since when it runs in this company, or alone."""
+    alone_rate: Floats
+    """Steps per second that were measured while it had its GPUs to itself; not a number: never."""
+    alone_option: Ints
+    """The option by which it ran then."""
+    utilisation: Floats
+    """How busy it kept its GPUs then, from 0 to 1."""
+    peak_gib: Floats
+    """The most memory that it was seen to take on a GPU."""
     tenant: Ints
     deadline_s: Floats
     move_seconds: Floats

@@ -13,6 +13,7 @@ from rota.core.state.records import PaceKey, PlacementTraits
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
 from rota.model.options import Options
+from rota.model.trial import PairKey, PairSeen, Trial
 from rota.model.units import FOREVER, Floats, Ints
 
 HISTORY = 4096
@@ -39,6 +40,18 @@ class Knowledge:
     """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
     skews: Skews = field(default_factory=Skews)
     """How skewed models are, as their tensors say."""
+    sharing: bool = False
+    """Two jobs may share GPUs though no option says how fast they are there: that is found out by trials."""
+    alone: dict[int, float] = field(default_factory=dict)
+    """Steps per second that were last measured by each option while a job had its GPUs to itself. Only of jobs with a profile."""
+    pairs: dict[PairKey, PairSeen] = field(default_factory=dict)
+    """What was seen of pairs."""
+    trials: dict[int, Trial] = field(default_factory=dict)
+    """Trials that are not judged yet, by number."""
+    past_trials: dict[int, Trial] = field(default_factory=dict)
+    """The last ones that were."""
+    tried: int = 0
+    """Trials so far."""
     history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
     """Service of the last jobs to finish: a ring."""
     finished: int = 0
@@ -73,6 +86,18 @@ class Knowledge:
         penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
         row = self.variability.row(spec.profile) if self.variability is not None else 0
         return PlacementTraits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
+
+    def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairSeen | None:
+        """What is known of two profiles on the same GPUs, in this order: seen here, or measured beforehand."""
+        turned = second < first
+        found = self.pairs.get((second, first, accelerator, gpus) if turned else (first, second, accelerator, gpus))
+        if found is not None:
+            return found._replace(first=found.second, second=found.first) if turned else found
+        known = self.rates.together(first, second, accelerator, gpus)
+        if known is None:
+            return None
+        alone = [self.rates.rate(name, accelerator, gpus)[0] for name in (first, second)]
+        return PairSeen(0, known[0] / alone[0], known[1] / alone[1]) if min(alone) > 0 else None
 
     def finish(self, service: float) -> None:
         """A job ran to its end and had so much service."""

@@ -24,6 +24,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.model.occupancy import HALF
 from rota.model.options import Kind
+from rota.model.trial import PairSeen
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 
@@ -52,12 +53,28 @@ class State:
         variability: Variability | None = None,
         skews: Skews | None = None,
         learning: Variability | None = None,
+        sharing: bool = False,
     ) -> Self:
         """No job yet, and all nodes up."""
         known = Knowledge(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
+        known.sharing = sharing
         return cls(machines=Machines.of(cluster), knowledge=known)
 
     # Reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sharing(self) -> bool:
+        """Whether two jobs may hold the same GPUs."""
+        return self.knowledge.sharing or self.knowledge.options.shared
+
+    def name_of(self, job: int) -> str:
+        """What is remembered of a job goes by its profile; of one without a profile, by itself."""
+        return self.jobs.specs[job].profile or f"#{job}"
+
+    def pair_seen(self, job: int, other: int, pool: int, gpus: int) -> PairSeen | None:
+        """What is known of two jobs on the same GPUs of a pool, in this order."""
+        accelerator = self.machines.cluster.pools[pool]
+        return self.knowledge.pair_seen(self.name_of(job), self.name_of(other), accelerator, gpus)
 
     def slowdown(self, job: int, gpus: Ints) -> float:
         """How many times longer a step is believed to take on these GPUs than on usual ones of their type that lie as close
@@ -320,7 +337,7 @@ class State:
         options, observed = self.knowledge.options, self.machines.observed
         if options.in_parts and (spec := self.jobs.specs[job]).gpus < 1:
             observed.take(job, gpus, spec.part)
-        elif options.shared:
+        elif self.sharing:
             observed.join(job, gpus)
         else:
             observed.take(job, gpus)
@@ -344,7 +361,7 @@ class State:
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
-        if self.knowledge.options.shared and self.jobs.specs[job].gpus >= 1:
+        if self.sharing and self.jobs.specs[job].gpus >= 1:
             self.machines.observed.leave(job, gpus)
         else:
             self.machines.observed.release(job, gpus)
@@ -362,7 +379,7 @@ class State:
         old = jobs.desired.pop(job, None)
         if old is not None:
             planned.release(job, old)
-        if options.shared and table.partner.item(row) != partner:
+        if self.sharing and table.partner.item(row) != partner:
             self._part(job, table.partner.item(row))
             table.partner[row] = partner
         if gpus is None:

@@ -1,0 +1,93 @@
+"""What drivers measured becomes knowledge: how fast and how busy a job is alone, and what two get done on the same GPUs.
+
+A pair that is on trial is judged here, once both its jobs were measured together for long enough.
+"""
+
+import math
+from dataclasses import replace
+
+from rota.core.settings import Settings
+from rota.core.state.job_table import NOBODY
+from rota.core.state.state import State
+from rota.model.events import Measured
+from rota.model.trial import PairSeen, Trial, TrialVerdict
+from rota.model.units import Ints
+
+MOST_PAST_TRIALS = 512
+"""So many trials that are over are remembered one by one."""
+
+ROUNDING = 1e-6
+
+
+def measured(state: State, settings: Settings, event: Measured) -> None:
+    """A measurement counts if the job was in the same company all the while."""
+    table = state.jobs.table
+    if not table.size:
+        return
+    ids = table.id[: table.size]
+    rows = ids.searchsorted(event.jobs).clip(max=table.size - 1)
+    known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
+    known &= (event.since_s >= table.company_s[rows] - ROUNDING) & (event.rate > 0) & (event.rate < math.inf)
+    alone = known & (table.beside[rows] == NOBODY)
+    _alone(state, rows[alone], event, alone.nonzero()[0])
+    for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
+        _together(state, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
+
+
+def _alone(state: State, rows: Ints, event: Measured, where: Ints) -> None:
+    table = state.jobs.table
+    table.alone_rate[rows] = event.rate[where]
+    table.alone_option[rows] = table.option[rows]
+    for column, seen in ((table.utilisation, event.utilisation[where]), (table.peak_gib, event.peak_gib[where])):
+        there = seen == seen
+        column[rows[there]] = seen[there]
+    for row in rows.tolist():
+        job, option = table.id.item(row), table.option.item(row)
+        if option >= 0 and state.jobs.specs[job].profile:
+            state.knowledge.alone[option] = table.alone_rate.item(row)
+
+
+def _together(state: State, job: int, row: int, rate: float, since_s: float) -> None:
+    """One side of a pair. A pair is seen when both sides are known."""
+    knowledge, table = state.knowledge, state.jobs.table
+    other = table.beside.item(row)
+    found = next((trial for trial in knowledge.trials.values() if job in trial.jobs), None)
+    if found is None or set(found.jobs) != {job, other}:
+        return
+    side = found.jobs.index(job)
+    after = (rate, found.after[1]) if side == 0 else (found.after[0], rate)
+    found = knowledge.trials[found.number] = replace(found, after=after)
+    together_s = max(table.company_s.item(state.jobs.row[each]) for each in found.jobs)
+    settled = state.now_s - together_s >= found.pinned_until_s - found.begun_s - ROUNDING
+    if settled and all(each == each for each in after):
+        _judge(state, found)
+
+
+def _judge(state: State, trial: Trial) -> None:
+    """Keep the pair if it does more than its jobs would in turns. What was seen is remembered for all jobs of these profiles."""
+    knowledge = state.knowledge
+    shares = tuple(after / before for after, before in zip(trial.after, trial.before, strict=True))
+    if state.name_of(trial.jobs[0]) != trial.pair[0]:
+        shares = shares[::-1]
+    before = knowledge.pairs.get(trial.pair)
+    knowledge.pairs[trial.pair] = PairSeen(1, *shares) if before is None else before.seen_again(*shares)
+    kept = knowledge.pairs[trial.pair].gain > 0
+    end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.UNDONE)
+    state.question.touch()
+
+
+def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
+    knowledge = state.knowledge
+    del knowledge.trials[trial.number]
+    knowledge.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
+    if len(knowledge.past_trials) > MOST_PAST_TRIALS:
+        del knowledge.past_trials[min(knowledge.past_trials)]
+
+
+def break_off(state: State) -> None:
+    """Trials of jobs that are no longer to share their GPUs are over."""
+    jobs = state.jobs
+    for trial in list(state.knowledge.trials.values()):
+        rows = [jobs.row.get(job) for job in trial.jobs]
+        if rows[0] is None or rows[1] is None or jobs.table.partner.item(rows[0]) != trial.jobs[1]:
+            end_trial(state, trial, TrialVerdict.BROKEN_OFF)

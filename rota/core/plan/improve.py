@@ -1,0 +1,187 @@
+"""Tactics improve grants before places are picked: a waiting job joins a running one on its GPUs.
+
+Two jobs share GPUs by their options alone; that they are partners is all that the plan says of it. How fast they are together is
+in `state.knowledge.pairs`, and where nothing is known of that yet, a trial begins.
+"""
+
+import numpy as np
+
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.grant import Grants
+from rota.core.settings import Settings
+from rota.core.state.job_table import NOBODY
+from rota.core.state.state import State
+from rota.model.allocation import Allocation, Ranking
+from rota.model.trial import Trial
+from rota.model.units import MILLI, Bools, Ints
+from rota.tactics.pack import Pack, Packable
+
+LATEST = 10.0
+"""A trial that was not measured after so many times as long as it takes to settle holds no job back any more."""
+
+
+def improve(
+    state: State, settings: Settings, allocation: Allocation, table: CandidateTable, grants: Grants, alive: Bools | None
+) -> tuple[Trial, ...]:
+    """Change the grants to what the tactics make of them. Answers with the trials that begin by that."""
+    pack = settings.tactics.pack
+    waits = grants.option < 0
+    if alive is not None:
+        waits &= alive
+    if pack is None or not waits.any() or grants.split:
+        return ()
+    if grants.partner is None:
+        grants.partner = np.full(len(table), -1, dtype=np.int64)
+    _keep_pairs(state, pack, table, grants, waits)
+    return _new_pairs(state, pack, allocation, table, grants, waits)
+
+
+def _keep_pairs(state: State, pack: Pack, table: CandidateTable, grants: Grants, waits: Bools) -> None:
+    """Two that share go on if the policy lets one of them run and leaves the other out, and it pays or is still on trial."""
+    jobs = state.jobs.table
+    mates = jobs.partner[table.rows]
+    position = {int(job): at for at, job in enumerate(jobs.id[table.rows].tolist())}
+    joining = []
+    for at in (waits & (mates != NOBODY)).nonzero()[0].tolist():
+        host = position.get(int(mates[at]), -1)
+        if host < 0 or grants.option.item(host) < 0 or _partner(grants)[host] >= 0:
+            continue
+        mine, its = table.granted_option.item(at), table.granted_option.item(host)
+        if its != grants.option.item(host) or mine < 0 or table.options.partner_kind.item(mine) >= 0:
+            continue
+        guest, keeper = jobs.id.item(table.rows[at]), jobs.id.item(table.rows[host])
+        if not (_on_trial(state, guest, keeper) or _worth(state, pack, guest, keeper, its)):
+            continue
+        _join(grants, host, at, mine)
+        joining.append(at)
+    if joining:
+        waits[joining] = False
+        grants.position = np.concatenate((grants.position, np.array(joining, dtype=np.int64)))
+
+
+def _new_pairs(
+    state: State, pack: Pack, allocation: Allocation, table: CandidateTable, grants: Grants, waits: Bools
+) -> tuple[Trial, ...]:
+    hosts = _hosts(state, table, grants)
+    if not hosts:
+        return ()
+    cluster, jobs = state.machines.cluster, state.jobs.table
+    trials = [each for each in state.knowledge.trials.values() if state.now_s < _given_up_s(each)]
+    busy = {
+        state.machines.nodes_of(state.jobs.desired[job])[0] for each in trials for job in each.jobs if job in state.jobs.desired
+    }
+
+    def gain(host: str, guest: str, pool: int, gpus: int) -> float | None:
+        seen = state.knowledge.pair_seen(host, guest, cluster.pools[pool], gpus)
+        return None if seen is None else seen.gain
+
+    wishes = pack.pair_up(hosts, _guests(state, allocation, table, waits, {(each.pool, each.gpus) for each in hosts}), gain, busy)
+    begun, joining = [], []
+    number = state.knowledge.tried
+    for host, guest, on_trial in wishes:
+        option = _alone_option(table, guest, table.options.pool.item(grants.option.item(host)))
+        pair = (jobs.id.item(table.rows[host]), jobs.id.item(table.rows[guest]))
+        if on_trial:
+            before = _baseline(state, pair[0], grants.option.item(host)), _baseline(state, pair[1], option)
+            names = sorted(state.name_of(job) for job in pair)
+            number += 1
+            pool, gpus = table.options.pool.item(option), table.options.gpus.item(option)
+            key = (names[0], names[1], cluster.pools[pool], gpus)
+            assert before[0] is not None and before[1] is not None
+            begun.append(Trial(number, "pack", pair, key, state.now_s, state.now_s + pack.settle_seconds, (before[0], before[1])))
+        _join(grants, host, guest, option)
+        joining.append(guest)
+    if joining:
+        grants.position = np.concatenate((grants.position, np.array(joining, dtype=np.int64)))
+    return tuple(begun)
+
+
+def _hosts(state: State, table: CandidateTable, grants: Grants) -> list[Packable]:
+    """Jobs that go on where they are, alone, and were measured so."""
+    jobs, options = state.jobs.table, table.options
+    fits = (grants.option >= 0) & (grants.option == table.granted_option) & table.running & (_partner(grants) < 0)
+    fits &= jobs.partner[table.rows] == NOBODY
+    found = []
+    for at in fits.nonzero()[0].tolist():
+        row, option = table.rows.item(at), grants.option.item(at)
+        job = jobs.id.item(row)
+        if options.milligpus.item(option) < MILLI or _baseline(state, job, option) is None or job not in state.jobs.desired:
+            continue
+        gpus = state.jobs.desired[job]
+        incarnation = state.jobs.incarnations.get(job)
+        if incarnation is None or incarnation.gpus[0] != gpus[0] or job in state.jobs.in_flight:
+            continue
+        gib = _gib(state, job, row)
+        room = float((state.machines.gpu_gib[gpus] - state.machines.context_gib[gpus]).min()) - (gib if gib == gib else 0.0)
+        node = state.machines.nodes_of(gpus)[0]
+        use = jobs.utilisation.item(row)
+        found.append(Packable(at, state.name_of(job), options.pool.item(option), options.gpus.item(option), node, use, gib, room))
+    return found
+
+
+def _guests(
+    state: State, allocation: Allocation, table: CandidateTable, waits: Bools, wanted: set[tuple[int, int]]
+) -> list[Packable]:
+    """Jobs that wait and were measured alone, once for each pool where a host of their size runs; the most deserving first."""
+    jobs, options = state.jobs.table, table.options
+    order = allocation.order if isinstance(allocation, Ranking) else np.arange(len(table))
+    found = []
+    for at in order[waits[order]].tolist():
+        row = table.rows.item(at)
+        job = jobs.id.item(row)
+        if state.jobs.specs[job].gpus < 1 or job in state.jobs.in_flight:
+            continue
+        for option in options.by_kind[jobs.kind.item(row)].tolist():
+            if option < 0 or options.hopeless.item(option):
+                continue
+            pool, gpus = options.pool.item(option), options.gpus.item(option)
+            if (pool, gpus) in wanted and _baseline(state, job, option) is not None:
+                found.append(
+                    Packable(at, state.name_of(job), pool, gpus, -1, jobs.utilisation.item(row), _gib(state, job, row), 0.0)
+                )
+    return found
+
+
+def _alone_option(table: CandidateTable, position: int, pool: int) -> int:
+    rows = table.options.by_kind[table.kind.item(position)]
+    rows = rows[rows >= 0]
+    return int(rows[table.options.pool[rows] == pool][0])
+
+
+def _baseline(state: State, job: int, option: int) -> float | None:
+    """Steps per second that were measured alone by this option: of the job itself, or of one with its profile."""
+    jobs = state.jobs.table
+    row = state.jobs.row[job]
+    if jobs.alone_option.item(row) == option:
+        return jobs.alone_rate.item(row)
+    return state.knowledge.alone.get(option) if state.jobs.specs[job].profile else None
+
+
+def _gib(state: State, job: int, row: int) -> float:
+    """The most memory it takes: as it said, or as it was seen."""
+    return state.jobs.specs[job].gpu_gib or state.jobs.table.peak_gib.item(row)
+
+
+def _join(grants: Grants, host: int, guest: int, option: int) -> None:
+    partner = _partner(grants)
+    partner[host], partner[guest] = guest, host
+    grants.option[guest] = option
+
+
+def _partner(grants: Grants) -> Ints:
+    assert grants.partner is not None
+    return grants.partner
+
+
+def _worth(state: State, pack: Pack, guest: int, host: int, option: int) -> bool:
+    options = state.knowledge.options
+    seen = state.pair_seen(host, guest, options.pool.item(option), options.gpus.item(option))
+    return seen is not None and seen.gain > pack.least_gain
+
+
+def _on_trial(state: State, guest: int, host: int) -> bool:
+    return any({guest, host} == set(each.jobs) and state.now_s < _given_up_s(each) for each in state.knowledge.trials.values())
+
+
+def _given_up_s(trial: Trial) -> float:
+    return trial.begun_s + LATEST * (trial.pinned_until_s - trial.begun_s)

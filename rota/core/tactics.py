@@ -1,0 +1,15 @@
+"""Tactics that are in force. A value, set once."""
+
+from dataclasses import dataclass
+
+from rota.tactics.pack import Pack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tactics:
+    """None of them unless it is named."""
+
+    pack: Pack | None = None
+
+    def __bool__(self) -> bool:
+        return self.pack is not None

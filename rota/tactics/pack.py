@@ -1,0 +1,98 @@
+"""Pack: while jobs wait, a waiting job may join a running one on its GPUs (Gandiva, OSDI'18, section 4.2).
+
+Whether two get further together than in turns is measured, not guessed: a pair that was never seen is tried first.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+USUAL_UTILISATION = 0.7
+"""Of a job that was not measured."""
+
+
+class Packable(NamedTuple):
+    """A job that may share GPUs."""
+
+    position: int
+    name: str
+    """Its profile, or the job itself where it has none."""
+    pool: int
+    gpus: int
+    node: int
+    """The first node of its GPUs; of a job that waits, of the GPUs on which it sleeps; -1: none."""
+    utilisation: float
+    """How busy it keeps its GPUs alone, from 0 to 1; not a number: not measured."""
+    gib: float
+    """The most memory it takes on each GPU; not a number: not known."""
+    room_gib: float
+    """What it leaves there of a job that runs."""
+
+
+class PairWish(NamedTuple):
+    host: int
+    guest: int
+    trial: bool
+    """Nobody has seen the pair."""
+
+
+Gain = Callable[[str, str, int, int], float | None]
+"""What is believed of two names on so many GPUs of a pool: how much more they do together; None: nobody has seen them."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Two jobs on the same GPUs where that does more than one after the other."""
+
+    least_gain: float = 0.0
+    """A pair must do so much more than jobs in turns."""
+    settle_seconds: float = 60.0
+    """A pair is judged after this."""
+
+    def pair_up(self, hosts: Iterable[Packable], guests: Iterable[Packable], gain: Gain, busy: set[int]) -> list[PairWish]:
+        """Who should join whom. Guests come in the order in which they deserve it; those that keep GPUs least busy go first.
+        `busy`: nodes on which something is being tried already."""
+        free: dict[tuple[int, int], dict[str, list[Packable]]] = {}
+        for host in sorted(hosts, key=_utilisation):
+            free.setdefault((host.pool, host.gpus), {}).setdefault(host.name, []).append(host)
+        joined: set[int] = set()
+        wishes = []
+        for guest in sorted(guests, key=_utilisation):
+            groups = free.get((guest.pool, guest.gpus))
+            if not groups or guest.position in joined:
+                continue
+            found = self._best(groups, guest, gain, busy)
+            if found is None:
+                continue
+            host, trial = found
+            joined.add(guest.position)
+            if trial:
+                busy.add(host.node)
+            groups[host.name].remove(host)
+            if not groups[host.name]:
+                del groups[host.name]
+            wishes.append(PairWish(host.position, guest.position, trial))
+        return wishes
+
+    def _best(
+        self, groups: dict[str, list[Packable]], guest: Packable, gain: Gain, busy: set[int]
+    ) -> tuple[Packable, bool] | None:
+        """The host with which most would be gained. What nobody has seen is worth what the two leave idle."""
+        best, most = None, self.least_gain
+        for name, hosts in groups.items():
+            seen = gain(name, guest.name, guest.pool, guest.gpus)
+            worth = seen if seen is not None else (1.0 - _utilisation(hosts[0])) + (1.0 - _utilisation(guest))
+            if worth <= most:
+                continue
+            for host in hosts:
+                fits = not guest.gib > host.room_gib  # what is not known does not stand in the way
+                if fits and (seen is not None or host.node not in busy):
+                    best, most = (host, seen is None), worth
+                    break
+        return best
+
+
+def _utilisation(job: Packable) -> float:
+    return USUAL_UTILISATION if np.isnan(job.utilisation) else job.utilisation
