@@ -46,8 +46,8 @@ Gain = Callable[[str, str, int, int], float | None]
 class Pack:
     """Two jobs on the same GPUs where that does more than one after the other."""
 
-    least_gain: float = 0.0
-    """A pair must do so much more than jobs in turns."""
+    least_gain: float = 0.2
+    """A pair must do so much more than jobs in turns: a job that has its turn is slowed down for one that has not."""
     settle_seconds: float = 60.0
     """A pair is judged after this."""
 

@@ -31,7 +31,7 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     alone = known & (table.beside[rows] == NOBODY)
     _alone(state, rows[alone], event, alone.nonzero()[0])
     for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
-        _together(state, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
+        _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
 
 
 def _alone(state: State, rows: Ints, event: Measured, where: Ints) -> None:
@@ -47,7 +47,7 @@ def _alone(state: State, rows: Ints, event: Measured, where: Ints) -> None:
             state.knowledge.alone[option] = table.alone_rate.item(row)
 
 
-def _together(state: State, job: int, row: int, rate: float, since_s: float) -> None:
+def _together(state: State, settings: Settings, job: int, row: int, rate: float, since_s: float) -> None:
     """One side of a pair. A pair is seen when both sides are known."""
     knowledge, table = state.knowledge, state.jobs.table
     other = table.beside.item(row)
@@ -60,10 +60,10 @@ def _together(state: State, job: int, row: int, rate: float, since_s: float) -> 
     together_s = max(table.company_s.item(state.jobs.row[each]) for each in found.jobs)
     settled = state.now_s - together_s >= found.pinned_until_s - found.begun_s - ROUNDING
     if settled and all(each == each for each in after):
-        _judge(state, found)
+        _judge(state, settings, found)
 
 
-def _judge(state: State, trial: Trial) -> None:
+def _judge(state: State, settings: Settings, trial: Trial) -> None:
     """Keep the pair if it does more than its jobs would in turns. What was seen is remembered for all jobs of these profiles."""
     knowledge = state.knowledge
     shares = tuple(after / before for after, before in zip(trial.after, trial.before, strict=True))
@@ -71,7 +71,8 @@ def _judge(state: State, trial: Trial) -> None:
         shares = shares[::-1]
     before = knowledge.pairs.get(trial.pair)
     knowledge.pairs[trial.pair] = PairSeen(1, *shares) if before is None else before.seen_again(*shares)
-    kept = knowledge.pairs[trial.pair].gain > 0
+    least_gain = settings.tactics.pack.least_gain if settings.tactics.pack is not None else 0.0
+    kept = knowledge.pairs[trial.pair].gain > least_gain
     end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.UNDONE)
     state.question.touch()
 

@@ -4,9 +4,13 @@ Two jobs share GPUs by their options alone; that they are partners is all that t
 in `state.knowledge.pairs`, and where nothing is known of that yet, a trial begins.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import Candidates
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
@@ -36,24 +40,48 @@ def improve(
     return _new_pairs(state, pack, allocation, table, grants, waits)
 
 
-def _keep_pairs(state: State, pack: Pack, table: CandidateTable, grants: Grants, waits: Bools) -> None:
-    """Two that share go on if the policy lets one of them run and leaves the other out, and it pays or is still on trial."""
-    jobs = state.jobs.table
+def guests_last(state: State, settings: Settings, candidates: Candidates, table: CandidateTable) -> Candidates:
+    """Of two that share GPUs, where that pays or is on trial, the one that comes later gets GPUs of its own only if all others have
+    some."""
+    pack = settings.tactics.pack
+    if pack is None or not state.machines.planned.parts:
+        return candidates
+    order = np.full(len(table), len(candidates.position), dtype=np.int64)
+    order[candidates.position[::-1]] = np.arange(len(candidates.position))[::-1]
+    guests = [max(pair, key=lambda at: int(order[at])) for pair in _good_pairs(state, pack, table)]
+    if not guests:
+        return candidates
+    last = np.isin(candidates.position, guests)
+    turn = np.concatenate(((~last).nonzero()[0], last.nonzero()[0]))
+    option = None if candidates.option is None else candidates.option[turn]
+    return replace(candidates, position=candidates.position[turn], option=option)
+
+
+def _good_pairs(state: State, pack: Pack, table: CandidateTable) -> Iterator[tuple[int, int]]:
+    """Positions of two that share GPUs by a tactic, and should go on so if one of them keeps them."""
+    jobs, options = state.jobs.table, table.options
     mates = jobs.partner[table.rows]
-    position = {int(job): at for at, job in enumerate(jobs.id[table.rows].tolist())}
+    shares = (mates != NOBODY).nonzero()[0]
+    position = {jobs.id.item(table.rows[at]): at for at in shares.tolist()}
+    for at, mate in zip(shares.tolist(), mates[shares].tolist(), strict=True):
+        other = position.get(mate, -1)
+        option = table.granted_option.item(at)
+        if other < at or options.partner_kind.item(option) >= 0:
+            continue
+        one, two = jobs.id.item(table.rows[at]), mate
+        if _on_trial(state, one, two) or _worth(state, pack, one, two, option):
+            yield at, other
+
+
+def _keep_pairs(state: State, pack: Pack, table: CandidateTable, grants: Grants, waits: Bools) -> None:
+    """Two that share go on if one of them keeps their GPUs and there are no others for the other one."""
     joining = []
-    for at in (waits & (mates != NOBODY)).nonzero()[0].tolist():
-        host = position.get(int(mates[at]), -1)
-        if host < 0 or grants.option.item(host) < 0 or _partner(grants)[host] >= 0:
-            continue
-        mine, its = table.granted_option.item(at), table.granted_option.item(host)
-        if its != grants.option.item(host) or mine < 0 or table.options.partner_kind.item(mine) >= 0:
-            continue
-        guest, keeper = jobs.id.item(table.rows[at]), jobs.id.item(table.rows[host])
-        if not (_on_trial(state, guest, keeper) or _worth(state, pack, guest, keeper, its)):
-            continue
-        _join(grants, host, at, mine)
-        joining.append(at)
+    for one, other in _good_pairs(state, pack, table):
+        for host, guest in ((one, other), (other, one)):
+            if waits[guest] and grants.option.item(host) == table.granted_option.item(host) and _partner(grants)[host] < 0:
+                _join(grants, host, guest, table.granted_option.item(guest))
+                joining.append(guest)
+                break
     if joining:
         waits[joining] = False
         grants.position = np.concatenate((grants.position, np.array(joining, dtype=np.int64)))
@@ -102,7 +130,7 @@ def _hosts(state: State, table: CandidateTable, grants: Grants) -> list[Packable
     fits = (grants.option >= 0) & (grants.option == table.granted_option) & table.running & (_partner(grants) < 0)
     fits &= jobs.partner[table.rows] == NOBODY
     found = []
-    for at in fits.nonzero()[0].tolist():
+    for at in grants.position[fits[grants.position]].tolist():
         row, option = table.rows.item(at), grants.option.item(at)
         job = jobs.id.item(row)
         if options.milligpus.item(option) < MILLI or _baseline(state, job, option) is None or job not in state.jobs.desired:

@@ -4,7 +4,7 @@ from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
-from rota.core.plan.improve import improve
+from rota.core.plan.improve import guests_last, improve
 from rota.core.plan.placements import changes
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
 from rota.core.settings import Settings
@@ -30,6 +30,8 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     rows, alive = jobs_of(state, state.question.answer)
     table = CandidateTable(state, rows, settings)
     candidates, capacity = list_candidates(state, settings, allocation, table, alive)
+    if settings.tactics:
+        candidates = guests_last(state, settings, candidates, table)
     places = Places(grant(candidates, table, capacity))
     if settings.wait_for_place:
         places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
