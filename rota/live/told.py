@@ -128,7 +128,7 @@ def told_anew(state: State, before: ToldBeliefs, now: ToldBeliefs, settings: Set
         known.learning = _scores(known.learning, now.scores, state.machines.cluster.gpus)
     known.forget_memos()
     _set_options(state, settings)
-    state.set_cordoned(state.machines.cordoned)  # forgets which GPUs were usable: that depends on the options
+    state.set_cordoned(())  # the rule may be another, or there is none any more
     cordon(state, settings)
     state.question.touch()
     return state
