@@ -104,13 +104,18 @@ def changes_told(before: Told, now: Told) -> list[str]:
         elif new is not None and old is not None and new["said"] == old["said"]:
             found.append(f"changed: {_flag(name, new)}, whose contents are others than before")
         elif new is not None and old is not None:
-            found.append(f"changed: {_flag(name, new)}, before {old['said']}")
+            found.append(f"changed: {_flag(name, new)}, before {_value(old)}")
     return found
 
 
 def _flag(name: str, told: Mapping[str, Plain]) -> str:
     flag = f"--{name.replace('_', '-')}"
-    return flag if told["said"] is True else f"{flag} {told['said']}"
+    return flag if told["said"] is True else f"{flag} {_value(told)}"
+
+
+def _value(told: Mapping[str, Plain]) -> str:
+    value = told["said"]
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _absolute(path: str | Path) -> str:

@@ -74,12 +74,12 @@ def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: 
         other.unlink()
         place.up(round_seconds="1")
         says(place, f"as before: --profile {other}")
-        says(place, "new: --round-seconds 1.0")
+        says(place, "new: --round-seconds 1")
         place.down()
 
         del place.flags["--round-seconds"]
         place.up(forget="profile")
-        says(place, "as before: --round-seconds 1.0")
+        says(place, "as before: --round-seconds 1")
         says(place, f"no longer: --profile {other}")
         until(lambda: runs_on(place, second, "V100"), "to the built-in figures a V100 is the faster type")
         place.down()

@@ -59,7 +59,7 @@ def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) ->
     assert sorted(now) == ["profile", "variability", "wait_for_place"]
     assert changes_told(before, now) == [
         f"as before: --variability {files / 'scores.csv'}",
-        "no longer: --round-seconds 60.0",
+        "no longer: --round-seconds 60",
         "new: --wait-for-place",
         f"changed: --profile {files / 'rates.csv'}, whose contents are others than before",
     ]
