@@ -3,10 +3,14 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from rota.core.validate import validate
 from rota.live.replay import replay
 from rota.server.serve import WORDS, make_scheduler
 from tests.live.harness import Site, until
+
+pytestmark = pytest.mark.slow
 
 HEADER = "profile,accelerator,gpus,steps_per_second\n"
 V100_FASTER = HEADER + "net,V100,1,40\nnet,K80,1,2\n"
