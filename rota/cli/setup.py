@@ -1,4 +1,5 @@
-"""The flags that say what is simulated. Their names, types, defaults and help come from the fields of `Study`."""
+"""The flags that say what is simulated, or how a live scheduler is set up. Their names, types, defaults and help come from the
+fields of `Study`."""
 
 import functools
 import inspect
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.compose.live_fields import LIVE
 from rota.compose.study import read_field, study_fields, study_help
 from rota.errors import OptionError
 
@@ -58,14 +60,25 @@ def with_setup(
     """Give a command the flags of all fields but some. It gets their values as one mapping called `setup`, ready for
     `rota.simulate`. A field that has no default is required, unless `defaults` has one."""
     names = [name for name, field in study_fields().items() if name not in without and field.metadata.get("flag", True)]
+    usual = {name: None if name == "where" else field.default for name, field in study_fields().items()} | dict(defaults or {})
+    return _with_flags([_parameter(name, usual[name]) for name in names], _tidy)
 
+
+def with_live_setup(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of the fields that a live scheduler takes. Its `setup` has only those that were given."""
+    added = [_parameter(name, False if study_fields()[name].type is bool else None) for name in study_fields() if name in LIVE]
+    return _with_flags(added, _given)(command)
+
+
+def _with_flags(
+    added: list[inspect.Parameter], tidy: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def give(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "setup"]
-        added = [_parameter(name, (defaults or {}).get(name)) for name in names]
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
-            command(**{p.name: given[p.name] for p in own}, setup=_tidy({name: given[name] for name in names}))
+            command(**{p.name: given[p.name] for p in own}, setup=tidy({p.name: given[p.name] for p in added}))
 
         own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
@@ -76,9 +89,7 @@ def with_setup(
 
 
 def _parameter(name: str, default: Any) -> inspect.Parameter:
-    field, kind = study_fields()[name], _kind(name)
-    if default is None:
-        default = None if name == "where" else field.default
+    kind = _kind(name)
     optional = kind | None if default is None and kind is not Any else kind
     return inspect.Parameter(
         name,
@@ -100,8 +111,10 @@ def _tidy(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
 Format = Annotated[str, option("format")]
 Where = Annotated[list[str] | None, option("where")]
 Seed = Annotated[int, option("seed")]
-Placer = Annotated[str | None, option("placer")]
-WaitForPlace = Annotated[bool, option("wait_for_place")]

@@ -9,14 +9,16 @@ from rota.model.cluster import Cluster
 _SEPARATORS = str.maketrans("", "", " -_.")
 
 
-def type_guesses(cluster: Cluster, rates: Rates) -> list[str]:
-    """A sentence for each type whose speed has to be guessed. A name that looks like a typing error raises `ClusterError`."""
+def type_guesses(cluster: Cluster, rates: Rates, typed: bool = True) -> list[str]:
+    """A sentence for each type whose speed has to be guessed. A name that looks like a typing error raises `ClusterError`, unless
+    it was not `typed`: a machine knows what its GPUs are called."""
     if rates.everywhere or (rates.model is None and not rates.speeds):
         return []  # all types run alike, so their names do not matter
     measured = {accelerator for _, accelerator, _ in (*rates.table, *rates.apart)}
     known = {*ACCELERATORS, *rates.speeds, *measured}
     unknown = [name for name in cluster.pools if name not in known]
-    check_spelling(unknown, known, where=str(cluster))
+    if typed:
+        check_spelling(unknown, known, where=str(cluster))
     return [
         f"{name} is no accelerator type known here and counts as a {REFERENCE}.{closest(name, sorted(known))}" for name in unknown
     ]

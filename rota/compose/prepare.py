@@ -1,7 +1,7 @@
 """From a study to a simulation that is ready to run: names become values, files are read, and it is checked that all fits."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -50,6 +50,9 @@ DECIDE = ("events", "rounds", "both")
 
 MEASURE_SECONDS = 30.0
 """With tactics, running jobs are measured this often."""
+
+NEEDS_SCORES = ("variability_medians", "variability_learned", "cordon_slower_than")
+"""Fields that do nothing in a simulation where all GPUs of a type are alike."""
 
 PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variability")
 """Fields of a study that are fields of `Physics` too. A study's `variability` is a path."""
@@ -114,12 +117,12 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     preset = named_preset(study.preset)
     if preset.dollars_per_hour:
         cluster = replace(cluster, dollars_per_hour={**preset.dollars_per_hour, **cluster.dollars_per_hour})
-    physics = _physics(study, {**site.physics, **preset.physics}, cluster)
-    _check_gpus(study, physics)
+    physics = make_physics(study, {**site.physics, **preset.physics}, cluster)
+    check_gpus(study, physics, NEEDS_SCORES)
     if study.variability is not None:
         scores = read_variability(study.variability, cluster, study.seed, not study.variability_medians)
         physics = replace(physics, variability=scores)
-    policy_named, placer_named = _named(study)
+    policy_named, placer_named = named_parts(study)
     policy = make_policy(policy_named, preset.options)
     placer = make_placer(placer_named, preset.options)
     trace = _jobs(study, opened, cluster, physics)
@@ -128,7 +131,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     settings = Settings(**preset.settings)
     settings = replace(
         settings,
-        decide=_when(settings.decide, study.decide, study.round_seconds),
+        decide=when_to_decide(settings.decide, study.decide, study.round_seconds),
         seed=study.seed,
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
         packing=bool(getattr(policy, "packing", False)),
@@ -204,7 +207,7 @@ def _text(path: object) -> str | None:
     return str(path) if path is not None else None
 
 
-def _named(study: Study) -> tuple[str | Policy, str | Placer]:
+def named_parts(study: Study) -> tuple[str | Policy, str | Placer]:
     """The policy and the placer. `A+B` names both."""
     if not isinstance(study.policy, str):
         return study.policy, study.placer if study.placer is not None else "packed"
@@ -241,7 +244,7 @@ def _unfiltered(study: Study, trace: Trace) -> Trace:
     return trace
 
 
-def _physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Physics:
+def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Physics:
     """What the study says comes before what the preset and the cluster say."""
     given = {name: getattr(study, name) for name in PHYSICS if getattr(study, name) is not None}
     for name in ("gpu_speed", "node_mtbf_seconds", "node_repair_seconds"):
@@ -270,11 +273,11 @@ def _variability_shown(physics: Physics, learned: bool) -> Variability | None:
     return Variability.alike(physics.variability.gpus, physics.variability.classes, physics.variability.class_of)
 
 
-def _check_gpus(study: Study, physics: Physics) -> None:
+def check_gpus(study: Study, physics: Physics, names: Sequence[str]) -> None:
     """Flags about slow GPUs need GPUs that differ: one that could do nothing is a mistake."""
     if study.variability is not None or physics.gpu_speed is not None:
         return
-    for name in ("variability_medians", "variability_learned", "cordon_slower_than"):
+    for name in names:
         value = getattr(study, name)
         if value:
             problem = "does nothing: without --variability all GPUs of a type are alike."
@@ -307,7 +310,7 @@ def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     return found
 
 
-def _when(preset: When, decide: str | None, round_seconds: float | None) -> When:
+def when_to_decide(preset: When, decide: str | None, round_seconds: float | None) -> When:
     """When the core decides: as a study says, or else as its preset does. A length alone means rounds of this length."""
     if decide is not None and decide not in DECIDE:
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")

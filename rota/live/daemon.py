@@ -37,6 +37,7 @@ from rota.live.recovery import recover
 from rota.live.replay import Make, configured_anew
 from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
+from rota.live.told import SCORED, same_told, scored_devices
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
@@ -78,7 +79,14 @@ class _SetPolicy:
     done: "Future[int]"
 
 
-_Item = External | _Submit | _Cancel | _SetPolicy | None
+@dataclass(frozen=True)
+class _SetScores:
+    """GPUs that joined are told how slow they are."""
+
+    names: list[str]
+
+
+_Item = External | _Submit | _Cancel | _SetPolicy | _SetScores | None
 """None: the driver has something to tell."""
 
 
@@ -117,7 +125,9 @@ class Daemon:
         self.journal = Journal(home / "journal.sqlite", words)
         before = self.journal.configuration()
         there = named_nodes(driver.machines(), driver.devices())
-        self.configuration = {**configuration, DEVICES: _known_devices(before, there)}
+        known = _known_devices(before, there)
+        self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
+        self._set_up_anew = before is not None and before != self.configuration
         self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
         for job, submitted, record in self.journal.jobs():
             self.history.records[job] = JobRecord.of(job, submitted, record)
@@ -186,6 +196,8 @@ class Daemon:
         events: list[_Item] = [*self.driver.events()]
         if self.scheduler.state.question.asked is not None:
             events.append(TimedOut(self.scheduler.state.question.decision, self.clock()))
+        if self._set_up_anew:
+            events.append(Woke(self.clock()))
         return events
 
     def _wait(self) -> list[_Item]:
@@ -274,6 +286,9 @@ class Daemon:
                 self._change_policy(item)
                 events.append(Woke(now))
                 answered.append((item.done, 0))
+            elif isinstance(item, _SetScores):
+                self._set_up({**self.configuration, SCORED: item.names})
+                events.append(Woke(now))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -287,13 +302,22 @@ class Daemon:
         """From the next entry on. A question that is open goes to the new policy."""
         before = self.configuration["policy"]
         with self._lock:
-            self.configuration = {**item.configuration, DEVICES: self.configuration[DEVICES]}
-            self.scheduler = configured_anew(self.scheduler, self._make, self.configuration)
             old, self._policy_client = self._policy_client, item.client
-        self._durably(lambda: self.journal.configure(self.configuration))
+        self._set_up(self._with_gpus(item.configuration))
         item.client.answer = self._items.put
         item.client.take_over(old.abandon())
         self._tell_policy(before)
+
+    def _set_up(self, configuration: dict[str, Any]) -> None:
+        """From the next entry on."""
+        with self._lock:
+            self.scheduler = configured_anew(self.scheduler, self._make, self.configuration, configuration)
+            self.configuration = configuration
+        self._durably(lambda: self.journal.configure(self.configuration))
+
+    def _with_gpus(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """A configuration with the GPUs that this one has."""
+        return {**configuration, DEVICES: self.configuration[DEVICES], SCORED: self.configuration[SCORED]}
 
     def _tell_policy(self, before: str) -> None:
         if before != self.configuration["policy"]:
@@ -306,6 +330,9 @@ class Daemon:
             self._items.put(None)
         if self._cluster.done and not self._settled:
             self._settled = True
+            names = scored_devices(self._devices())
+            if not same_told(self.configuration, {**self.configuration, SCORED: names}):
+                self._items.put(_SetScores(names))
             for job, why in never_run(state):
                 self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
 
@@ -371,11 +398,11 @@ class Daemon:
 
     def set_policy(self, named: str) -> StatusRow:
         """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
-        configuration = self._with_policy(named, self.configuration["placer"])
+        configuration = self._with_gpus(self._with_policy(named, self.configuration["placer"]))
         client = self._client(configuration["policy"])
         try:
             with self._lock:
-                twin = configured_anew(self.scheduler.fork(), self._make, configuration)
+                twin = configured_anew(self.scheduler.fork(), self._make, self.configuration, configuration)
             try_policy(twin, client, named)
             done: Future[int] = Future()
             self._items.put(_SetPolicy(configuration, client, done))

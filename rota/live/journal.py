@@ -51,6 +51,8 @@ class Journal:
     def __init__(self, path: Path | str, words: Codec) -> None:
         self.path = Path(path)
         self._words = words
+        self._configuration: tuple[int, int, dict[str, Any]] = (0, 0, {})
+        """The one that was read last, its number, and the version of the file."""
         try:
             # Threads take turns: one comes up and reads, then another writes.
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
@@ -121,6 +123,7 @@ class Journal:
         if value != self.configuration():
             with self._transaction():
                 self._db.execute("INSERT OR REPLACE INTO configurations VALUES (?, ?)", (self.last + 1, json.dumps(value)))
+            self._configuration = 0, 0, {}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -156,13 +159,17 @@ class Journal:
             yield JournalEntry(int(number), float(now_s), self._words.decode(json.loads(events)), answer)
 
     def configuration(self, number: int | None = None) -> dict[str, Any] | None:
-        """How the scheduler was set up at an entry; at the last one if none is named."""
-        found = self._db.execute(
-            "SELECT value FROM configurations WHERE number <= ? ORDER BY number DESC LIMIT 1",
-            (self.last + 1 if number is None else number,),
-        ).fetchone()
-        value: dict[str, Any] | None = json.loads(found[0]) if found else None
-        return value
+        """How the scheduler was set up at an entry; at the last one if none is named. It is for reading only: each is read once,
+        since it may hold whole tables."""
+        at = self.last + 1 if number is None else number
+        found = self._db.execute("SELECT max(number) FROM configurations WHERE number <= ?", (at,)).fetchone()[0]
+        if found is None:
+            return None
+        version = self._db.execute("PRAGMA data_version").fetchone()[0]  # another one after every write of another process
+        if self._configuration[:2] != (found, version):
+            (text,) = self._db.execute("SELECT value FROM configurations WHERE number = ?", (found,)).fetchone()
+            self._configuration = found, version, json.loads(text)
+        return self._configuration[2]
 
     def jobs(self, *, unfinished: bool = False) -> Iterator[tuple[int, Plain, Plain]]:
         """(number, spec, row) of every job, or of those that had not ended."""

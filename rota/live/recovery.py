@@ -13,14 +13,15 @@ def recover(journal: Journal, words: Codec, make: Make, configuration: Mapping[s
     """The last snapshot and the entries after it, each with the configuration of its time; from then on, with this one."""
     found = journal.snapshot()
     after = found[0] if found is not None else 0
-    configured = journal.configuration(after + 1) or dict(configuration)
+    # The snapshot knows what was told up to its own entry; what was told after it is still to come.
+    configured = journal.configuration(after) or journal.configuration(after + 1) or dict(configuration)
     scheduler = make(configured)
     if found is not None:
         scheduler.restore(found[1], words)
     for entry in journal.entries(after=after):
         now = journal.configuration(entry.number) or configured
         if now != configured:
-            scheduler, configured = configured_anew(scheduler, make, now), now
+            scheduler, configured = configured_anew(scheduler, make, configured, now), now
         scheduler.fold(entry.now_s, entry.events)
         scheduler.commit(entry.decided)
-    return configured_anew(scheduler, make, configuration) if configuration != configured else scheduler
+    return configured_anew(scheduler, make, configured, configuration) if configuration != configured else scheduler

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.core.scheduler import Scheduler
 from rota.live.journal import Journal, JournalEntry
+from rota.live.told import ToldBeliefs, same_told, told_anew
 from rota.model.codec import Codec
 
 Make = Callable[[Mapping[str, Any]], Scheduler]
@@ -28,18 +29,23 @@ def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[Journal
     for entry in journal.entries():
         configuration = journal.configuration(entry.number)
         if scheduler is None or configuration != configured:
-            scheduler, configured = configured_anew(scheduler, make, configuration or {}), configuration
+            scheduler, configured = configured_anew(scheduler, make, configured or {}, configuration or {}), configuration
         scheduler.fold(entry.now_s, entry.events)
         recorded, again = _text(entry.decided, words), _text(scheduler.decide(), words)
         scheduler.commit(entry.decided)
         yield entry, scheduler, None if recorded == again else Difference(entry.number, recorded, again)
 
 
-def configured_anew(scheduler: Scheduler | None, make: Make, configuration: Mapping[str, Any]) -> Scheduler:
-    """A scheduler set up like this that knows what the other one knows."""
+def configured_anew(
+    scheduler: Scheduler | None, make: Make, before: Mapping[str, Any], configuration: Mapping[str, Any]
+) -> Scheduler:
+    """A scheduler set up like this that knows what the other one knows. That one was set up as `before`: what the configuration
+    tells now replaces what it told then."""
     fresh = make(configuration)
     if scheduler is not None:
         fresh.state = scheduler.state
+        if not same_told(before, configuration):
+            fresh.state = told_anew(fresh.state, ToldBeliefs.of(before), ToldBeliefs.of(configuration), fresh.settings)
     return fresh
 
 

@@ -37,7 +37,7 @@ from rota.model.units import Floats
 from rota.profiles.read import is_json
 
 CLASS_FILES = "profiles.json"
-SEED = 42
+SEED = 0
 OUTLIER = 1.5
 """A GPU that takes this many times longer than the median is worth an operator's look."""
 LEAST_SPREAD = 1e-4

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,20 @@ import uvicorn
 from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
-from rota.beliefs.costs import MoveCosts
-from rota.beliefs.rates import Rates
-from rota.beliefs.skew import Skews
+from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
 from rota.compose.words import words_for
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.errors import JournalError, OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
+from rota.live.told import TOLD, ToldBeliefs, fitting, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Plain
 from rota.model.units import FOREVER
-from rota.profiles.catalogue import Catalogue
 from rota.server.api import make_app
 from rota.wire.address import LOCK_FILE, make_token, remove_address, write_address
 
@@ -45,8 +43,6 @@ LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
 LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
-LAUNCH_SECONDS = 1.0
-"""What starting a process is believed to cost before any was started."""
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
 """A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
 MOST_LOG_MB = 1 << 20
@@ -67,50 +63,63 @@ class ServeOptions:
     home: Path
     pretend: str | None = None
     listen: str = "127.0.0.1:7070"
-    policy: str | None = None
-    """None: the one that this home had last, else `POLICY`."""
-    placer: str | None = None
-    round_seconds: float | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a study (`rota.compose.live_fields`) that were set. Others are as this home had them last; the policy of a new
+    home is `POLICY`."""
+    forget: tuple[str, ...] = ()
+    """Of those that this home has, the ones that no longer hold."""
     lease_seconds: float = LEASE_SECONDS
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
-    wait_for_place: bool = False
-    cordon_slower_than: float | None = None
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """What the log of a job may take."""
 
 
-def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
-    """Until it is told to stop. The jobs outlive it."""
+@dataclass(frozen=True)
+class CheckedOptions:
+    """What was asked for, checked before anything is touched."""
+
+    driver: Local
+    pretend: bool
+    """Its GPUs are made up."""
+    flags: LiveFlags
+    forget: tuple[str, ...]
+
+
+def check_options(options: ServeOptions) -> CheckedOptions:
+    """Every mistake in them is told here. Files that are named are read."""
     cluster, gpus = this_machine(options.pretend)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    driver = Local(
+        options.home,
+        cluster,
+        lease_grace_seconds=options.lease_grace_seconds,
+        gpus=gpus,
+        log_bytes=int(options.log_mb * (1 << 20)),
+    )
+    flags = read_flags(options.given, cluster, [name for names in driver.devices() for name in names])
+    checked = CheckedOptions(driver, gpus is None, flags, forgettable(options.forget))
+    _type_guesses(checked, _first_configuration(options, checked, last_configuration(options.home))[TOLD])
+    return checked
 
-    def configuration_of(policy: str, placer: str) -> dict[str, Any]:
-        return make_configuration(options, policy, placer, cluster, pretend=gpus is None)
 
-    if options.policy is not None:
-        alone, paired = split_pair(options.policy)
-        if paired is not None and options.placer is not None:
-            raise OptionError("a placer is named twice.", field="placer", value=options.placer, hint=f"--policy {alone}")
-        configuration_of(options.policy, options.placer or PLACER)  # a mistake is said before anything is touched
+def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Until it is told to stop. The jobs outlive it."""
+    checked = check_options(options)
+    cluster = checked.driver.machines()
     with _only_one(options.home), _listening(options.listen) as (listener, url):
         failed: list[BaseException] = []
-        policy, placer = (options.policy, PLACER) if options.policy is not None else last_policy(options.home)
-        configuration = configuration_of(policy, options.placer or placer)
+        before = last_configuration(options.home)
+        configuration = _first_configuration(options, checked, before)
+        told = configuration[TOLD]
         daemon = Daemon(
             options.home,
             make_scheduler,
             WORDS,
-            Local(
-                options.home,
-                cluster,
-                lease_grace_seconds=options.lease_grace_seconds,
-                gpus=gpus,
-                log_bytes=int(options.log_mb * (1 << 20)),
-            ),
+            checked.driver,
             worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
             configuration=configuration,
-            with_policy=configuration_of,
+            with_policy=lambda policy, placer: make_configuration(options, policy, placer, checked, told),
             on_failure=lambda problem: _fall(problem, failed, server),
             tell=say,
         )
@@ -120,9 +129,11 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         write_address(options.home, url, os.getpid(), __version__)
         try:
             say(f"ready {url}")
-            kind = "pretend GPUs" if gpus is None else "GPUs"
+            kind = "pretend GPUs" if checked.pretend else "GPUs"
             by = f"policy {configuration['policy']}, placer {configuration['placer']}"
             say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
+            for line in (*changes_told(before.get(TOLD, {}), told), *_type_guesses(checked, told)):
+                say(line)
             say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
             _leave_in_order(server)
             daemon.start()  # it may have something to say, and the first line is that it is ready
@@ -142,40 +153,58 @@ def _leave_in_order(server: uvicorn.Server) -> None:
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
 
 
-def make_configuration(options: ServeOptions, named: str, placer: str, cluster: Cluster, *, pretend: bool) -> dict[str, Any]:
+def _type_guesses(checked: CheckedOptions, told: Told) -> list[str]:
+    """A sentence for each accelerator type whose speed has to be guessed. In --pretend, what looks like a typing error raises."""
+    return type_guesses(checked.driver.machines(), told_rates(told), typed=checked.pretend)
+
+
+def _first_configuration(options: ServeOptions, checked: CheckedOptions, before: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, and for the rest how this home was set up before."""
+    flags = checked.flags
+    if flags.policy is not None:
+        policy, placer = flags.policy, PLACER
+    else:
+        policy, placer = before.get("policy", POLICY), before.get("placer", PLACER)
+    told = merge_told(before.get(TOLD, {}), flags.told, checked.forget)
+    return make_configuration(options, policy, flags.placer or placer, checked, told)
+
+
+def make_configuration(options: ServeOptions, named: str, placer: str, checked: CheckedOptions, told: Told) -> dict[str, Any]:
     """What the journal keeps of how the scheduler is set up. The placer of a pair, as in `tiresias+pal`, wins."""
     policy_named, placer_paired = split_pair(named)
     policy = make_policy(policy_named)
     placer_named = placer_paired or placer
     make_placer(placer_named)
+    cluster, said = checked.driver.machines(), {name: each["said"] for name, each in told.items()}
     settings = Settings(
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
-        decide=AtRounds(round_seconds=options.round_seconds, at_events=True) if options.round_seconds else AtEvents(),
+        decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
-        wait_for_place=options.wait_for_place,
+        wait_for_place=said.get("wait_for_place", False),
         learn_variability=True,
-        cordon_slower_than=options.cordon_slower_than if options.cordon_slower_than is not None else FOREVER,
+        cordon_slower_than=said.get("cordon_slower_than", FOREVER),
     )
     return {
         "policy": policy_named,
         "placer": placer_named,
         "cluster": str(cluster),
         "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
-        "pretend": pretend,
+        "pretend": checked.pretend,
         "settings": plain_settings(settings),
+        TOLD: told,
     }
 
 
-def last_policy(home: Path) -> tuple[str, str]:
-    """The policy and the placer that this home was last used with; for a new one the usual ones."""
+def last_configuration(home: Path) -> Mapping[str, Any]:
+    """How this home was last set up; empty for a new one."""
     before = None
     if (home / "journal.sqlite").exists():
         journal = Journal(home / "journal.sqlite", WORDS)
         before = journal.configuration()
         journal.close()
-    return (before["policy"], before["placer"]) if before is not None else (POLICY, PLACER)
+    return before if before is not None else {}
 
 
 class _Server(uvicorn.Server):
@@ -201,13 +230,15 @@ def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
                 f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
                 hint="use the Rota that wrote the journal",
             )
+    cluster, told = _cluster(configuration), ToldBeliefs.of(configuration)
     return Scheduler(
-        _cluster(configuration),
+        cluster,
         make_placer(configuration["placer"]),
         Settings(**{name: WORDS.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
-        rates=Rates(model=Catalogue()),
-        costs=MoveCosts(launch_seconds=LAUNCH_SECONDS),
-        skews=Skews(model=Catalogue()),
+        rates=told.rates,
+        costs=told.costs,
+        variability=fitting(told.scores, cluster.gpus) if told.scores is not None else None,
+        skews=told.skews,
     )
 
 
@@ -236,7 +267,7 @@ def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
             "GPUs of several types in one machine are not in this version yet.",
             field="gpus",
             value=", ".join(types),
-            hint="CUDA_VISIBLE_DEVICES picks those of one type",
+            hint="run it in a container that has those of one type; CUDA_VISIBLE_DEVICES changes nothing here",
         )
     name = socket.gethostname().split(".")[0] or "n1"
     node = Node(name, types[0], len(found))

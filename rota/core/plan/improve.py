@@ -41,8 +41,7 @@ def improve(
 
 
 def guests_last(state: State, settings: Settings, candidates: Candidates, table: CandidateTable) -> Candidates:
-    """Of two that share GPUs, where that pays or is on trial, the one that comes later gets GPUs of its own only if all others have
-    some."""
+    """Of two that share GPUs, where that pays or is on trial, the one that comes later gets others only if all jobs have some."""
     pack = settings.tactics.pack
     if pack is None or not state.machines.planned.parts:
         return candidates

@@ -49,6 +49,7 @@ def rota(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
 
 
 SIM = ("sim", "--trace", "good.csv")
+UP = ("up", "--home", "home", "--pretend", "2xV100")
 
 CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     # Traces
@@ -125,6 +126,23 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--variability", "x.csv"), ("x.csv", "no such file")),
     ((*SIM, "--round-seconds", "0"), ("round_seconds",)),
     ((*SIM, "--round-seconds", "soon"), ("soon",)),
+    ((*UP, "--round-seconds", "0"), ("round_seconds", "from 1")),
+    ((*UP, "--round-seconds", "soon"), ("--round-seconds", "soon")),
+    ((*UP, "--decide", "rounds"), ("rounds need a length",)),
+    ((*UP, "--decide", "sometimes"), ("decide", "sometimes")),
+    ((*UP, "--launch-seconds", "1e18"), ("launch_seconds",)),
+    ((*UP, "--spread-penalty", "0.5"), ("spread_penalty", "0.5")),
+    ((*UP, "--profile", "rates.csv"), ("rates.csv:2", "fast")),
+    ((*UP, "--profile", "absent.csv"), ("absent.csv",)),
+    ((*UP, "--tensors", "absent.csv"), ("absent.csv",)),
+    ((*UP, "--variability", "absent.csv"), ("absent.csv",)),
+    ((*UP, "--variability-medians"), ("variability_medians", "does nothing")),
+    ((*UP, "--cordon-slower-than", "0.5"), ("cordon_slower_than",)),
+    ((*UP, "--policy", "las+packed", "--placer", "spread"), ("named twice",)),
+    ((*UP, "--placer", "nowhere"), ("nowhere",)),
+    ((*UP, "--wait-for-place", "--policy", "max-min-fairness:packing=true"), ("wait_for_place",)),
+    ((*UP, "--forget", "profil"), ("--forget", "profil", "Closest: profile")),
+    (("up", "--home", "home", "--pretend", "4xV10O"), ("V10O", "V100")),
     ((*SIM, "--decide", "never"), ("never", "events, rounds, both")),
     ((*SIM, "--decide", "rounds"), ("rounds", "length")),
     ((*SIM, "--spread-penalty", "0.5"), ("spread_penalty", "0.5")),

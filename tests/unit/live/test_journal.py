@@ -158,3 +158,15 @@ def _check_prefix(copy: Path, least: int) -> int:
     journal.append(*turn(len(found) + 1))
     journal.close()
     return len(found)
+
+
+def test_a_configuration_that_another_connection_replaced_is_read_again(tmp_path: Path) -> None:
+    writer, reader = (Journal(tmp_path / "journal.sqlite", WORDS) for _ in range(2))
+    writer.configure({"policy": "fifo"})
+    assert writer.configuration() == reader.configuration() == {"policy": "fifo"}
+    assert reader.configuration() is reader.configuration(), "it is not read twice"
+    writer.configure({"policy": "las"})
+    assert writer.configuration() == reader.configuration() == {"policy": "las"}
+    assert writer.configuration(0) is None
+    for each in (writer, reader):
+        each.close()

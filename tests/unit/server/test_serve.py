@@ -1,15 +1,18 @@
 """Settings in a journal: what a scheduler was set up with is what it is replayed with."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rota.agent.gpus import Gpu
 from rota.core.drawing import Drawing
 from rota.core.settings import Settings
 from rota.core.when import AtEvents, AtRounds, WholeSteps
-from rota.errors import JournalError
-from rota.server.serve import make_scheduler, plain_settings
+from rota.errors import ClusterError, JournalError, OptionError
+from rota.server import serve
+from rota.server.serve import ServeOptions, check_options, make_scheduler, plain_settings
 
 
 def configuration(settings: Any) -> dict[str, Any]:
@@ -34,3 +37,24 @@ def test_settings_that_are_not_known_are_refused_by_name() -> None:
     with pytest.raises(JournalError, match=r"round_seconds \(60\.0\).*does not know") as error:
         make_scheduler(configuration({"lease_seconds": 300.0, "round_seconds": 60.0, "at_events": True}))
     assert "the Rota that wrote" in (error.value.hint or "")
+
+
+def test_an_accelerator_type_that_is_typed_is_checked_and_one_that_a_machine_tells_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ClusterError, match="Closest: V100"):
+        check_options(ServeOptions(home=tmp_path, pretend="2xV10O"))
+    monkeypatch.setattr(serve, "find_gpus", lambda: [Gpu(0, "V10O", "NVIDIA V10O", 16.0, "GPU-1")])
+    assert check_options(ServeOptions(home=tmp_path)).driver.machines().pools == ("V10O",)
+    profile = tmp_path / "rates.csv"
+    profile.write_text("profile,accelerator,gpus,steps_per_second\nnet,V10O,1,4\n")
+    check_options(ServeOptions(home=tmp_path, pretend="2xV10O", given={"profile": str(profile)}))
+
+
+def test_gpus_of_several_types_are_refused_with_something_that_helps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = [Gpu(0, "V100", "V100", 16.0, "GPU-1"), Gpu(1, "H200", "H200", 141.0, "GPU-2")]
+    monkeypatch.setattr(serve, "find_gpus", lambda: found)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(OptionError, match="V100, H200") as error:
+        check_options(ServeOptions(home=tmp_path))
+    assert "container" in error.value.hint and "CUDA_VISIBLE_DEVICES changes nothing" in error.value.hint

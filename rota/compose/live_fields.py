@@ -1,0 +1,54 @@
+"""Which inputs of a study a live scheduler takes too, under the same names, and why it does not take the others.
+
+A new field of `Study` has to be put into one of the two: a test compares them with the class.
+"""
+
+from collections.abc import Mapping
+
+LIVE = (
+    "policy",
+    "placer",
+    "decide",
+    "round_seconds",
+    "wait_for_place",
+    "profile",
+    "spread_penalty",
+    "tensors",
+    "variability",
+    "variability_medians",
+    "cordon_slower_than",
+    "launch_seconds",
+    "checkpoint_seconds",
+    "restore_seconds",
+    "resize_seconds",
+)
+"""Settings of the scheduler, and what it believes: `rota up` has their flags."""
+
+SIMULATED: Mapping[str, str] = {
+    "trace": "jobs are submitted",
+    "format": "of a trace",
+    "where": "of a trace",
+    "first": "of a trace",
+    "jobs": "of a trace",
+    "drop_oversized": "of a trace; a job that can never run is refused when it is submitted",
+    "cluster": "the GPUs of the machine, or those of --pretend",
+    "preset": "stands for a simulator, its overheads and its speeds",
+    "profiled": "hides a part of what is known, to see whether it is learned",
+    "variability_learned": "hides what is known; slow GPUs are always learned",
+    "seed": "of what is drawn at random in a simulation",
+    "checkpoint_every_seconds": "jobs save when they like",
+    "node_mtbf_seconds": "nodes fail by themselves",
+    "node_repair_seconds": "nodes fail by themselves",
+    "park": "how jobs of a simulation are parked",
+    "memory": "what moving memory really costs",
+    "noise": "how far measurements are off",
+    "tactics": "live jobs are not measured in company yet",
+    "rates": "how fast jobs really run",
+    "gpu_speed": "how fast GPUs really are",
+    "whole_steps_seconds": "how jobs of a simulation run",
+    "ends_every_seconds": "how jobs of a simulation end",
+}
+"""Fields that belong to a simulation alone, and why."""
+
+KEPT = tuple(name for name in LIVE if name not in ("policy", "placer"))
+"""Fields that a home keeps as they were told. Policy and placer have their own place in its configuration."""

@@ -1,0 +1,116 @@
+"""What a home keeps of the flags that `rota up` shares with `rota sim`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.compose.live_fields import KEPT
+from rota.compose.prepare_live import changes_told, decide_as_told, forgettable, merge_told, read_flags
+from rota.core.when import AtEvents, AtRounds
+from rota.errors import InputError, NameUnknown, OptionError
+from rota.live.told import SCORED, TOLD, ToldBeliefs
+from rota.model.cluster import Cluster
+
+CLUSTER = Cluster.parse("2xV100 + 1xK80")
+NAMES = ["V100:0", "V100:1", "K80:0"]
+HEADER = "profile,accelerator,gpus,steps_per_second\n"
+
+
+def told(**given: Any) -> dict[str, Any]:
+    found = read_flags(given, CLUSTER, NAMES).told
+    return dict(json.loads(json.dumps(found, allow_nan=False)))  # as a journal gives it back
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("rates.csv").write_text(HEADER + "net,V100,1,4\nnet,K80,1,9\n")
+    Path("tensors.csv").write_text("profile,parameters,largest_name,largest,skew\nnet,100,w,90,0.9\n")
+    Path("scores.csv").write_text("gpu,class,score\n0,A,1.2\n2,A,1.4\n")
+    return tmp_path
+
+
+def test_what_files_say_is_kept_and_the_files_are_not_needed_again(files: Path) -> None:
+    kept = told(
+        profile="rates.csv", tensors="tensors.csv", variability="scores.csv", spread_penalty="net=1.7/1.2", resize_seconds=2.0
+    )
+    for name in ("rates.csv", "tensors.csv", "scores.csv"):
+        (files / name).unlink()
+    found = ToldBeliefs.of({TOLD: kept, SCORED: NAMES})
+    assert found.rates.rate("net", "K80", 1) == (9.0, 0.0) and found.rates.knows("resnet50"), "the rest is in the catalogue"
+    assert found.rates.rate("net", "V100", 1, 2)[0] == pytest.approx(4 / 1.7 / 1.2)
+    assert found.skews.of("net") == 0.9 and found.costs.resize_seconds == 2.0
+    assert found.scores is not None and found.scores.scores.tolist() == [[1.2, 1.0, 1.4]]
+    assert kept["profile"]["said"] == str(files / "rates.csv"), "a start from another folder tells the same"
+
+
+def test_nothing_told_is_the_catalogue() -> None:
+    found = ToldBeliefs.of({})
+    assert found == ToldBeliefs.of({TOLD: {}}) and found.scores is None
+    assert found.rates.knows("resnet50") and found.costs.move_seconds == 1.0
+
+
+def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) -> None:
+    before = told(profile="rates.csv", round_seconds=60.0, variability="scores.csv")
+    (files / "rates.csv").write_text(HEADER + "net,V100,1,8\n")
+    now = merge_told(before, told(profile="rates.csv", wait_for_place=True), forgettable(["--round-seconds"]))
+    assert sorted(now) == ["profile", "variability", "wait_for_place"]
+    assert changes_told(before, now) == [
+        f"as before: --variability {files / 'scores.csv'}",
+        "no longer: --round-seconds 60",
+        "new: --wait-for-place",
+        f"changed: --profile {files / 'rates.csv'}, whose contents are others than before",
+    ]
+    assert changes_told(now, merge_told(now, {"profile": {"said": "b", "value": {}}})) == [
+        f"as before: --wait-for-place, --variability {files / 'scores.csv'}",
+        f"changed: --profile b, before {files / 'rates.csv'}",
+    ]
+    assert merge_told(now, {}, forgettable(["all"])) == {} and changes_told({}, {}) == []
+
+
+def test_medians_belong_to_the_file_of_runs(files: Path) -> None:
+    Path("runs.csv").write_text("uuid,perf\n" + "".join(f"g{i},{1 + i / 10}\n" for i in range(4)))
+    before = told(variability="runs.csv", variability_medians=True)
+    assert before["variability_medians"] == {"said": True}
+    assert "variability_medians" not in merge_told(before, told(variability="scores.csv"))
+    assert merge_told(before, {}, ("variability",)) == {}
+    with pytest.raises(OptionError, match="does nothing"):
+        told(variability_medians=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, AtEvents()),
+        ({"round_seconds": 60.0}, AtRounds(round_seconds=60.0)),
+        ({"round_seconds": 60.0, "decide": "both"}, AtRounds(round_seconds=60.0, at_events=True)),
+        ({"round_seconds": 60.0, "decide": "events"}, AtEvents()),
+    ],
+)
+def test_when_it_decides(given: dict[str, Any], expected: object) -> None:
+    assert decide_as_told(told(**given)) == expected
+
+
+def test_a_length_that_was_told_before_serves_for_rounds() -> None:
+    assert decide_as_told(merge_told(told(round_seconds=60.0), told(decide="rounds"))) == AtRounds(round_seconds=60.0)
+    with pytest.raises(OptionError, match="rounds need a length"):
+        decide_as_told(told(decide="rounds"))
+
+
+@pytest.mark.parametrize(
+    ("names", "found"), [([], ()), (["profile", "--wait-for-place"], ("profile", "wait_for_place")), (["all"], KEPT)]
+)
+def test_what_can_be_forgotten(names: list[str], found: tuple[str, ...]) -> None:
+    assert forgettable(names) == found
+
+
+def test_what_is_not_kept_cannot_be_forgotten_and_what_is_simulated_cannot_be_told() -> None:
+    for name in ("policy", "trace", ""):
+        with pytest.raises(OptionError, match="keeps no such flag"):
+            forgettable([name])
+    with pytest.raises(NameUnknown):
+        told(trace="demo")
+    with pytest.raises(InputError):
+        told(profile="nowhere.csv")
