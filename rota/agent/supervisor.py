@@ -25,6 +25,8 @@ from rota.agent.records import Status, WrittenOrder, launch_instruction, read_or
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
+FIRST_STEP_LOOK_SECONDS = 0.02
+"""Before its first step every output is looked at, but not more often than this."""
 TELL_EVERY_SECONDS = 1.0
 LEFTOVERS_SECONDS = 30.0
 LAST_PUMPS = 16
@@ -60,7 +62,7 @@ class Supervisor:
         """By what it is asked to stop by."""
         self.known = known
         self.kill_at_s: float | None = None
-        self.look_at_s = self.told_s = 0.0
+        self.look_at_s = self.looked_s = self.told_s = 0.0
         self.killed = self.untold = self.signalled = False
         self.main = 0
         self.piped = True
@@ -105,6 +107,7 @@ class Supervisor:
         self.signs = self.signs._replace(session=self.main)
         problem = self.progress.problem if self.progress else ""
         self.status = self.status._replace(pid=self.main, session=self.main, started_s=time.time(), problem=problem)
+        self._begin_if_silent()
         self._tell()
         while not self._over():
             self._wait()
@@ -134,6 +137,8 @@ class Supervisor:
         ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
         if self.log.read_end in ready:
             self.piped = self.log.pump()
+            if self.piped and self.status.began_s is None:
+                self.look_at_s = min(self.look_at_s, self.looked_s + FIRST_STEP_LOOK_SECONDS)
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
@@ -151,7 +156,7 @@ class Supervisor:
                 kill(process)
             self.killed, self.kill_at_s = True, now + TELL_EVERY_SECONDS
         if self.progress and self.progress.wanted and now >= self.look_at_s:
-            self.look_at_s = now + LOOK_EVERY_SECONDS
+            self.looked_s, self.look_at_s = now, now + LOOK_EVERY_SECONDS
             self._look()
         if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
             self._tell()
@@ -247,7 +252,13 @@ class Supervisor:
                 self._take(self.progress.step, self.progress.total, None)
         if self.progress.problem != self.status.problem:
             self.status = self.status._replace(problem=self.progress.problem)
+            self._begin_if_silent()
             self.untold = True
+
+    def _begin_if_silent(self) -> None:
+        """One whose steps are not read began with its process."""
+        if self.status.began_s is None and not (self.progress and self.progress.wanted):
+            self.status = self.status._replace(began_s=self.status.started_s)
 
     def _rotated(self, done: bool) -> None:
         """Another file of the log begins: what is in this one is read before, and the rest from there."""
@@ -263,6 +274,9 @@ class Supervisor:
             steps_total=old.steps_total if total is None else total,
             steps_saved=old.steps_saved if saved is None else saved,
         )
+        if old.began_s is None and done is not None and done != self.order.from_step:
+            # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
+            self.status, self.told_s = self.status._replace(began_s=time.time()), 0.0
         self.untold = self.untold or self.status != old
 
     def _tell(self) -> bool:
