@@ -25,8 +25,9 @@ from rota.agent.records import Status, WrittenOrder, launch_instruction, read_or
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
-FIRST_STEP_LOOK_SECONDS = 0.02
-"""Before its first step every output is looked at, but not more often than this."""
+FIRST_STEP_LOOK_SECONDS, FIRST_STEP_LOOK_TIMES = 0.02, 20
+"""Until its first step all output is looked at as it comes, after a pause of this at least, and of so many times what the last
+look took: a job that floods its log and makes no step must not keep its supervisor busy."""
 TELL_EVERY_SECONDS = 1.0
 LEFTOVERS_SECONDS = 30.0
 LAST_PUMPS = 16
@@ -62,7 +63,7 @@ class Supervisor:
         """By what it is asked to stop by."""
         self.known = known
         self.kill_at_s: float | None = None
-        self.look_at_s = self.looked_s = self.told_s = 0.0
+        self.look_at_s = self.may_look_s = self.told_s = 0.0
         self.killed = self.untold = self.signalled = False
         self.main = 0
         self.piped = True
@@ -138,7 +139,7 @@ class Supervisor:
         if self.log.read_end in ready:
             self.piped = self.log.pump()
             if self.piped and self.status.began_s is None:
-                self.look_at_s = min(self.look_at_s, self.looked_s + FIRST_STEP_LOOK_SECONDS)
+                self.look_at_s = min(self.look_at_s, self.may_look_s)
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
@@ -156,8 +157,9 @@ class Supervisor:
                 kill(process)
             self.killed, self.kill_at_s = True, now + TELL_EVERY_SECONDS
         if self.progress and self.progress.wanted and now >= self.look_at_s:
-            self.looked_s, self.look_at_s = now, now + LOOK_EVERY_SECONDS
+            self.look_at_s = now + LOOK_EVERY_SECONDS
             self._look()
+            self.may_look_s = boot_s() + max(FIRST_STEP_LOOK_SECONDS, FIRST_STEP_LOOK_TIMES * (boot_s() - now))
         if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
             self._tell()
 

@@ -1,6 +1,7 @@
 """A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
 
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -60,6 +61,24 @@ def test_jobs_that_leave_with_0_when_told_to_stop_are_started_again(tmp_path: Pa
         assert all(rows[job].steps_done == rows[job].steps_total and rows[job].lost_steps == 0 for job in (telling, later))
         place.down()
         check_record(place, waits=5)
+
+
+def test_no_start_is_wasted(tmp_path: Path) -> None:
+    """They load for longer than a slice of the policy lasts. None is suspended before it has made a step."""
+    with site(tmp_path, pretend="1xV100", policy="tiresias:thresholds=1") as place:
+        script = shlex.join([sys.executable, "-S", str(place.work / "job.py"), str(place.work), "15", "0.1", "75"])
+        spec = {"progress": r"step (\d+)/(\d+)", "checkpoint": {"grace": 20}}
+        jobs = [place.client().submit(run=f"sleep 2.5; exec {script}", **spec).id for _ in range(2)]
+        until(lambda: all_ended(place, 2), "both end")
+        assert {row.phase for row in place.rows().values()} == {"finished"}
+        assert sum(row.suspensions for row in place.rows().values()) >= 1
+        place.down()
+        for job in jobs:
+            steps = [int(line.split()[2]) for line in (place.work / f"{job}.life").read_text().splitlines()]
+            starts, ends = steps[::2], steps[1::2]
+            launches = (place.home / "logs" / f"{job}.log").read_text().count("(incarnation ")
+            assert len(starts) == len(ends) == launches, "none was stopped while it loaded"
+            assert all(first < last for first, last in zip(starts, ends, strict=True)), steps
 
 
 def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
