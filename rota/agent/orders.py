@@ -64,6 +64,8 @@ class IncarnationStatus:
     problem: str
     launch_sequence: int = 0
     """That of its launch."""
+    began_s: float | None = None
+    """When it began to work: with its first step, or, if it tells no steps, with its process. None: not yet."""
 
 
 def written(order: Order) -> WrittenOrder:
@@ -127,6 +129,7 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         asked=status.asked,
         problem=status.problem,
         launch_sequence=order.sequence if order else 0,
+        began_s=status.began_s,
     )
 
 

@@ -25,6 +25,9 @@ from rota.agent.records import Status, WrittenOrder, launch_instruction, read_or
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
+FIRST_STEP_LOOK_SECONDS, FIRST_STEP_LOOK_TIMES = 0.02, 20
+"""Until its first step all output is looked at as it comes, after a pause of this at least, and of so many times what the last
+look took: a job that floods its log and makes no step must not keep its supervisor busy."""
 TELL_EVERY_SECONDS = 1.0
 LEFTOVERS_SECONDS = 30.0
 LAST_PUMPS = 16
@@ -60,7 +63,7 @@ class Supervisor:
         """By what it is asked to stop by."""
         self.known = known
         self.kill_at_s: float | None = None
-        self.look_at_s = self.told_s = 0.0
+        self.look_at_s = self.may_look_s = self.told_s = 0.0
         self.killed = self.untold = self.signalled = False
         self.main = 0
         self.piped = True
@@ -105,6 +108,7 @@ class Supervisor:
         self.signs = self.signs._replace(session=self.main)
         problem = self.progress.problem if self.progress else ""
         self.status = self.status._replace(pid=self.main, session=self.main, started_s=time.time(), problem=problem)
+        self._begin_if_silent()
         self._tell()
         while not self._over():
             self._wait()
@@ -134,6 +138,8 @@ class Supervisor:
         ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
         if self.log.read_end in ready:
             self.piped = self.log.pump()
+            if self.piped and self.status.began_s is None:
+                self.look_at_s = min(self.look_at_s, self.may_look_s)
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
@@ -153,6 +159,7 @@ class Supervisor:
         if self.progress and self.progress.wanted and now >= self.look_at_s:
             self.look_at_s = now + LOOK_EVERY_SECONDS
             self._look()
+            self.may_look_s = boot_s() + max(FIRST_STEP_LOOK_SECONDS, FIRST_STEP_LOOK_TIMES * (boot_s() - now))
         if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
             self._tell()
 
@@ -247,7 +254,13 @@ class Supervisor:
                 self._take(self.progress.step, self.progress.total, None)
         if self.progress.problem != self.status.problem:
             self.status = self.status._replace(problem=self.progress.problem)
+            self._begin_if_silent()
             self.untold = True
+
+    def _begin_if_silent(self) -> None:
+        """One whose steps are not read began with its process."""
+        if self.status.began_s is None and not (self.progress and self.progress.wanted):
+            self.status = self.status._replace(began_s=self.status.started_s)
 
     def _rotated(self, done: bool) -> None:
         """Another file of the log begins: what is in this one is read before, and the rest from there."""
@@ -263,6 +276,9 @@ class Supervisor:
             steps_total=old.steps_total if total is None else total,
             steps_saved=old.steps_saved if saved is None else saved,
         )
+        if old.began_s is None and done is not None and done != self.order.from_step:
+            # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
+            self.status, self.told_s = self.status._replace(began_s=time.time()), 0.0
         self.untold = self.untold or self.status != old
 
     def _tell(self) -> bool:

@@ -5,7 +5,7 @@ It keeps nothing that the journal and the machine's own files could not tell aga
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from rota.agent.orders import IncarnationStatus, Order, held
 from rota.errors import RotaError
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
+from rota.live.starts import Starts
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -60,6 +61,8 @@ class Local:
         self.machine: Machine
         self._context: DriverContext
         self._started: set[tuple[int, int]] = set()
+        """Incarnations that were told to have started."""
+        self._starts = Starts()
         self._running: dict[int, IncarnationStatus] = {}
         self._reported: dict[int, float] = {}
         self._progress_s = 0.0
@@ -137,17 +140,16 @@ class Local:
         events: list[External] = []
         for status in self.machine.poll():
             events.extend(self._events(status))
+        for status in [status for status in self._running.values() if (status.job, status.incarnation) not in self._started]:
+            events.extend(self._start(status))  # nothing changed, but it has taken too long
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
-            events.extend(self._progress())
+            events.extend(self._progress(self._running.values()))
         return events
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
-        events: list[External] = []
-        if status.started_s is not None and key not in self._started:
-            self._started.add(key)
-            events.append(Started(status.job, status.incarnation, status.launch_sequence, status.started_s))
+        events = self._start(status) if key not in self._started else []
         if status.state == ENDED:
             self._running.pop(status.job, None)
             self._reported.pop(status.job, None)
@@ -155,6 +157,15 @@ class Local:
         elif status.state == RUNNING:
             self._running[status.job] = status
         return events
+
+    def _start(self, status: IncarnationStatus) -> list[External]:
+        """That it has started, once it has. If its first step made it so, also where it is: that step is not of its pace."""
+        began_s = self._starts.began_s(status, self._context.clock())
+        if began_s is None:
+            return []
+        self._started.add((status.job, status.incarnation))
+        started = Started(status.job, status.incarnation, status.launch_sequence, began_s)
+        return [started, *(self._progress([status]) if status.state == RUNNING else [])]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
@@ -169,12 +180,14 @@ class Local:
             return status.steps_saved + max((status.ended_s or 0.0) - (status.started_s or 0.0), 0.0)
         return status.steps_saved
 
-    def _progress(self) -> list[External]:
-        """Where the jobs are that tell their steps: one batch, of those that moved."""
+    def _progress(self, running: Iterable[IncarnationStatus]) -> list[External]:
+        """Where the jobs are that tell their steps: one batch, of those that have started and moved."""
         moved = [
             status
-            for status in self._running.values()
-            if self._context.submitted(status.job).progress and status.steps_done != self._reported.get(status.job, 0.0)
+            for status in running
+            if (status.job, status.incarnation) in self._started
+            and self._context.submitted(status.job).progress
+            and status.steps_done != self._reported.get(status.job, 0.0)
         ]
         if not moved:
             return []

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import rota
+from rota.core.validate import validate
 from rota.live.journal import Journal
-from rota.server.serve import WORDS
+from rota.live.replay import replay
+from rota.model.events import Exited, Submitted, Suspended
+from rota.server.serve import WORDS, make_scheduler
 from rota.wire.client import Client
 from rota.wire.rows import JobRow
+from tests.properties.test_reasons import confirm
 
 PATIENCE = 120.0
 """How long anything may take on a busy machine before a test gives up."""
@@ -188,3 +192,19 @@ def until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) 
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {patience:.0f} s"
         time.sleep(0.05)
+
+
+def check_record(place: Site, waits: int = 30) -> None:
+    """Every state the core was in is sound, every wait explained, every decision the same again."""
+    journal = place.journal()
+    seen, events = 0, []
+    for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
+        assert difference is None, difference
+        validate(scheduler.state)  # phase changes are checked where they are made: an illegal one raises
+        seen += confirm(scheduler)
+        events += entry.events
+    jobs = [job for job, _, _ in journal.jobs()]
+    journal.close()
+    assert seen > waits
+    assert [event.job for event in events if isinstance(event, Submitted)] == jobs
+    assert any(isinstance(event, Exited | Suspended) for event in events)

@@ -1,6 +1,7 @@
 """A live scheduler with real processes: what it records is legal, explained, and the same when it is replayed."""
 
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,13 +11,8 @@ import pytest
 
 import rota
 import rota.errors
-from rota.core.validate import validate
-from rota.live.replay import replay
-from rota.model.events import Exited, Submitted, Suspended
 from rota.report.fidelity import compare, observe
-from rota.server.serve import WORDS, make_scheduler
-from tests.live.harness import Site, site, until
-from tests.properties.test_reasons import confirm
+from tests.live.harness import Site, check_record, site, until
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +37,7 @@ def test_thirty_real_jobs(tmp_path: Path, policy: str) -> None:
         suspensions = sum(row.suspensions for row in rows.values())
         assert suspensions == 0 if policy == "fifo" else suspensions > 5
         assert all(row.lost_steps == 0 for row in rows.values()), "they saved whenever they were asked to stop"
-        _check_record(place)
+        check_record(place)
         _check_fidelity(place, policy)
 
 
@@ -64,7 +60,25 @@ def test_jobs_that_leave_with_0_when_told_to_stop_are_started_again(tmp_path: Pa
             assert life[-1].split()[0] == "done" and life[-1].split()[2] == str(steps), life
         assert all(rows[job].steps_done == rows[job].steps_total and rows[job].lost_steps == 0 for job in (telling, later))
         place.down()
-        _check_record(place, waits=5)
+        check_record(place, waits=5)
+
+
+def test_no_start_is_wasted(tmp_path: Path) -> None:
+    """They load for longer than a slice of the policy lasts. None is suspended before it has made a step."""
+    with site(tmp_path, pretend="1xV100", policy="tiresias:thresholds=1") as place:
+        script = shlex.join([sys.executable, "-S", str(place.work / "job.py"), str(place.work), "15", "0.1", "75"])
+        spec = {"progress": r"step (\d+)/(\d+)", "checkpoint": {"grace": 20}}
+        jobs = [place.client().submit(run=f"sleep 2.5; exec {script}", **spec).id for _ in range(2)]
+        until(lambda: all_ended(place, 2), "both end")
+        assert {row.phase for row in place.rows().values()} == {"finished"}
+        assert sum(row.suspensions for row in place.rows().values()) >= 1
+        place.down()
+        for job in jobs:
+            steps = [int(line.split()[2]) for line in (place.work / f"{job}.life").read_text().splitlines()]
+            starts, ends = steps[::2], steps[1::2]
+            launches = (place.home / "logs" / f"{job}.log").read_text().count("(incarnation ")
+            assert len(starts) == len(ends) == launches, "none was stopped while it loaded"
+            assert all(first < last for first, last in zip(starts, ends, strict=True)), steps
 
 
 def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
@@ -95,7 +109,7 @@ def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
         until(lambda: "policy las takes over from srsf" in place.said(), "another policy is told of")
         assert place.violations() == ""
         place.down()
-        _check_record(place, waits=0)
+        check_record(place, waits=0)
 
 
 def test_cancel_by_name_never_hits_the_wrong_job(tmp_path: Path) -> None:
@@ -125,8 +139,9 @@ def test_the_address_goes_with_the_daemon(tmp_path: Path) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             process = place.process
             assert process is not None
+            place.client().status()  # once it answers, it heeds signals
             process.send_signal(number)
-            # A process that was started in the background ignores SIGINT, and then leaves as after SIGTERM.
+            # A process that was started in the background ignores SIGINT before that, and after it leaves as after SIGTERM.
             assert process.wait(60) in ((130, 0) if number == signal.SIGINT else (0,))
             assert not address.exists(), number
             place.up()
@@ -156,19 +171,3 @@ def _check_fidelity(place: Site, policy: str) -> None:
     found = compare(observed, simulated.record)
     print(f"{policy}: launch {observed.launch_seconds:.3f} s, suspend {observed.suspend_seconds:.3f} s\n{found}")
     assert abs(found.mean_error) < 0.10, found
-
-
-def _check_record(place: Site, waits: int = 30) -> None:
-    """Every state the core was in is sound, every wait explained, every decision the same again."""
-    journal = place.journal()
-    seen, events = 0, []
-    for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
-        assert difference is None, difference
-        validate(scheduler.state)  # phase changes are checked where they are made: an illegal one raises
-        seen += confirm(scheduler)
-        events += entry.events
-    jobs = [job for job, _, _ in journal.jobs()]
-    journal.close()
-    assert seen > waits
-    assert [event.job for event in events if isinstance(event, Submitted)] == jobs
-    assert any(isinstance(event, Exited | Suspended) for event in events)

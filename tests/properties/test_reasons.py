@@ -43,9 +43,11 @@ def confirm(core: Scheduler) -> int:
         waiting += 1
         assert code is not Reason.NONE, f"job {job} waits for no reason"
         assert explain(state, job)[0].code is code and explain(state, job)[0].sentence
-        promised = np.bincount(
-            state.machines.cluster.gpu_pool[~state.machines.planned.free], minlength=len(state.machines.cluster.pools)
-        )
+        taken = ~state.machines.planned.free
+        if spec.gpus < 1:  # it fits where others have left a part
+            for gpu in state.machines.planned.parts:
+                taken[gpu] = state.machines.planned.room(gpu) < spec.part
+        promised = np.bincount(state.machines.cluster.gpu_pool[taken], minlength=len(state.machines.cluster.pools))
         up = np.bincount(
             state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]],
             minlength=len(state.machines.cluster.pools),

@@ -21,7 +21,10 @@ def protected(state: State, rows: Ints) -> Bools:
     """Which of these jobs are starting, or have not made a step since. Partners go together."""
     jobs = state.jobs.table
     seconds, phase = state.now_s - jobs.phase_s[rows], jobs.phase[rows]
-    young: Bools = (phase == Phase.STARTING) | ((phase == Phase.RUNNING) & (jobs.rate[rows] * seconds < 1.0 - ROUNDING))
+    # A step is made when it is told, or else when it is due as far as we believe.
+    told = jobs.steps_done[rows] - jobs.paced_steps[rows]
+    made = np.maximum(told, jobs.rate[rows] * seconds) >= 1.0 - ROUNDING
+    young: Bools = (phase == Phase.STARTING) | ((phase == Phase.RUNNING) & ~made)
     young &= (jobs.option[rows] >= 0) & (seconds < PATIENCE * jobs.move_seconds[rows])
     if not young.any():
         return young

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,37 @@ def test_progress_is_told_while_it_runs(bench: Bench) -> None:
     assert bench.part().steps_total == 2000.0 and bench.part().steps_saved == 0.0
     bench.machine.kill(1, 1, 2)
     assert bench.wait().steps_done == 7.0, "the last line is complete when nobody can add to it"
+
+
+@pytest.mark.parametrize("first", [41, 12])
+def test_it_begins_with_its_first_step(bench: Bench, tmp_path: Path, first: int) -> None:
+    """What it says before is where it starts from. It may know of an earlier checkpoint than we do."""
+    go = tmp_path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.02; done"
+    bench.start(f"echo step 40; echo ready; {wait}; echo step {first}; {FOREVER}", from_step=40.0, progress=r"step (\d+)")
+    assert bench.part().began_s is None
+    bench.rung.clear()
+    before_s = time.time()
+    go.touch()
+    until(lambda: bench.part().began_s is not None)
+    part = bench.part()
+    assert part.began_s is not None and before_s <= part.began_s <= time.time()
+    assert part.steps_done == first
+    until(bench.rung.is_set, "word of it")
+    bench.open()
+    assert bench.part().began_s == part.began_s, "another daemon finds it"
+
+
+@pytest.mark.parametrize("pattern", ["", "(", "no group"])
+def test_one_whose_steps_are_not_read_begins_with_its_process(bench: Bench, pattern: str) -> None:
+    bench.start(f"echo ready; {FOREVER}", progress=pattern)
+    part = bench.part()
+    assert part.began_s is not None and part.began_s == part.started_s
+
+
+def test_one_that_ends_without_a_step_never_began(bench: Bench) -> None:
+    bench.machine.launch(bench.sh("echo no steps here", progress=r"step (\d+)"))
+    assert bench.wait().began_s is None
 
 
 def test_a_pattern_that_never_ends_is_given_up(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Solve, Suspend
-from rota.model.events import Allocated, Started, Submitted, Woke
+from rota.model.events import Allocated, Progressed, Started, Submitted, Woke
 from rota.model.job import Arrival, JobSpec
 from rota.placers.packed import Packed
 from rota.policies.srsf import Srsf
@@ -49,6 +49,15 @@ def test_one_that_has_made_steps_is_suspended_at_once() -> None:
     core, launch = starting()
     step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0, from_step=0.0))
     assert suspended(step(core, 20.0, Submitted(1, JobSpec(steps=10.0), 20.0)))
+
+
+def test_one_that_has_told_a_step_is_suspended_at_once() -> None:
+    """Live, it is faster than we believe: its first step is what shows that it has started."""
+    core, launch = starting()
+    number = np.array([launch.incarnation])
+    told = Progressed(np.array([0]), number, np.array([1.0]), np.array([0.0]), 5.0)
+    step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0), told)
+    assert suspended(step(core, 5.1, Submitted(1, JobSpec(steps=10.0), 5.1)))
 
 
 def test_one_that_does_not_get_going_is_not_waited_for_for_ever() -> None:

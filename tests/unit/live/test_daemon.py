@@ -11,6 +11,7 @@ import pytest
 
 from rota.compose.catalogue import split_pair
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
+from rota.live import starts
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
@@ -411,3 +412,52 @@ def test_a_job_is_shown_with_everything_its_spec_said(tmp_path: Path) -> None:
             5,
         )
         ended(daemon, job)
+
+
+def until(wanted: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not wanted() and time.monotonic() < end:
+        time.sleep(0.02)
+    return wanted()
+
+
+def tells_after(go: Path) -> str:
+    """A job that loads for as long as we like, and then tells when it made its first step."""
+    return f"while [ ! -e {go} ]; do sleep 0.02; done; date +%s.%N; for n in $(seq 1 6000); do echo step $n; sleep 0.1; done"
+
+
+def test_a_job_has_started_when_its_first_step_is_seen(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with running(tmp_path) as daemon:
+        tells = submit(daemon, tells_after(go), progress=r"step (\d+)")
+        silent = submit(daemon, tells_after(go))
+        assert until(lambda: daemon.job(str(silent)).phase == "running")
+        assert daemon.job(str(tells)).phase == "starting" and daemon.job(str(tells)).started_at is None
+    with running(tmp_path) as daemon:  # the start goes on meanwhile, and is the same one
+        assert until(lambda: bool(daemon.driver.running()))
+        assert daemon.job(str(tells)).phase == "starting"
+        table, row = daemon.scheduler.state.jobs.table, daemon.scheduler.state.jobs.row[tells]
+        launched_s, believed_seconds = table.phase_s.item(row), table.move_seconds.item(row)
+        assert until(lambda: time.time() > launched_s + believed_seconds + 0.5)
+        go.touch()
+        assert until(lambda: daemon.job(str(tells)).phase == "running")
+        first_s = float(daemon.logs(tells, 0, 1000).text.splitlines()[1])
+        record = daemon.history.records[tells]
+        assert record.started_s is not None and record.started_s >= first_s
+        assert table.move_seconds.item(row) == record.started_s - launched_s, "what starting took is what moving costs"
+        for job in (tells, silent):
+            daemon.cancel(job)
+            ended(daemon, job)
+
+
+def test_one_that_never_makes_a_step_counts_as_started_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts, "PATIENCE", 0.1)
+    with running(tmp_path, policy="srsf", cluster="1xV100") as daemon:
+        stuck = submit(daemon, ["sleep", "300"], progress=r"step (\d+)")
+        assert until(lambda: daemon.job(str(stuck)).phase == "running")
+        record = daemon.history.records[stuck]
+        (status,) = daemon.driver.inventory()
+        assert record.started_s == status.started_s and status.began_s is None
+        ended(daemon, submit(daemon, "true", steps=1))
+        daemon.cancel(stuck)
+        ended(daemon, stuck)
