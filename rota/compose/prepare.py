@@ -136,7 +136,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
         packing=bool(getattr(policy, "packing", False)),
         wait_for_place=study.wait_for_place,
-        tactics=make_tactics(study.tactics),
+        tactics=make_tactics(study.tactics or getattr(policy, "tactics", "")),
         learn_variability=study.variability_learned,
         cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
     )

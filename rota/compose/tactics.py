@@ -7,13 +7,18 @@ from rota.core.tactics import Tactics
 from rota.errors import NameUnknown
 from rota.tactics.pack import Pack
 
-TACTICS: Mapping[str, Callable[[], Any]] = {"pack": Pack}
+TACTICS: Mapping[str, Callable[..., Any]] = {"pack": Pack}
 
 
 def make_tactics(names: str) -> Tactics:
     """From names with commas between them."""
-    given = [name.strip() for name in names.split(",") if name.strip()]
-    for name in given:
+    made = {}
+    for given in names.split(","):
+        name, _, option = given.strip().partition(":")
+        if not name:
+            continue
         if name not in TACTICS:
             raise NameUnknown("tactic", name, TACTICS, hint="--tactics pack")
-    return Tactics(**{name: TACTICS[name]() for name in given})
+        key, _, number = option.partition("=")
+        made[name] = TACTICS[name](**({key: float(number)} if key else {}))
+    return Tactics(**made)

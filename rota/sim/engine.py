@@ -41,7 +41,7 @@ from rota.model.policy import Policy
 from rota.model.units import FOREVER, MILLI
 from rota.model.view import keyed_rng
 from rota.sim.physics import Physics
-from rota.sim.record import Record
+from rota.sim.record import FEEDBACK_STEPS, Record
 from rota.sim.run import WHOLE, SimulatedRun
 
 
@@ -397,7 +397,10 @@ class Engine:
         gets as many as fit into one that begins now."""
         now = self.now_s
         self._saved(job, run, now)
-        run.from_step, run.since_s = run.steps(now), now
+        steps = run.steps(now)
+        if run.from_step < FEEDBACK_STEPS <= steps:
+            self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
+        run.from_step, run.since_s = steps, now
         run.stretch += 1
         run.rate = run.alone
         if other is not None:
@@ -488,6 +491,8 @@ class Engine:
         one on: how many steps a job gets, and how fast, is settled when a round begins, as in Gavel."""
         steps = run.steps(self.now_s)
         if run.since_s < FOREVER:
+            if run.from_step < FEEDBACK_STEPS <= steps:
+                self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
             run.from_step, run.since_s = steps, FOREVER
             run.stretch += 1
             other = self._company(job, run)

@@ -29,6 +29,8 @@ class Packable(NamedTuple):
     """The most memory it takes on each GPU; not a number: not known."""
     room_gib: float
     """What it leaves there of a job that runs."""
+    seat: tuple[int, ...] = ()
+    """Its GPUs; of a job that waits, those on which it sleeps: it joins others only there, since to move it costs more."""
 
 
 class PairWish(NamedTuple):
@@ -63,7 +65,11 @@ class Pack:
             groups = free.get((guest.pool, guest.gpus))
             if not groups or guest.position in joined:
                 continue
-            found = self._best(groups, guest, gain, busy)
+            if guest.seat:
+                mates = (host for hosts in groups.values() for host in hosts if host.seat == guest.seat)
+                found = next((self._best({host.name: [host]}, guest, gain, busy) for host in mates), None)
+            else:
+                found = self._best(groups, guest, gain, busy)
             if found is None:
                 continue
             host, trial = found

@@ -27,8 +27,8 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     ids = table.id[: table.size]
     rows = ids.searchsorted(event.jobs).clip(max=table.size - 1)
     known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
-    known &= (event.since_s >= table.company_s[rows] - ROUNDING) & (event.rate > 0) & (event.rate < math.inf)
-    alone = known & (table.beside[rows] == NOBODY)
+    known &= (event.since_s >= table.company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
+    alone = known & (table.beside[rows] == NOBODY) & (event.rate > 0)
     _alone(state, rows[alone], event, alone.nonzero()[0])
     for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
         _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
@@ -77,9 +77,16 @@ def _judge(state: State, settings: Settings, trial: Trial) -> None:
     state.question.touch()
 
 
+def begin_trial(state: State, trial: Trial) -> None:
+    state.knowledge.trials[trial.number] = trial
+    state.knowledge.tried = trial.number
+    state.jobs.table.pinned_s[[state.jobs.row[job] for job in trial.jobs]] = trial.given_up_s
+
+
 def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
     knowledge = state.knowledge
     del knowledge.trials[trial.number]
+    state.jobs.table.pinned_s[[state.jobs.row[job] for job in trial.jobs if job in state.jobs.row]] = 0.0
     knowledge.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
     if len(knowledge.past_trials) > MOST_PAST_TRIALS:
         del knowledge.past_trials[min(knowledge.past_trials)]
