@@ -40,6 +40,8 @@ class Trial:
     """Before this it is not judged, and not undone by the tactic."""
     before: tuple[float, float]
     """Steps per second of each alone."""
+    hoped: float
+    """The gain that was hoped for."""
     after: tuple[float, float] = (math.nan, math.nan)
     """Steps per second of each in company, as measured; not a number: not yet."""
     verdict: TrialVerdict = TrialVerdict.OPEN

@@ -36,6 +36,8 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
 
 def _alone(state: State, rows: Ints, event: Measured, where: Ints) -> None:
     table = state.jobs.table
+    if state.question.somebody_waits and (table.alone_option[rows] != table.option[rows]).any():
+        state.question.touch()  # now that it is measured, a job that waits may join it
     table.alone_rate[rows] = event.rate[where]
     table.alone_option[rows] = table.option[rows]
     for column, seen in ((table.utilisation, event.utilisation[where]), (table.peak_gib, event.peak_gib[where])):
@@ -69,6 +71,8 @@ def _judge(state: State, settings: Settings, trial: Trial) -> None:
     shares = tuple(after / before for after, before in zip(trial.after, trial.before, strict=True))
     if state.name_of(trial.jobs[0]) != trial.pair[0]:
         shares = shares[::-1]
+    knowledge.judged += 1
+    knowledge.surprise += trial.gain - trial.hoped
     before = knowledge.pairs.get(trial.pair)
     knowledge.pairs[trial.pair] = PairSeen(1, *shares) if before is None else before.seen_again(*shares)
     least_gain = settings.tactics.pack.least_gain if settings.tactics.pack is not None else 0.0

@@ -100,20 +100,23 @@ def _new_pairs(
         seen = state.knowledge.pair_seen(host, guest, cluster.pools[pool], gpus)
         return None if seen is None else seen.gain
 
-    wishes = pack.pair_up(hosts, _guests(state, allocation, table, waits, {(each.pool, each.gpus) for each in hosts}), gain, busy)
+    guests = _guests(state, allocation, table, waits, {(each.pool, each.gpus) for each in hosts})
+    wishes = pack.pair_up(hosts, guests, gain, busy, state.knowledge.usual_surprise)
     begun, joining = [], []
     number = state.knowledge.tried
-    for host, guest, on_trial in wishes:
+    for host, guest, hoped in wishes:
         option = _alone_option(table, guest, table.options.pool.item(grants.option.item(host)))
         pair = (jobs.id.item(table.rows[host]), jobs.id.item(table.rows[guest]))
-        if on_trial:
+        if hoped is not None:
             before = _baseline(state, pair[0], grants.option.item(host)), _baseline(state, pair[1], option)
             names = sorted(state.name_of(job) for job in pair)
             number += 1
             pool, gpus = table.options.pool.item(option), table.options.gpus.item(option)
             key = (names[0], names[1], cluster.pools[pool], gpus)
             assert before[0] is not None and before[1] is not None
-            begun.append(Trial(number, "pack", pair, key, state.now_s, state.now_s + pack.settle_seconds, (before[0], before[1])))
+            begun.append(
+                Trial(number, "pack", pair, key, state.now_s, state.now_s + pack.settle_seconds, (before[0], before[1]), hoped)
+            )
         _join(grants, host, guest, option)
         joining.append(guest)
     if joining:
