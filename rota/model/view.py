@@ -218,6 +218,8 @@ class View:
     """The seed of the run."""
     decision: int
     """Counts the questions to the policy, from 1."""
+    usable: Bools | None = None
+    """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
 
     def rng(self) -> np.random.Generator:
         """Randomness that depends on the seed and the decision number alone, so that replays repeat it."""

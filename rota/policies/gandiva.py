@@ -48,7 +48,7 @@ class Gandiva:
         where = {job: at for at, job in enumerate(jobs.ids.tolist())}
         tick = int((view.now_s + ROUNDING) // self.slice_seconds)
         before: Seating | None = view.memory
-        servers = Servers.of(before, view.cluster, set(where))
+        servers = Servers.of(before, view.cluster, view.usable, set(where))
         servers.join(_partners(view))
         waits = dict(before.waiting) if before is not None else {}
         seated = {job for slot in servers.slots for job in slot.jobs}
@@ -150,14 +150,14 @@ class Gandiva:
     def _least_used(self, view: View, servers: Servers, width: int, pool: int, tenure: float) -> set[int]:
         """As many servers as a job needs, those with the fewest jobs; none that was given to its jobs just now."""
         young = {node for s in servers.slots if view.now_s - s.since_s < tenure - ROUNDING for node in servers.nodes_of(s)}
-        load = {node: 0 for node in view.cluster.pool_nodes[pool] if node not in young}
+        load = {node: 0 for node in view.cluster.pool_nodes[pool] if node not in young and servers.node_gpus[node]}
         for slot in servers.slots:
             for node in servers.nodes_of(slot):
                 if node in load:
                     load[node] += len(slot.jobs)
         chosen, gpus = set[int](), 0
         for node in sorted(load, key=lambda n: (load[n], n)):
-            size = view.cluster.node_gpus.item(node)
+            size = servers.node_gpus[node]
             if size >= width:
                 return {node}
             chosen.add(node)
@@ -170,7 +170,7 @@ class Gandiva:
         """A server goes from the size whose jobs share least to the one whose jobs share most, if both are better off so."""
         for pool in range(len(view.cluster.pools)):
             widths = {slot.width for slot in servers.slots if servers.pool_of(slot) == pool and not slot.foreign}
-            widths = {w for w in widths if w <= max(view.cluster.node_gpus[view.cluster.pool_nodes[pool]])}
+            widths = {w for w in widths if w <= max(servers.node_gpus[node] for node in view.cluster.pool_nodes[pool])}
             if len(widths) < 2:
                 continue
             high = max(widths, key=lambda w: servers.height(w, pool))
@@ -179,7 +179,7 @@ class Gandiva:
             if len(nodes) < 2 or high == low:
                 continue
             node = min(nodes, key=lambda n: sum(len(s.jobs) for s in servers.slots if n in servers.nodes_of(s)))
-            size = view.cluster.node_gpus.item(node)
+            size = servers.node_gpus[node]
             jobs = servers.height(low, pool) * servers.room(low, pool)
             after = jobs / max(servers.room(low, pool) - size // low, 1e-9)
             if size < high or after >= servers.height(high, pool):

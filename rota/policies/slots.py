@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.units import Ints
+from rota.model.units import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,26 +53,29 @@ class Slot:
 class Servers:
     """The slots of a cluster, and the GPUs that are in none."""
 
-    def __init__(self, cluster: Cluster, slots: Iterable[Slot] = ()) -> None:
+    def __init__(self, cluster: Cluster, slots: Iterable[Slot] = (), usable: Bools | None = None) -> None:
         self.cluster = cluster
         self.slots = list(slots)
-        self.free = np.ones(cluster.gpus, dtype=bool)
+        self.free = np.ones(cluster.gpus, dtype=bool) if usable is None else usable.copy()
+        self.node_gpus: list[int] = cluster.count_by_node(self.free).tolist()
+        """GPUs of each server that can be had."""
         self.affinity = [0] * len(cluster.nodes)
         """The size of jobs that each server is for; 0: any."""
         for slot in self.slots:
             self._take(slot)
 
     @classmethod
-    def of(cls, seating: Seating | None, cluster: Cluster, there: set[int]) -> "Servers":
-        """As they were after the last answer, without the jobs that have ended."""
+    def of(cls, seating: Seating | None, cluster: Cluster, usable: Bools | None, there: set[int]) -> "Servers":
+        """As they were after the last answer, without the jobs that have ended and the GPUs that can no longer be had."""
         if seating is None:
-            return cls(cluster)
+            return cls(cluster, (), usable)
         columns = zip(seating.gpus, seating.foreign, seating.turn, seating.since_s, strict=True)
         slots = [Slot(gpus, foreign, turn, since_s) for gpus, foreign, turn, since_s in columns]
         for job, slot in zip(seating.job.tolist(), seating.slot.tolist(), strict=True):
             if job in there:
                 slots[slot].jobs.append(job)
-        return cls(cluster, [slot for slot in slots if slot.jobs and slot.gpus[-1] < cluster.gpus])
+        kept = [slot for slot in slots if slot.jobs and (usable is None or usable[list(slot.gpus)].all())]
+        return cls(cluster, kept, usable)
 
     def seating(self, waiting: Iterable[tuple[int, float]], balanced_s: float) -> Seating:
         pairs = [(job, number) for number, slot in enumerate(self.slots) for job in slot.jobs]
@@ -120,7 +123,7 @@ class Servers:
     def close(self, slot: Slot) -> None:
         """Its GPUs are free. A server without slots is for any size again."""
         self.slots.remove(slot)
-        self.free[list(slot.gpus)] = True
+        self.free[list(slot.gpus)] = True  # those that cannot be had are in no slot
         for node in self.nodes_of(slot):
             if not any(node in self.nodes_of(other) for other in self.slots):
                 self.affinity[node] = 0
@@ -139,7 +142,7 @@ class Servers:
     def room(self, width: int, pool: int) -> int:
         """Slots that the servers for a size have room for."""
         mine = [n for n in self.cluster.pool_nodes[pool] if self.affinity[n] == width]
-        gpus = [self.cluster.node_gpus.item(node) for node in mine]
+        gpus = [self.node_gpus[node] for node in mine]
         return sum(g // width for g in gpus) if width <= max(gpus, default=0) else sum(gpus) // width
 
     def _take(self, slot: Slot) -> None:
@@ -150,7 +153,7 @@ class Servers:
 
     def _free_on(self, node: int) -> list[int]:
         first, end = self.cluster.node_first[node], self.cluster.node_first[node + 1]
-        return [first + int(gpu) for gpu in self.free[first:end].nonzero()[0]]
+        return [int(first + gpu) for gpu in self.free[first:end].nonzero()[0]]
 
     def _on_own_server(self, width: int, pool: int) -> tuple[int, ...] | None:
         """The least loaded server for jobs of this size that has room."""
@@ -161,11 +164,11 @@ class Servers:
     def _on_new_servers(self, width: int, pool: int) -> tuple[int, ...] | None:
         """A server without jobs; for a job that is wider than any, as many as it takes."""
         empty = [node for node in self.cluster.pool_nodes[pool] if not self.affinity[node]]
-        frees = [free for node in empty if len(free := self._free_on(node)) == self.cluster.node_gpus.item(node)]
+        frees = [free for node in empty if len(free := self._free_on(node)) == self.node_gpus[node] > 0]
         large = [free for free in frees if len(free) >= width]
         if large:
             return tuple(min(large, key=len)[:width])
-        if width <= max((self.cluster.node_gpus.item(node) for node in self.cluster.pool_nodes[pool]), default=0):
+        if width <= max((self.node_gpus[node] for node in self.cluster.pool_nodes[pool]), default=0):
             return None
         return _first(width, sorted(frees, key=len, reverse=True))
 

@@ -22,7 +22,6 @@ from rota.model.events import (
     Decided,
     Exited,
     External,
-    Measured,
     NodeDrained,
     NodeJoined,
     NodeLeft,
@@ -40,6 +39,7 @@ from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
 from rota.model.units import FOREVER, MILLI
 from rota.model.view import keyed_rng
+from rota.sim.measure import measure
 from rota.sim.physics import Physics
 from rota.sim.record import FEEDBACK_STEPS, Record
 from rota.sim.run import WHOLE, SimulatedRun
@@ -246,7 +246,7 @@ class Engine:
             self._next_report_s += self._report_seconds
         live = [(job, run) for job, run in sorted(self._runs.items()) if run.since_s < FOREVER]
         if live and self.scheduler.settings.tactics:
-            events.append(self._measured(live))
+            events.append(measure(live, self.arrivals, self.cluster, self.physics, self._seed, now))
         if live:
             events.append(
                 Progressed(
@@ -257,29 +257,6 @@ class Engine:
                     now,
                 )
             )
-
-    def _measured(self, live: list[tuple[int, SimulatedRun]]) -> Measured:
-        """How fast and how busy the running jobs are, since something last changed for them."""
-        now, cluster, physics = self.now_s, self.cluster, self.physics
-        seen = [(job, run) for job, run in live if run.since_s < now]
-        specs = [self.arrivals[job].spec for job, _ in seen]
-        noise = np.ones(len(seen))
-        if physics.noise:
-            rng = keyed_rng(self._seed, int(now), 7)
-            noise = np.maximum(1.0 + physics.noise * rng.standard_normal(len(seen)), 0.01)
-        types = [cluster.pools[cluster.gpu_pool[run.gpus[0]]] for _, run in seen]
-        most = np.array([spec.gpu_gib or math.nan for spec in specs], dtype=np.float64)
-        use = [physics.utilisation(spec, kind, len(run.gpus)) for spec, kind, (_, run) in zip(specs, types, seen, strict=True)]
-        return Measured(
-            np.array([job for job, _ in seen], dtype=np.int64),
-            np.array([run.incarnation for _, run in seen], dtype=np.int64),
-            np.array([run.since_s for _, run in seen], dtype=np.float64),
-            np.array([run.rate for _, run in seen], dtype=np.float64) * noise,
-            np.array(use, dtype=np.float64),
-            most,
-            np.array([spec.held_gib or math.nan for spec in specs], dtype=np.float64),
-            now,
-        )
 
     def _broken(self) -> RotaError:
         fault = self.scheduler.state.question.policy_fault

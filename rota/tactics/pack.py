@@ -19,6 +19,8 @@ class Packable(NamedTuple):
     position: int
     name: str
     """Its profile, or the job itself where it has none."""
+    option: int
+    """By which it runs, or would."""
     pool: int
     gpus: int
     node: int
@@ -36,6 +38,8 @@ class Packable(NamedTuple):
 class PairWish(NamedTuple):
     host: int
     guest: int
+    option: int
+    """Of the guest."""
     hoped: float | None
     """Nobody has seen the pair, and this gain is hoped for; None: it is known."""
 
@@ -82,7 +86,7 @@ class Pack:
             groups[host.name].remove(host)
             if not groups[host.name]:
                 del groups[host.name]
-            wishes.append(PairWish(host.position, guest.position, hoped))
+            wishes.append(PairWish(host.position, guest.position, guest.option, hoped))
         return wishes
 
     def _best(

@@ -104,8 +104,7 @@ def _new_pairs(
     wishes = pack.pair_up(hosts, guests, gain, busy, state.knowledge.usual_surprise)
     begun, joining = [], []
     number = state.knowledge.tried
-    for host, guest, hoped in wishes:
-        option = _alone_option(table, guest, table.options.pool.item(grants.option.item(host)))
+    for host, guest, option, hoped in wishes:
         pair = (jobs.id.item(table.rows[host]), jobs.id.item(table.rows[guest]))
         if hoped is not None:
             before = _baseline(state, pair[0], grants.option.item(host)), _baseline(state, pair[1], option)
@@ -174,13 +173,7 @@ def _packable(state: State, position: int, job: int, option: int) -> Packable:
     options = state.knowledge.options
     use = state.jobs.table.utilisation.item(state.jobs.row[job])
     pool, gpus = options.pool.item(option), options.gpus.item(option)
-    return Packable(position, state.name_of(job), pool, gpus, -1, use, _gib(state, job), 0.0)
-
-
-def _alone_option(table: CandidateTable, position: int, pool: int) -> int:
-    rows = table.options.by_kind[table.kind.item(position)]
-    rows = rows[rows >= 0]
-    return int(rows[table.options.pool[rows] == pool][0])
+    return Packable(position, state.name_of(job), option, pool, gpus, -1, use, _gib(state, job), 0.0)
 
 
 def _baseline(state: State, job: int, option: int) -> float | None:
