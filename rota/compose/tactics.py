@@ -5,9 +5,10 @@ from typing import Any
 
 from rota.core.tactics import Tactics
 from rota.errors import NameUnknown
+from rota.tactics.grow import Grow
 from rota.tactics.pack import Pack
 
-TACTICS: Mapping[str, Callable[..., Any]] = {"pack": Pack}
+TACTICS: Mapping[str, Callable[..., Any]] = {"pack": Pack, "grow": Grow}
 
 
 def make_tactics(names: str) -> Tactics:

@@ -32,7 +32,7 @@ class Gandiva:
     balance_seconds: float = 600.0
     """How often a server may go from one size of jobs to another that needs it more."""
 
-    tactics = "pack:least_gain=0"
+    tactics = "pack:least_gain=0,grow"
     """What else belongs to it, where a study names no tactics."""
 
     def __post_init__(self) -> None:
