@@ -12,6 +12,9 @@ from rota.model.view import keyed_rng
 from rota.sim.physics import Physics
 from rota.sim.run import SimulatedRun
 
+MEASUREMENTS = 5
+"""So often a job is measured after something changed for it."""
+
 
 def measure(
     live: Sequence[tuple[int, SimulatedRun]],
