@@ -15,6 +15,7 @@ from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
 from rota.core.state.state import State
+from rota.core.tactics import Tactics
 from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
@@ -22,6 +23,8 @@ from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
+from rota.tactics.grow import Grow
+from rota.tactics.pack import Pack
 
 VERSION = 10
 
@@ -87,6 +90,9 @@ _STATE_TYPES = (
     AtRounds,
     WholeSteps,
     Drawing,
+    Tactics,
+    Pack,
+    Grow,
 )
 
 
