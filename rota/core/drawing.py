@@ -11,8 +11,12 @@ MOST_OWED = 10.0
 """A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
 
 
-MOST_LOST = 0.004
-"""The part of its time that a job may lose to moves that are made only so that all get their shares."""
+LOST = 0.004
+"""The part of its time that a job loses to moves which are made only so that all get their shares, if it should run half of the
+time or more. If it should run less, it loses more, so that none waits too long for its turn."""
+
+MOST_LOST = 0.02
+"""The most that it loses by that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +49,12 @@ class Drawing:
         """The most that a job can be owed, or owe. What only breaks ties has no limit."""
         return FOREVER if self.deficits_break_ties else MOST_OWED * turn_seconds
 
-    def margin_seconds(self, move_seconds: Floats, horizon_seconds: float) -> Floats:
-        """How much further behind its share another job must be to take the place of one that runs, given the price of moving
-        that. Two jobs that take turns run for twice their margin each: so long that no more than `MOST_LOST` of it is lost, but
-        no longer than the horizon over which a move must pay for itself."""
-        return np.minimum(move_seconds / (2 * MOST_LOST), horizon_seconds / 2)
+    def margin_seconds(self, move_seconds: Floats, share: Floats, horizon_seconds: float) -> Floats:
+        """How much further behind another job must be to take the place of one that runs, given the price of moving that, and
+        the part of the time that it should run. Two jobs that take turns run for twice their margin each: so long that only the
+        part above is lost, but no longer than the horizon over which a move must pay for itself."""
+        lost = np.clip(LOST * 0.5 / np.maximum(share, LOST), LOST, MOST_LOST)
+        return np.minimum(move_seconds / (2 * lost), horizon_seconds / 2)
 
     @property
     def saves_moves(self) -> bool:

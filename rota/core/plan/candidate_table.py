@@ -130,10 +130,11 @@ class CandidateTable:
         """Nothing is gained by making fewer moves, or the drawing does not care."""
         return not (self._state.knowledge.costs.move_seconds and self._settings.drawing.saves_moves)
 
-    @lazy
-    def margin_seconds(self) -> Floats:
-        """How far another job must be behind one that runs, to have its GPUs."""
-        return self._settings.drawing.margin_seconds(self.move_seconds, self.horizon_seconds)
+    def margin_seconds(self, share: Floats) -> Floats:
+        """How much further behind another job must be to take the place of one that runs, given how much each should run. One
+        that has never run need not wait for that."""
+        share = np.where(self.never_ran, 1.0, share)
+        return self._settings.drawing.margin_seconds(self.move_seconds, share, self.horizon_seconds)
 
     @lazy
     def never_ran(self) -> Bools:

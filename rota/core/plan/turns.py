@@ -30,6 +30,8 @@ class Ways(NamedTuple):
     option: Ints
     share: Floats
     pool: Ints
+    total: Floats
+    """Per job of the table: the part of the time that it should run."""
     home: Floats
     """Which part of the margin a job has there: none where it has no share, all where it should be most of the time."""
 
@@ -68,8 +70,8 @@ def _furthest_behind(ways: Ways, table: CandidateTable) -> Floats:
     promised = np.rint(share * table.shares_seconds * MICRO)
     behind = promised - np.rint(table.had_seconds[ways.position, ways.account] * MICRO)
     stays = (table.granted_option[ways.position] == ways.option) & ~table.slowed[ways.position]
-    margin = (table.margin_seconds[ways.position] * ways.home * MICRO) * (stays | table.never_ran[ways.position])
-    behind += margin
+    margin = table.margin_seconds(ways.total)[ways.position] * ways.home * MICRO
+    behind += margin * (stays | table.never_ran[ways.position])
     urgency: Floats = np.where(behind >= 0, behind, behind / np.maximum(share, NEXT_TO_NOTHING))
     # Those without a share come after all others.
     urgency[share <= TIME_SHARED] -= 1e15
@@ -87,5 +89,6 @@ def _ways(shares: Shares, table: CandidateTable) -> Ways:
     may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
     position, account = may.nonzero()
     option = rows[position, account]
-    home = np.minimum(share / np.maximum(share.sum(axis=1, keepdims=True) * AT_HOME, NEXT_TO_NOTHING), 1.0)
-    return Ways(position, account, option, share[position, account], options.pool[option], home[position, account])
+    total = share.sum(axis=1)
+    home = np.minimum(share / np.maximum(total * AT_HOME, NEXT_TO_NOTHING)[:, None], 1.0)
+    return Ways(position, account, option, share[position, account], options.pool[option], total, home[position, account])
