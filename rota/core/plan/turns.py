@@ -31,9 +31,9 @@ class Ways(NamedTuple):
     share: Floats
     pool: Ints
     total: Floats
-    """Per job of the table: the part of the time that it should run."""
+    """Per job of the table: the part of the time that it should run; 1 if it has no share at all and fills what would idle."""
     home: Floats
-    """Which part of the margin a job has there: none where it has no share, all where it should be most of the time."""
+    """Which part of the margin a job has there: all where it should be much of the time, little where it should rarely be."""
 
 
 def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
@@ -91,4 +91,6 @@ def _ways(shares: Shares, table: CandidateTable) -> Ways:
     option = rows[position, account]
     total = share.sum(axis=1)
     home = np.minimum(share / np.maximum(total * AT_HOME, NEXT_TO_NOTHING)[:, None], 1.0)
+    home[share <= TIME_SHARED] = 1.0  # they come last, and only each other's place could they take
+    total[total <= TIME_SHARED] = 1.0
     return Ways(position, account, option, share[position, account], options.pool[option], total, home[position, account])
