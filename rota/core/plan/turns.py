@@ -7,7 +7,7 @@ import numpy as np
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.state.accounts import time_shares
 from rota.model.allocation import Shares
-from rota.model.units import Floats, Ints
+from rota.model.units import Bools, Floats, Ints
 
 NEXT_TO_NOTHING = 1e-6
 """What an interior point leaves where there should be nothing."""
@@ -32,6 +32,8 @@ class Ways(NamedTuple):
     pool: Ints
     total: Floats
     """Per job of the table: the part of the time that it should run; 1 if it has no share at all and fills what would idle."""
+    slower: Bools
+    """Whether its job has no share there, has one elsewhere, and is faster by that."""
     home: Floats
     """Which part of the margin a job has there: all where it should be much of the time, little where it should rarely be."""
 
@@ -47,7 +49,9 @@ def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
         done = ~mine  # all run, and to the policy another type would be no better
     urgency = _least_received(ways, table) if table.moves_are_free else _furthest_behind(ways, table)
     deficit = np.rint(table.deficit_seconds[position, ways.account] * MICRO)
-    order = np.lexsort((-ways.share, -deficit, -urgency, table.pool_order(shares.blind)[ways.pool], done))
+    # Else a job would fill GPUs of a pool that comes early, though it has a share elsewhere and is faster there. (Gavel's does.)
+    fills = np.zeros(len(position), dtype=bool) if table.moves_are_free else ways.slower
+    order = np.lexsort((-ways.share, -deficit, -urgency, table.pool_order(shares.blind)[ways.pool], fills, done))
     return position[order], option[order]
 
 
@@ -92,5 +96,8 @@ def _ways(shares: Shares, table: CandidateTable) -> Ways:
     total = share.sum(axis=1)
     home = np.minimum(share / np.maximum(total * AT_HOME, NEXT_TO_NOTHING)[:, None], 1.0)
     home[share <= TIME_SHARED] = 1.0  # they come last, and only each other's place could they take
+    best = np.where((share > TIME_SHARED) & (rows >= 0), options.rate[rows], 0.0).max(axis=1)
+    slower = (share[position, account] <= TIME_SHARED) & (options.rate[option] < best[position])
     total[total <= TIME_SHARED] = 1.0
-    return Ways(position, account, option, share[position, account], options.pool[option], total, home[position, account])
+    mine = share[position, account]
+    return Ways(position, account, option, mine, options.pool[option], total, slower, home[position, account])

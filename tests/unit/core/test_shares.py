@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.api import simulate
 from rota.beliefs.rates import Rates
 from rota.compose.catalogue import make_policy
 from rota.compose.presets import preset
@@ -21,6 +22,7 @@ from rota.placers.packed import Packed
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 from rota.sim.record import Record
+from rota.traces.trace import Trace
 from tests.packing import pairs
 from tests.unit.core.helpers import Bench, of_type
 
@@ -291,3 +293,12 @@ def test_no_suspension_where_the_same_jobs_go_on() -> None:
     made = turn(bench("2xV100", {("a", "", "V100"): 1.0}, "aa"), 500.0)
     assert not of_type(made.tell(Woke(510.0), at_s=510.0), Suspend)
     assert ran(made).tolist() == [510.0, 510.0]
+
+
+@pytest.mark.parametrize("policy", ["max-min-fairness", "max-throughput", "finish-time-fairness"])
+def test_a_job_runs_where_it_has_its_share_and_not_where_it_is_slower(policy: str) -> None:
+    """Alone on two types, of which the one with the better name is the slower one for it."""
+    rates = Rates(table={("m", "V100", 1): 1.0, ("m", "K80", 1): 20.0})
+    trace = Trace("one job", "", (Arrival(0.0, JobSpec(profile="m", steps=2000.0)),))
+    result = simulate(trace, cluster="1xV100 + 1xK80", policy=policy, rates=rates)
+    assert result.record.finished_s[0] == pytest.approx(105.0), "5 s to start, and 100 s on the K80"
