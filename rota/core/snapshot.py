@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.estimate import Estimator
@@ -15,6 +16,7 @@ from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
 from rota.core.state.state import State
+from rota.core.tactics import Tactics
 from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
@@ -53,7 +55,6 @@ EVENT_TYPES: tuple[type, ...] = (
     plan.Change,
     trial.Trial,
     trial.TrialVerdict,
-    trial.PairSeen,
     allocation.Ranking,
     allocation.Shares,
     allocation.Assignment,
@@ -87,6 +88,8 @@ _STATE_TYPES = (
     AtRounds,
     WholeSteps,
     Drawing,
+    Tactics,
+    *(kind for hint in get_type_hints(Tactics).values() for kind in get_args(hint) if kind is not NoneType),
 )
 
 
@@ -175,5 +178,9 @@ _SHAPES: dict[Any, _Shape] = {
     JobTable: _Shape(_pack_table, _unpack_table),
     Options: _Shape(_pack_options, _unpack_options),
     Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
+    dict[trial.PairKey, trial.PairSeen]: _Shape(
+        lambda pairs: {key: tuple(seen) for key, seen in pairs.items()},
+        lambda packed: {key: trial.PairSeen(*seen) for key, seen in packed.items()},
+    ),
     dict[Kind, int]: _Shape(list, lambda kinds: {kind: number for number, kind in enumerate(kinds)}),
 }

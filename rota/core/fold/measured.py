@@ -29,13 +29,19 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
     known &= (event.since_s >= table.company_s[rows] - ROUNDING) & (event.rate > 0) & (event.rate < math.inf)
     alone = known & (table.beside[rows] == NOBODY)
-    _alone(state, rows[alone], event, alone.nonzero()[0])
+    _alone(state, settings, rows[alone], event, alone.nonzero()[0])
     for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
         _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
 
 
-def _alone(state: State, rows: Ints, event: Measured, where: Ints) -> None:
+def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where: Ints) -> None:
     table = state.jobs.table
+    if (
+        settings.tactics.pack is not None
+        and state.question.somebody_waits
+        and (table.alone_option[rows] != table.option[rows]).any()
+    ):
+        state.question.replan = True  # it may share its GPUs from now on, and a job waits
     table.alone_rate[rows] = event.rate[where]
     table.alone_option[rows] = table.option[rows]
     for column, seen in ((table.utilisation, event.utilisation[where]), (table.peak_gib, event.peak_gib[where])):
@@ -81,6 +87,7 @@ def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
     knowledge = state.knowledge
     del knowledge.trials[trial.number]
     knowledge.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
+    knowledge.verdicts[verdict.value] = knowledge.verdicts.get(verdict.value, 0) + 1
     if len(knowledge.past_trials) > MOST_PAST_TRIALS:
         del knowledge.past_trials[min(knowledge.past_trials)]
 

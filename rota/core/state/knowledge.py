@@ -52,6 +52,8 @@ class Knowledge:
     """The last ones that were."""
     tried: int = 0
     """Trials so far."""
+    verdicts: dict[str, int] = field(default_factory=dict)
+    """How many of them ended with each verdict."""
     history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
     """Service of the last jobs to finish: a ring."""
     finished: int = 0
