@@ -62,13 +62,13 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
 
 
 def _tried(trial: "TrialRow") -> str:
-    """`14:03:12 joined 1 a: 20 -> 9.6 steps/s, its partner 20 -> 9.8, gain -3%: undone at 14:03:24`."""
+    """`14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at 14:04:24`, with the dates."""
     from rota.cli import words
 
     other = words.clean(f"{trial.partner} {trial.partner_name}".strip())
     who = f"joined {other}" if trial.joined else f"was joined by {other}"
     mine, its = _rates(trial.before, trial.after), _rates(trial.partner_before, trial.partner_after)
-    said = f"{_at(trial.began_at)} {who}: {mine} steps/s, its partner {its}"
+    said = f"{_at(trial.began_at)} {who}: {mine}, its partner {its}"
     if trial.gain is not None:
         said += f", gain {100 * trial.gain:+.0f}%"
     if trial.ended_at is None:
@@ -81,7 +81,7 @@ def _tried(trial: "TrialRow") -> str:
 
 
 def _rates(before: float, after: float | None) -> str:
-    return f"{before:.3g} alone" if after is None else f"{before:.3g} -> {after:.3g}"
+    return f"{before:.3g} steps/s alone" if after is None else f"{before:.3g} -> {after:.3g} steps/s"
 
 
 def _at(moment: str) -> str:
