@@ -24,6 +24,7 @@ POLICIES = {
     "las": "rota.policies.las:Las",
     "tiresias": "rota.policies.tiresias:Tiresias",
     "gittins": "rota.policies.gittins:Gittins",
+    "gandiva": "rota.policies.gandiva:Gandiva",
     "max-min-fairness": "rota.policies.max_min_fairness:MaxMinFairness",
     "gavel": "rota.policies.max_min_fairness:MaxMinFairness",
     "hierarchical": "rota.policies.hierarchical:Hierarchical",
@@ -43,10 +44,7 @@ PLACERS = {
     "pal": "rota.placers.pal:Pal",
 }
 COMING = {
-    "policy": (
-        "gandiva",
-        "ones",
-    ),
+    "policy": ("ones",),
     "placer": (),
 }
 """Names of the public contract whose part has not arrived yet: refused by name."""

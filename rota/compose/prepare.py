@@ -103,6 +103,7 @@ class Prepared:
             self.trace.arrivals,
             seed=self.settings.seed,
             report_seconds=_report_seconds(physics, self.settings, self.trace, self.cluster),
+            measure_seconds=MEASURE_SECONDS if self.settings.tactics else FOREVER,
             progress=progress,
             cluster=self.cluster,
             changes=self.changes,
@@ -136,7 +137,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
         packing=bool(getattr(policy, "packing", False)),
         wait_for_place=study.wait_for_place,
-        tactics=make_tactics(study.tactics),
+        tactics=make_tactics(study.tactics or getattr(policy, "tactics", "")),
         learn_variability=study.variability_learned,
         cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
     )
@@ -411,5 +412,4 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    often = MEASURE_SECONDS if settings.tactics else 300.0
-    return max(_round_seconds(settings.decide), often) if surprises or settings.tactics else FOREVER
+    return max(_round_seconds(settings.decide), 300.0) if surprises or settings.tactics else FOREVER

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from rota.compose.spell import Spelled, fit
 from rota.core.tactics import Tactics
 from rota.errors import NameUnknown, OptionError
+from rota.tactics.grow import Grow
 from rota.tactics.pack import Pack
 
-TACTICS: Mapping[str, type] = {"pack": Pack}
+TACTICS: Mapping[str, type] = {"pack": Pack, "grow": Grow}
 
 HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1"
 

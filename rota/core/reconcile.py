@@ -73,7 +73,7 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
     given of GPUs in this pass."""
     gpu = want.item(0)
-    if not state.memory_fits(job, want):
+    if not state.memory_fits(job, want, partner):
         return False  # parked jobs are being written to storage
     if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
         return True

@@ -110,6 +110,7 @@ class Scheduler:
             memory=None if state.question.answer is None or self._stale() else state.question.answer.allocation.memory,
             seed=self.settings.seed,
             decision=state.question.decision,
+            usable=state.usable()[0],
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rota.tactics.grow import Grow
 from rota.tactics.pack import Pack
 
 
@@ -10,6 +11,7 @@ class Tactics:
     """None of them unless it is named."""
 
     pack: Pack | None = None
+    grow: Grow | None = None
 
     def __bool__(self) -> bool:
-        return self.pack is not None
+        return self.pack is not None or self.grow is not None

@@ -36,6 +36,7 @@ def encode_view(view: View) -> Plain:
         "tenants": list(view.tenants),
         "history": WORDS.encode(view.history_gpu_seconds),
         "memory": view.memory,
+        "usable": None if view.usable is None else WORDS.encode(view.usable),
         "seed": view.seed,
         "decision": view.decision,
     }
@@ -60,6 +61,7 @@ def decode_view(plain: Plain, memory: Any) -> View:
         memory=memory,
         seed=plain["seed"],
         decision=plain["decision"],
+        usable=None if plain["usable"] is None else WORDS.decode(plain["usable"]),
     )
 
 

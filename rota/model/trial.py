@@ -18,6 +18,9 @@ class TrialVerdict(StrEnum):
     """It ended before it was measured: a job stopped, or nobody reported."""
 
 
+PATIENCE = 3.0
+"""A trial is given up after so many times as long as a pair takes to settle."""
+
 PairKey = tuple[str, str, str, int]
 """Two profiles in order, the accelerator type, and the GPUs that they share."""
 
@@ -37,10 +40,17 @@ class Trial:
     """Before this it is not judged, and not undone by the tactic."""
     before: tuple[float, float]
     """Steps per second of each alone."""
+    hoped: float
+    """The gain that was hoped for."""
     after: tuple[float, float] = (math.nan, math.nan)
     """Steps per second of each in company, as measured; not a number: not yet."""
     verdict: TrialVerdict = TrialVerdict.OPEN
     ended_s: float = FOREVER
+
+    @property
+    def given_up_s(self) -> float:
+        """It holds no job back any more if it was not measured by then."""
+        return self.begun_s + PATIENCE * (self.pinned_until_s - self.begun_s)
 
     @property
     def gain(self) -> float:

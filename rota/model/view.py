@@ -28,9 +28,14 @@ class JobColumns(Protocol):
     rate: Floats
     using: Floats
     option: Ints
+    partner: Ints
     best_rate: Floats
     nominal_rate: Floats
     move_seconds: Floats
+    can_park: Bools
+    pinned_s: Floats
+    park_seconds: Floats
+    resume_seconds: Floats
     tenant: Ints
     deadline_s: Floats
 
@@ -108,6 +113,11 @@ class Jobs:
         return self._table.option[self._rows]
 
     @lazy
+    def partner(self) -> Ints:
+        """The job that it shares its GPUs with by the plan in force, -1: none."""
+        return self._table.partner[self._rows]
+
+    @lazy
     def running(self) -> Bools:
         """Its processes are known to run."""
         return self._using > 0
@@ -164,6 +174,18 @@ class Jobs:
         return self._table.move_seconds[self._rows]
 
     @lazy
+    def pinned(self) -> Bools:
+        """Something is tried with it that was not measured yet: it should go on as it does for a moment."""
+        return self._table.pinned_s[self._rows] > self._now_s
+
+    @lazy
+    def switch_seconds(self) -> Floats:
+        """What stopping it and starting it again where it is costs: parking and waking it, or else the price of moving."""
+        table, rows = self._table, self._rows
+        parked = table.park_seconds[rows] + table.resume_seconds[rows]
+        return np.where(table.can_park[rows], parked, self.move_seconds)
+
+    @lazy
     def _using(self) -> Floats:
         return self._table.using[self._rows]
 
@@ -196,6 +218,8 @@ class View:
     """The seed of the run."""
     decision: int
     """Counts the questions to the policy, from 1."""
+    usable: Bools | None = None
+    """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
 
     def rng(self) -> np.random.Generator:
         """Randomness that depends on the seed and the decision number alone, so that replays repeat it."""

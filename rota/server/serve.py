@@ -184,7 +184,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
         wait_for_place=said.get("wait_for_place", False),
-        tactics=make_tactics(said.get("tactics", "")),
+        tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
         learn_variability=True,
         cordon_slower_than=said.get("cordon_slower_than", FOREVER),
     )

@@ -22,7 +22,6 @@ from rota.model.events import (
     Decided,
     Exited,
     External,
-    Measured,
     NodeDrained,
     NodeJoined,
     NodeLeft,
@@ -40,8 +39,9 @@ from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
 from rota.model.units import FOREVER, MILLI
 from rota.model.view import keyed_rng
+from rota.sim.measure import MEASUREMENTS, measure
 from rota.sim.physics import Physics
-from rota.sim.record import Record
+from rota.sim.record import FEEDBACK_STEPS, Record
 from rota.sim.run import WHOLE, SimulatedRun
 
 
@@ -93,6 +93,7 @@ class Engine:
         *,
         seed: int = 0,
         report_seconds: float = FOREVER,
+        measure_seconds: float = FOREVER,
         progress: Progress | None = None,
         journal: Journal | None = None,
         cluster: Cluster | None = None,
@@ -110,6 +111,9 @@ class Engine:
         self._seed = seed
         self._report_seconds = report_seconds
         self._next_report_s = report_seconds
+        self._measure_seconds = self._next_measure_s = measure_seconds
+        self._to_measure: dict[int, int] = {}
+        """How often each running job is still to be measured since something last changed for it."""
         self._progress = progress
         self._journal = journal
         self._heap: list[tuple[float, int, int, Any]] = []
@@ -190,6 +194,8 @@ class Engine:
         arrivals, heap = self.arrivals, self._heap
         submit_s = arrivals[self._next_arrival].submitted_s if self._next_arrival < len(arrivals) else FOREVER
         now = min(submit_s, heap[0][0] if heap else FOREVER, self._wake_s)
+        if self._to_measure:
+            now = min(now, self._next_measure_s)
         if self._report_seconds < FOREVER and self._runs:
             now = min(now, self._next_report_s)
         if now == FOREVER:
@@ -199,6 +205,8 @@ class Engine:
         while heap and heap[0][0] <= now:
             _, what, _, item = heapq.heappop(heap)
             self._due(what, item, events)
+        if now >= self._next_measure_s:
+            self._measure(events)
         if now >= self._next_report_s or (self.physics.whole_steps_seconds and self._wake_s <= now):
             self._report(events)
         while self._next_arrival < len(arrivals) and arrivals[self._next_arrival].submitted_s <= now:
@@ -245,8 +253,6 @@ class Engine:
         while self._next_report_s <= now:
             self._next_report_s += self._report_seconds
         live = [(job, run) for job, run in sorted(self._runs.items()) if run.since_s < FOREVER]
-        if live and self.scheduler.settings.tactics:
-            events.append(self._measured(live))
         if live:
             events.append(
                 Progressed(
@@ -258,28 +264,15 @@ class Engine:
                 )
             )
 
-    def _measured(self, live: list[tuple[int, SimulatedRun]]) -> Measured:
-        """How fast and how busy the running jobs are, since something last changed for them."""
-        now, cluster, physics = self.now_s, self.cluster, self.physics
-        seen = [(job, run) for job, run in live if run.since_s < now]
-        specs = [self.arrivals[job].spec for job, _ in seen]
-        noise = np.ones(len(seen))
-        if physics.noise:
-            rng = keyed_rng(self._seed, int(now), 7)
-            noise = np.maximum(1.0 + physics.noise * rng.standard_normal(len(seen)), 0.01)
-        types = [cluster.pools[cluster.gpu_pool[run.gpus[0]]] for _, run in seen]
-        most = np.array([spec.gpu_gib or math.nan for spec in specs], dtype=np.float64)
-        use = [physics.utilisation(spec, kind, len(run.gpus)) for spec, kind, (_, run) in zip(specs, types, seen, strict=True)]
-        return Measured(
-            np.array([job for job, _ in seen], dtype=np.int64),
-            np.array([run.incarnation for _, run in seen], dtype=np.int64),
-            np.array([run.since_s for _, run in seen], dtype=np.float64),
-            np.array([run.rate for _, run in seen], dtype=np.float64) * noise,
-            np.array(use, dtype=np.float64),
-            most,
-            np.array([spec.held_gib or math.nan for spec in specs], dtype=np.float64),
-            now,
-        )
+    def _measure(self, events: list[External]) -> None:
+        """How fast and how busy jobs are for which something changed a while ago."""
+        now, left = self.now_s, self._to_measure
+        while self._next_measure_s <= now:
+            self._next_measure_s += self._measure_seconds
+        seen = [(job, run) for job in sorted(left) if (run := self._runs.get(job)) is not None and run.since_s < now]
+        if seen:
+            events.append(measure(seen, self.arrivals, self.cluster, self.physics, self._seed, now))
+        self._to_measure = {job: left[job] - 1 for job, _ in seen if left[job] > 1}
 
     def _broken(self) -> RotaError:
         fault = self.scheduler.state.question.policy_fault
@@ -397,7 +390,12 @@ class Engine:
         gets as many as fit into one that begins now."""
         now = self.now_s
         self._saved(job, run, now)
-        run.from_step, run.since_s = run.steps(now), now
+        steps = run.steps(now)
+        if run.from_step < FEEDBACK_STEPS <= steps:
+            self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
+        run.from_step, run.since_s = steps, now
+        if self._measure_seconds < FOREVER:
+            self._to_measure[job] = MEASUREMENTS
         run.stretch += 1
         run.rate = run.alone
         if other is not None:
@@ -488,6 +486,8 @@ class Engine:
         one on: how many steps a job gets, and how fast, is settled when a round begins, as in Gavel."""
         steps = run.steps(self.now_s)
         if run.since_s < FOREVER:
+            if run.from_step < FEEDBACK_STEPS <= steps:
+                self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
             run.from_step, run.since_s = steps, FOREVER
             run.stretch += 1
             other = self._company(job, run)

@@ -65,6 +65,10 @@ class Holds:
         return np.array(self._gpus, dtype=np.int64)
 
 
+FEEDBACK_STEPS = 100.0
+"""Steps after which people look whether a job is worth going on with (Gandiva, OSDI'18)."""
+
+
 @dataclass(eq=False)
 class Record:
     """One row per job of the workload."""
@@ -72,6 +76,8 @@ class Record:
     submitted_s: Floats
     first_run_s: Floats
     finished_s: Floats
+    feedback_s: Floats
+    """When it had made its first steps, as many as give a first impression, or all if it has fewer."""
     gpus: Floats
     held_seconds: Floats
     """Time its GPUs were taken, overheads included."""
@@ -104,6 +110,7 @@ class Record:
             submitted_s=np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64),
             first_run_s=np.full(count, np.nan),
             finished_s=np.full(count, np.nan),
+            feedback_s=np.full(count, np.nan),
             gpus=np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.float64),
             held_seconds=np.zeros(count),
             held_gpu_seconds=np.zeros(count),
@@ -150,7 +157,14 @@ class Record:
         self.held_gpu_seconds[job] += seconds * size
         self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * size
 
+    def progress(self, job: int, since_s: float, from_step: float, to_step: float, rate: float) -> None:
+        """It made these steps at one rate."""
+        if to_step >= FEEDBACK_STEPS > from_step and np.isnan(self.feedback_s[job]):
+            self.feedback_s[job] = since_s + (FEEDBACK_STEPS - from_step) / rate
+
     def finish(self, job: int, now_s: float) -> None:
         self.finished_s[job] = now_s
+        if np.isnan(self.feedback_s[job]):
+            self.feedback_s[job] = now_s
         self.ended += 1
         self._last_gpus.pop(job, None)

@@ -19,6 +19,8 @@ class Packable(NamedTuple):
     position: int
     name: str
     """Its profile, or the job itself where it has none."""
+    option: int
+    """By which it runs, or would."""
     pool: int
     gpus: int
     node: int
@@ -29,13 +31,17 @@ class Packable(NamedTuple):
     """The most memory it takes on each GPU; not a number: not known."""
     room_gib: float
     """What it leaves there of a job that runs."""
+    seat: tuple[int, ...] = ()
+    """Its GPUs; of a job that waits, those on which it sleeps: it joins others only there, since to move it costs more."""
 
 
 class PairWish(NamedTuple):
     host: int
     guest: int
-    trial: bool
-    """Nobody has seen the pair."""
+    option: int
+    """Of the guest."""
+    hoped: float | None
+    """Nobody has seen the pair, and this gain is hoped for; None: it is known."""
 
 
 Gain = Callable[[str, str, int, int], float | None]
@@ -51,9 +57,12 @@ class Pack:
     settle_seconds: float = 60.0
     """A pair is judged after this."""
 
-    def pair_up(self, hosts: Iterable[Packable], guests: Iterable[Packable], gain: Gain, busy: set[int]) -> list[PairWish]:
+    def pair_up(
+        self, hosts: Iterable[Packable], guests: Iterable[Packable], gain: Gain, busy: set[int], surprise: float = 0.0
+    ) -> list[PairWish]:
         """Who should join whom. Guests come in the order in which they deserve it; those that keep GPUs least busy go first.
-        `busy`: nodes on which something is being tried already."""
+        `busy`: nodes on which something is being tried already. `surprise`: by how much trials usually gain more than is hoped
+        for."""
         free: dict[tuple[int, int], dict[str, list[Packable]]] = {}
         for host in sorted(hosts, key=_utilisation):
             free.setdefault((host.pool, host.gpus), {}).setdefault(host.name, []).append(host)
@@ -63,33 +72,38 @@ class Pack:
             groups = free.get((guest.pool, guest.gpus))
             if not groups or guest.position in joined:
                 continue
-            found = self._best(groups, guest, gain, busy)
+            if guest.seat:
+                mates = (host for hosts in groups.values() for host in hosts if host.seat == guest.seat)
+                found = next((self._best({host.name: [host]}, guest, gain, busy, surprise) for host in mates), None)
+            else:
+                found = self._best(groups, guest, gain, busy, surprise)
             if found is None:
                 continue
-            host, trial = found
+            host, hoped = found
             joined.add(guest.position)
-            if trial:
+            if hoped is not None:
                 busy.add(host.node)
             groups[host.name].remove(host)
             if not groups[host.name]:
                 del groups[host.name]
-            wishes.append(PairWish(host.position, guest.position, trial))
+            wishes.append(PairWish(host.position, guest.position, guest.option, hoped))
         return wishes
 
     def _best(
-        self, groups: dict[str, list[Packable]], guest: Packable, gain: Gain, busy: set[int]
-    ) -> tuple[Packable, bool] | None:
-        """The host with which most would be gained. What nobody has seen is worth what the two leave idle."""
+        self, groups: dict[str, list[Packable]], guest: Packable, gain: Gain, busy: set[int], surprise: float
+    ) -> tuple[Packable, float | None] | None:
+        """The host with which most would be gained. Of a pair that nobody has seen, what the two leave idle is hoped for."""
         best, most = None, self.least_gain
         for name, hosts in groups.items():
             seen = gain(name, guest.name, guest.pool, guest.gpus)
-            worth = seen if seen is not None else (1.0 - _utilisation(hosts[0])) + (1.0 - _utilisation(guest))
+            hoped = 2.0 - _utilisation(hosts[0]) - _utilisation(guest)
+            worth = seen if seen is not None else hoped + surprise
             if worth <= most:
                 continue
             for host in hosts:
                 fits = not guest.gib > host.room_gib  # what is not known does not stand in the way
                 if fits and (seen is not None or host.node not in busy):
-                    best, most = (host, seen is None), worth
+                    best, most = (host, hoped if seen is None else None), worth
                     break
         return best
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from rota.api import Prepared, prepare
+from rota.beliefs.costs import MemoryCosts
 from rota.core.scheduler import Scheduler
+from rota.core.state.machines import Machines
 from rota.core.validate import validate
 from rota.model.units import MILLI
 from rota.report.metrics import summarise
@@ -72,8 +74,9 @@ def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
         if end_s > start_s:
             for gpu in mine.tolist():
                 edges.setdefault(gpu, []).extend(((start_s, 1, job), (end_s, -1, job)))
-    most = 2 if ready.settings.packing else 1
+    most = 2 if shares(ready) else 1
     shared = False
+    memory = Machines.of(cluster).gpu_gib
     for gpu, moments in edges.items():
         holders: list[int] = []
         for at_s, step, job in sorted(moments):
@@ -82,7 +85,22 @@ def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
             room = MILLI if min(parts, default=MILLI) < MILLI else most * MILLI
             assert sum(parts) <= room, f"GPU {gpu} is held by jobs {holders} at {at_s} s"
             shared |= len(holders) > 1
+            if ready.settings.tactics.pack is not None and len(holders) > 1 and room > MILLI:
+                taken, there = sum(ready.trace.arrivals[each].spec.gpu_gib for each in holders), memory[gpu]
+                assert taken <= there, f"jobs {holders} take {taken} GiB of the {there} GiB of GPU {gpu} at {at_s} s"
     return shared
+
+
+def shares(ready: Prepared) -> bool:
+    """Two jobs may have the same GPUs."""
+    return ready.settings.packing or ready.settings.tactics.pack is not None
+
+
+def costs(ready: Prepared) -> bool:
+    """Starting or stopping takes time."""
+    physics = ready.physics
+    fixed = physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds or physics.resize_seconds
+    return bool(fixed) or physics.memory != MemoryCosts()
 
 
 def check_ends(ready: Prepared, record: Record) -> None:
@@ -92,7 +110,7 @@ def check_ends(ready: Prepared, record: Record) -> None:
         alone = ready.physics.fastest(arrival.spec, ready.cluster)
         sizes = ready.physics.fastest_by_width(arrival.spec, ready.cluster)
         asked = {pool: rates[arrival.spec.width] for pool, rates in sizes.items() if arrival.spec.width in rates}
-        beside = ready.physics.fastest_together(arrival.spec, ready.cluster, asked).values() if ready.settings.packing else ()
+        beside = ready.physics.fastest_together(arrival.spec, ready.cluster, asked).values() if shares(ready) else ()
         least = arrival.spec.steps / max((*alone.values(), *beside))
         took = record.finished_s[job] - arrival.submitted_s
         assert took >= least * (1 - TOLERANCE) - TOLERANCE, f"job {job} took {took} s for the work of {least} s"
@@ -127,8 +145,7 @@ def check_work(ready: Prepared, record: Record) -> None:
     twice = sum(count * (end_s - start_s) for _, _, _, count, start_s, end_s in holds.shared)
     assert np.isclose(record.held_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
     assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
-    free = not (physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds or physics.resize_seconds)
-    free = free and not physics.rates.batches  # what was held does not tell the batch size
+    free = not costs(ready) and not physics.rates.batches  # what was held does not tell the batch size
     if not free or ready.changes or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
         return
     done = np.zeros(len(ready.trace.arrivals))
@@ -159,11 +176,12 @@ def check_same(record: Record, again: Record) -> None:
 def is_neutral(setup: Setup, ready: Prepared) -> bool:
     """All GPUs are equal, wherever they are, and moves cost nothing: then a placer can make no difference."""
     physics = ready.physics
-    costs = physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds or physics.resize_seconds
     equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None
     layout = physics.layout_matters((arrival.spec for arrival in ready.trace.arrivals), ready.cluster)
-    learns = ready.settings.learn  # what is measured depends on who was moved when
-    return equal and not ready.changes and not (costs or layout or learns or physics.fails or ready.settings.wait_for_place)
+    learns = ready.settings.learn or ready.settings.tactics  # what is measured depends on who was moved when
+    return (
+        equal and not ready.changes and not (costs(ready) or layout or learns or physics.fails or ready.settings.wait_for_place)
+    )
 
 
 OTHERS = ("packed", "packed:sticky=false", "spread", "random", "random:sticky=false", "pal", "skew:sticky=false")

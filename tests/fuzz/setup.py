@@ -119,7 +119,28 @@ def make_setup(number: int, folder: Path) -> Setup:
             keywords["cluster"] = _changing(dice, cluster, folder / f"cluster-{number}.yaml")
     keywords["trace"] = _trace(dice, cluster, keywords["rates"])
     _make_elastic(random.Random(f"sizes of {number}"), keywords, plain)
+    _with_tactics(random.Random(f"tactics of {number}"), keywords)
     return Setup(number, keywords, cluster)
+
+
+def _with_tactics(dice: random.Random, keywords: dict[str, Any]) -> None:
+    """In a third of all set-ups jobs are packed by trials, or take turns as under Gandiva; some can be parked."""
+    if dice.random() >= 0.33:
+        return
+    if dice.random() < 0.4:
+        keywords["policy"] = dice.choice(("gandiva", "gandiva:slice_seconds=10", "gandiva:slice_seconds=20,patience_slices=2"))
+        keywords.pop("wait_for_place", None)
+    packs = "packing=true" in str(keywords["policy"]) or bool(getattr(keywords["policy"], "packing", False))
+    if not keywords.get("wait_for_place") and not packs:
+        keywords["tactics"] = "pack"
+    if dice.random() < 0.5:
+        keywords["park"] = dice.choice(("link", "driver"))
+        keywords["noise"] = dice.choice((0.0, 0.1))
+        arrivals = [
+            Arrival(at_s, replace(spec, gpu_gib=dice.choice((0.0, 2.0, 6.0, 11.0)), least_gib=0.0, parked_gib=0.0))
+            for at_s, spec in keywords["trace"].arrivals
+        ]
+        keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
 
 
 def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
-from rota.core.fold.measured import break_off, measured
+from rota.core.fold.measured import begin_trial, break_off, measured
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
@@ -246,8 +246,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         if state.knowledge.trials:
             break_off(state)
         for trial in plan.trials:
-            state.knowledge.trials[trial.number] = trial
-            state.knowledge.tried = trial.number
+            begin_trial(state, trial)
         question.fresh = question.replan = False
         question.plans += 1
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)

@@ -6,6 +6,7 @@ from types import UnionType
 import numpy as np
 
 from rota.core.fold import partners
+from rota.core.fold.measured import break_off
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Incarnation, Verdict
@@ -258,6 +259,8 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
 def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
     state.jobs.set_phase(row, phase, at_s)
     state.forget(job, row)
+    if state.knowledge.trials:
+        break_off(state)
     state.question.job_ended()
 
 

@@ -14,14 +14,12 @@ from rota.core.plan.draw import Candidates
 from rota.core.plan.grant import Grants
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
+from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, Ranking
 from rota.model.trial import Trial
-from rota.model.units import MILLI, Bools, Ints
+from rota.model.units import Bools, Ints
 from rota.tactics.pack import Pack, Packable
-
-LATEST = 10.0
-"""A trial that was not measured after so many times as long as it takes to settle holds no job back any more."""
 
 
 def improve(
@@ -93,7 +91,7 @@ def _new_pairs(
     if not hosts:
         return ()
     cluster, jobs = state.machines.cluster, state.jobs.table
-    trials = [each for each in state.knowledge.trials.values() if state.now_s < _given_up_s(each)]
+    trials = [each for each in state.knowledge.trials.values() if state.now_s < each.given_up_s]
     busy = {
         state.machines.nodes_of(state.jobs.desired[job])[0] for each in trials for job in each.jobs if job in state.jobs.desired
     }
@@ -102,20 +100,22 @@ def _new_pairs(
         seen = state.knowledge.pair_seen(host, guest, cluster.pools[pool], gpus)
         return None if seen is None else seen.gain
 
-    wishes = pack.pair_up(hosts, _guests(state, allocation, table, waits, {(each.pool, each.gpus) for each in hosts}), gain, busy)
+    guests = _guests(state, allocation, table, waits, {(each.pool, each.gpus) for each in hosts})
+    wishes = pack.pair_up(hosts, guests, gain, busy, state.knowledge.usual_surprise)
     begun, joining = [], []
     number = state.knowledge.tried
-    for host, guest, on_trial in wishes:
-        option = _alone_option(table, guest, table.options.pool.item(grants.option.item(host)))
+    for host, guest, option, hoped in wishes:
         pair = (jobs.id.item(table.rows[host]), jobs.id.item(table.rows[guest]))
-        if on_trial:
+        if hoped is not None:
             before = _baseline(state, pair[0], grants.option.item(host)), _baseline(state, pair[1], option)
             names = sorted(state.name_of(job) for job in pair)
             number += 1
             pool, gpus = table.options.pool.item(option), table.options.gpus.item(option)
             key = (names[0], names[1], cluster.pools[pool], gpus)
             assert before[0] is not None and before[1] is not None
-            begun.append(Trial(number, "pack", pair, key, state.now_s, state.now_s + pack.settle_seconds, (before[0], before[1])))
+            begun.append(
+                Trial(number, "pack", pair, key, state.now_s, state.now_s + pack.settle_seconds, (before[0], before[1]), hoped)
+            )
         _join(grants, host, guest, option)
         joining.append(guest)
     if joining:
@@ -125,24 +125,23 @@ def _new_pairs(
 
 def _hosts(state: State, table: CandidateTable, grants: Grants) -> list[Packable]:
     """Jobs that go on where they are, alone, and were measured so."""
-    jobs, options = state.jobs.table, table.options
+    jobs, machines = state.jobs.table, state.machines
     fits = (grants.option >= 0) & (grants.option == table.granted_option) & table.running & (_partner(grants) < 0)
     fits &= jobs.partner[table.rows] == NOBODY
     found = []
     for at in grants.position[fits[grants.position]].tolist():
-        row, option = table.rows.item(at), grants.option.item(at)
-        job = jobs.id.item(row)
-        if options.milligpus.item(option) < MILLI or _baseline(state, job, option) is None or job not in state.jobs.desired:
+        option = grants.option.item(at)
+        job = jobs.id.item(table.rows[at])
+        gpus, incarnation = state.jobs.desired.get(job), state.jobs.incarnations.get(job)
+        if gpus is None or incarnation is None or not same_gpus(incarnation.gpus, gpus) or job in state.jobs.in_flight:
             continue
-        gpus = state.jobs.desired[job]
-        incarnation = state.jobs.incarnations.get(job)
-        if incarnation is None or incarnation.gpus[0] != gpus[0] or job in state.jobs.in_flight:
+        if state.jobs.specs[job].gpus < 1 or _baseline(state, job, option) is None:
             continue
-        gib = _gib(state, job, row)
-        room = float((state.machines.gpu_gib[gpus] - state.machines.context_gib[gpus]).min()) - (gib if gib == gib else 0.0)
-        node = state.machines.nodes_of(gpus)[0]
-        use = jobs.utilisation.item(row)
-        found.append(Packable(at, state.name_of(job), options.pool.item(option), options.gpus.item(option), node, use, gib, room))
+        gib = _gib(state, job)
+        room = float((machines.gpu_gib[gpus] - machines.context_gib[gpus]).min()) - (gib if gib == gib else 0.0)
+        found.append(
+            _packable(state, at, job, option)._replace(node=machines.nodes_of(gpus)[0], room_gib=room, seat=tuple(gpus.tolist()))
+        )
     return found
 
 
@@ -154,25 +153,27 @@ def _guests(
     order = allocation.order if isinstance(allocation, Ranking) else np.arange(len(table))
     found = []
     for at in order[waits[order]].tolist():
-        row = table.rows.item(at)
-        job = jobs.id.item(row)
+        job = jobs.id.item(table.rows[at])
         if state.jobs.specs[job].gpus < 1 or job in state.jobs.in_flight:
             continue
-        for option in options.by_kind[jobs.kind.item(row)].tolist():
+        incarnation = state.jobs.incarnations.get(job)
+        seat = tuple(incarnation.gpus.tolist()) if incarnation is not None and incarnation.parked else ()
+        for option in options.by_kind[table.kind.item(at)].tolist():
             if option < 0 or options.hopeless.item(option):
                 continue
-            pool, gpus = options.pool.item(option), options.gpus.item(option)
-            if (pool, gpus) in wanted and _baseline(state, job, option) is not None:
-                found.append(
-                    Packable(at, state.name_of(job), pool, gpus, -1, jobs.utilisation.item(row), _gib(state, job, row), 0.0)
-                )
+            pool = options.pool.item(option)
+            if (pool, options.gpus.item(option)) not in wanted or _baseline(state, job, option) is None:
+                continue
+            if not seat or pool == state.machines.cluster.gpu_pool.item(seat[0]):
+                found.append(_packable(state, at, job, option)._replace(seat=seat))
     return found
 
 
-def _alone_option(table: CandidateTable, position: int, pool: int) -> int:
-    rows = table.options.by_kind[table.kind.item(position)]
-    rows = rows[rows >= 0]
-    return int(rows[table.options.pool[rows] == pool][0])
+def _packable(state: State, position: int, job: int, option: int) -> Packable:
+    options = state.knowledge.options
+    use = state.jobs.table.utilisation.item(state.jobs.row[job])
+    pool, gpus = options.pool.item(option), options.gpus.item(option)
+    return Packable(position, state.name_of(job), option, pool, gpus, -1, use, _gib(state, job), 0.0)
 
 
 def _baseline(state: State, job: int, option: int) -> float | None:
@@ -184,9 +185,9 @@ def _baseline(state: State, job: int, option: int) -> float | None:
     return state.knowledge.alone.get(option) if state.jobs.specs[job].profile else None
 
 
-def _gib(state: State, job: int, row: int) -> float:
+def _gib(state: State, job: int) -> float:
     """The most memory it takes: as it said, or as it was seen."""
-    return state.jobs.specs[job].gpu_gib or state.jobs.table.peak_gib.item(row)
+    return state.jobs.specs[job].gpu_gib or state.jobs.table.peak_gib.item(state.jobs.row[job])
 
 
 def _join(grants: Grants, host: int, guest: int, option: int) -> None:
@@ -207,8 +208,4 @@ def _worth(state: State, pack: Pack, guest: int, host: int, option: int) -> bool
 
 
 def _on_trial(state: State, guest: int, host: int) -> bool:
-    return any({guest, host} == set(each.jobs) and state.now_s < _given_up_s(each) for each in state.knowledge.trials.values())
-
-
-def _given_up_s(trial: Trial) -> float:
-    return trial.begun_s + LATEST * (trial.pinned_until_s - trial.begun_s)
+    return any({guest, host} == set(each.jobs) and state.now_s < each.given_up_s for each in state.knowledge.trials.values())

@@ -4,6 +4,7 @@ from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
+from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
 from rota.core.plan.placements import changes
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
@@ -12,6 +13,7 @@ from rota.core.state.state import State
 from rota.model.floor import Placer
 from rota.model.plan import Plan
 from rota.model.trial import Trial
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
 
 
 def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
@@ -20,7 +22,7 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     1. The answer names candidates: (job, option) pairs, best first.
     2. `grant` walks them and gives each job its first option that still has room.
     3. If jobs wait for places, a search finds a place for each gang, or gives what it would have had to those behind it.
-    4. Tactics may improve the grants: a job that waits joins one that runs.
+    4. Tactics may improve the grants: a job that waits joins one that runs, one that runs has idle GPUs.
     5. The placer picks GPUs for every job that starts, moves or changes its option.
     6. What differs from the plan in force becomes a change.
     7. The plan holds until a rank changes, a slice ends, or something happens.
@@ -36,12 +38,16 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     if settings.wait_for_place:
         places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
     trials: tuple[Trial, ...] = ()
+    again_s = FOREVER
     if settings.tactics:
         trials = improve(state, settings, allocation, table, places.grants, alive)
+    if settings.tactics.grow is not None:
+        again_s = grow(state, settings.tactics.grow, table, places.grants)
     changed = changes(state, settings, placer, allocation, table, places, alive)
     granted = places.grants.option >= 0
     somebody_waits = not granted.all()
     overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
+    until_s = min(until_s, max(again_s, state.now_s + SHORTEST_HOLD_SECONDS))
     on = not somebody_waits and alive is None and placer.sticky and all_go_on(state, settings, allocation, len(table))
     return Plan(changed, until_s, somebody_waits, places.fragmented, overtakes is not None, trials, on)

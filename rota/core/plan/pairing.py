@@ -151,7 +151,7 @@ def place_all(
     changes its size in place; else those that the placer picks."""
     placed: dict[int, Ints] = {}
     for number, hint in enumerate(hints):
-        if hint and floor.available[list(hint)].all():
+        if hint and len(hint) == requests[number].gpus and floor.available[list(hint)].all():
             placed[number] = np.array(sorted(hint), dtype=np.int64)
             floor.available[placed[number]] = False
     if state.knowledge.options.elastic and placer.sticky:

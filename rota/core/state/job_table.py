@@ -43,6 +43,7 @@ class JobTable:
         "account": (np.int16, 0),
         "beside": (np.int64, NOBODY),
         "company_s": (np.float64, 0.0),
+        "pinned_s": (np.float64, 0.0),
         "alone_rate": (np.float64, np.nan),
         "alone_option": (np.int32, -1),
         "utilisation": (np.float64, np.nan),
@@ -51,6 +52,7 @@ class JobTable:
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
         "resize_seconds": (np.float64, FOREVER),
+        "can_park": (np.bool_, False),
         "park_seconds": (np.float64, 0.0),
         "resume_seconds": (np.float64, 0.0),
         "incarnation": (np.int32, 0),
@@ -96,6 +98,8 @@ class JobTable:
     """The job that it really shares them with now."""
     company_s: Floats
     """Since when it runs in this company, or alone."""
+    pinned_s: Floats
+    """Until when something is tried with it, at the latest."""
     alone_rate: Floats
     """Steps per second that were measured while it had its GPUs to itself; not a number: never."""
     alone_option: Ints
@@ -109,6 +113,8 @@ class JobTable:
     move_seconds: Floats
     resize_seconds: Floats
     """The price of another size on the nodes it has; infinite: it has to be stopped for that."""
+    can_park: Bools
+    """It can sleep on its host and wake up where it is."""
     park_seconds: Floats
     """What parking it took last time, or is believed to take."""
     resume_seconds: Floats

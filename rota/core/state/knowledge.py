@@ -16,6 +16,9 @@ from rota.model.options import Options
 from rota.model.trial import PairKey, PairSeen, Trial
 from rota.model.units import FOREVER, Floats, Ints
 
+DOUBT = 8.0
+"""So many trials count as having gone as hoped, whatever those that were made say."""
+
 HISTORY = 4096
 """How many finished jobs' service is remembered."""
 
@@ -54,6 +57,10 @@ class Knowledge:
     """Trials so far."""
     verdicts: dict[str, int] = field(default_factory=dict)
     """How many of them ended with each verdict."""
+    judged: int = 0
+    """Those that were measured."""
+    surprise: float = 0.0
+    """By how much they gained more than was hoped for, all together; below 0: less."""
     history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
     """Service of the last jobs to finish: a ring."""
     finished: int = 0
@@ -88,6 +95,11 @@ class Knowledge:
         penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
         row = self.variability.row(spec.profile) if self.variability is not None else 0
         return PlacementTraits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
+
+    @property
+    def usual_surprise(self) -> float:
+        """By how much a trial gains more than is hoped for, as far as trials tell."""
+        return self.surprise / (self.judged + DOUBT)
 
     def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairSeen | None:
         """What is known of two profiles on the same GPUs, in this order: seen here, or measured beforehand."""

@@ -179,15 +179,19 @@ class State:
         """Host memory its parts take on each node while parked."""
         return self.jobs.specs[job].host_gib / len(self.machines.nodes_of(incarnation.gpus))
 
-    def memory_fits(self, job: int, gpus: Ints) -> bool:
-        """Whether a job fits on these GPUs beside what parked jobs keep there. One that fits on none of them is let through."""
+    def memory_fits(self, job: int, gpus: Ints, partner: int) -> bool:
+        """Whether a job fits on these GPUs beside its partner and what parked jobs keep there. A job that is too large for them
+        anyway is let through, and so are two whose rates together are known."""
         machines, spec = self.machines, self.jobs.specs[job]
-        if not spec.gpu_gib or not machines.context_gib[gpus].any():
+        if not spec.gpu_gib or (partner == NOBODY and not machines.context_gib[gpus].any()):
             return True
         incarnation = self.jobs.incarnations.get(job)
         own_gib = self.knowledge.costs.memory.context_gib if incarnation is not None and incarnation.reserved else 0.0
-        left_gib = machines.gpu_gib[gpus] - (machines.context_gib[gpus] - own_gib)
-        return bool((spec.gpu_gib <= left_gib + 1e-9).all() or (spec.gpu_gib > machines.gpu_gib[gpus]).any())
+        taken_gib = machines.context_gib[gpus] - own_gib
+        if self.knowledge.sharing and partner in machines.observed.holders(gpus):
+            taken_gib = taken_gib + self.jobs.specs[partner].gpu_gib
+        fits = spec.gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
+        return bool(fits.all() or (spec.gpu_gib > machines.gpu_gib[gpus]).any())
 
     def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
         """What parked jobs keep on these GPUs, and so much more, leaves too little for the largest job."""
@@ -231,6 +235,7 @@ class State:
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
         table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
         table.move_seconds[row] = known.costs.move_of(spec)
+        table.can_park[row] = spec.can_park
         table.park_seconds[row], table.resume_seconds[row] = known.costs.park_of(spec), known.costs.resume_of(spec)
         table.resize_seconds[row] = known.costs.resize_seconds if spec.can_resize else FOREVER
         best = known.options.best.item(kind)

@@ -74,3 +74,19 @@ def test_without_the_tactic_measurements_start_nothing() -> None:
         bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
     bench.now_s = 20.0
     assert bench.tell(measured(bench, 0.0, j0=10.0)) == [] and not bench.state.question.replan
+
+
+def test_a_pair_of_which_one_stands_still_is_undone_once() -> None:
+    bench = on_trial()
+    given_up_s = bench.state.knowledge.trials[1].given_up_s
+    bench.now_s = given_up_s - 1
+    assert bench.tell(measured(bench, 25.0, j0=9.0)) == [], "the other one makes no steps to measure"
+    bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
+    assert set(bench.state.jobs.incarnations) == {0, 1}
+    bench.now_s = given_up_s + 1
+    suspended = of_type(bench.obey(bench.submit(gpus=1, profile="net", steps=1e6)), Suspend)
+    known = bench.state.knowledge
+    assert [command.job for command in suspended] == [1] and known.verdicts == {"undone": 1}
+    assert known.pairs[PAIR].gain == pytest.approx(-0.1) and known.past_trials[1].after == (9.0, 0.0)
+    bench.now_s += 100.0
+    assert of_type(bench.obey(bench.tell(measured(bench, bench.now_s - 50, j0=10.0))), Launch) == [] and known.tried == 1

@@ -1,0 +1,224 @@
+"""Gandiva (OSDI'18): every job runs soon. Jobs of one size take turns on servers of their own; no job waits while one could be
+shared. Packing, migration and growing are tactics: `--policy gandiva` turns them on.
+
+It wants early feedback for all and busy GPUs. Fairness between users and short completion times are not what it is for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.errors import OptionError
+from rota.model.allocation import Assignment
+from rota.model.units import FOREVER
+from rota.model.view import View
+from rota.policies.slots import Seating, Servers, Slot
+
+LEAST_SLICE_SECONDS = 10.0
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Gandiva:
+    """Over-subscription before queueing, and turns that are long against what a switch costs."""
+
+    slice_seconds: float = 60.0
+    """How long a turn is at least."""
+    most_lost: float = 0.02
+    """A turn is so long that switching takes no more than this part of it."""
+    patience_slices: int = 10
+    """A job for whose size there are no servers gets some after so many turns."""
+    balance_seconds: float = 600.0
+    """How often a server may go from one size of jobs to another that needs it more."""
+
+    tactics = "pack:least_gain=0,grow"
+    """What else belongs to it, where a study names no tactics."""
+
+    def __post_init__(self) -> None:
+        if not LEAST_SLICE_SECONDS <= self.slice_seconds < FOREVER:
+            raise OptionError(
+                "must be 10 s or more.", field="gandiva slice_seconds", value=self.slice_seconds, hint="gandiva:slice_seconds=60"
+            )
+        if not 0 < self.most_lost < 1:
+            raise OptionError("must be between 0 and 1.", field="gandiva most_lost", value=self.most_lost, hint="0.02")
+
+    def allocate(self, view: View) -> Assignment:
+        jobs = view.jobs
+        where = {job: at for at, job in enumerate(jobs.ids.tolist())}
+        tick = int((view.now_s + ROUNDING) // self.slice_seconds)
+        before: Seating | None = view.memory
+        servers = Servers.of(before, view.cluster, view.usable, set(where))
+        servers.join(_partners(view))
+        waits = dict(before.waiting) if before is not None else {}
+        seated = {job for slot in servers.slots for job in slot.jobs}
+        arrived = [(waits.get(job, view.now_s), job) for job in where if job not in seated]
+        waiting = [job for _, job in sorted(arrived) if not self._seat(view, servers, job, where[job], tick)]
+        self._spread_out(view, servers, tick)
+        balanced_s = before.balanced_s if before is not None else view.now_s
+        if waiting:
+            waiting = self._make_room(view, servers, waiting, waits, where, tick)
+        if view.now_s - balanced_s >= self.balance_seconds - ROUNDING:
+            balanced_s = view.now_s
+            self._balance(view, servers, where, tick)
+        shared = [slot for slot in servers.slots if len(slot.jobs) > 1]
+        for slot in shared:
+            tried = view.jobs.pinned.item(where[slot.jobs[0]])
+            if not tried and tick - slot.turn >= self._ticks(view, slot, where):
+                slot.jobs.append(slot.jobs.pop(0))
+                slot.turn = tick
+        runs = [(where[slot.jobs[0]], slot) for slot in servers.slots]
+        option = [_option(view, at, servers.pool_of(slot), slot.width) for at, slot in runs]
+        later = bool(shared) or bool(waiting)
+        return Assignment(
+            position=np.array([at for at, _ in runs], dtype=np.int64),
+            option=np.array(option, dtype=np.int64),
+            gpus={at: slot.gpus for at, slot in runs},
+            until_s=(tick + 1) * self.slice_seconds if later else FOREVER,
+            memory=servers.seating([(job, waits.get(job, view.now_s)) for job in waiting], balanced_s),
+            key="turns in slots",
+        )
+
+    def _seat(self, view: View, servers: Servers, job: int, at: int, tick: int) -> bool:
+        """The order of the paper: a server for its size, a new one, any free GPUs, and then a slot that others have already."""
+        pools = list(_pools(view, at))
+        for pool, width, _ in pools:
+            slot = servers.open(width, pool, tick, view.now_s)
+            if slot is not None:
+                slot.jobs.append(job)
+                return True
+        found = [(slot, rate) for pool, width, rate in pools if (slot := servers.shortest(width, pool)) is not None]
+        if not found:
+            return False
+        slot, _ = min(found, key=lambda each: (len(each[0].jobs) + 1) / each[1])
+        slot.jobs.append(job)
+        return True
+
+    def _spread_out(self, view: View, servers: Servers, tick: int) -> None:
+        """Free GPUs go to jobs that share a slot, those of the fullest slots first."""
+        while True:
+            shared = sorted((s for s in servers.slots if len(s.jobs) > 1), key=lambda s: -len(s.jobs))
+            for slot in shared:
+                new = servers.open(slot.width, servers.pool_of(slot), tick, view.now_s)
+                if new is not None:
+                    new.jobs.append(slot.jobs.pop())
+                    break
+            else:
+                return
+
+    def _make_room(
+        self, view: View, servers: Servers, waiting: list[int], waits: dict[int, float], where: dict[int, int], tick: int
+    ) -> list[int]:
+        """A job that has waited too long for servers of its size gets the least used ones. Those who were there find others, or
+        wait in their turn."""
+        patience = self.patience_slices * self.slice_seconds
+        left: list[int] = []
+        for job in waiting:
+            since_s = waits.setdefault(job, view.now_s)
+            if view.now_s - since_s < patience - ROUNDING or not self._displace(view, servers, job, where, tick, waits, left):
+                left.append(job)
+        return left
+
+    def _displace(
+        self,
+        view: View,
+        servers: Servers,
+        job: int,
+        where: dict[int, int],
+        tick: int,
+        waits: dict[int, float],
+        left: list[int],
+    ) -> bool:
+        patience = self.patience_slices * self.slice_seconds
+        for pool, width, _ in _pools(view, where[job]):
+            nodes = self._least_used(view, servers, width, pool, patience)
+            if not nodes:
+                continue
+            out = [slot for slot in servers.slots if not nodes.isdisjoint(servers.nodes_of(slot))]
+            for slot in out:
+                servers.close(slot)
+            mine = servers.open(width, pool, tick, view.now_s, own=True)
+            assert mine is not None, "servers that were cleared have room"
+            mine.jobs.append(job)
+            for other in [each for slot in out for each in slot.jobs]:
+                if not self._seat(view, servers, other, where[other], tick):
+                    waits[other] = view.now_s
+                    left.append(other)
+            return True
+        return False
+
+    def _least_used(self, view: View, servers: Servers, width: int, pool: int, tenure: float) -> set[int]:
+        """As many servers as a job needs, those with the fewest jobs; none that was given to its jobs just now."""
+        young = {node for s in servers.slots if view.now_s - s.since_s < tenure - ROUNDING for node in servers.nodes_of(s)}
+        load = {node: 0 for node in view.cluster.pool_nodes[pool] if node not in young and servers.node_gpus[node]}
+        for slot in servers.slots:
+            for node in servers.nodes_of(slot):
+                if node in load:
+                    load[node] += len(slot.jobs)
+        chosen, gpus = set[int](), 0
+        for node in sorted(load, key=lambda n: (load[n], n)):
+            size = servers.node_gpus[node]
+            if size >= width:
+                return {node}
+            chosen.add(node)
+            gpus += size
+            if gpus >= width:
+                return chosen
+        return set()
+
+    def _balance(self, view: View, servers: Servers, where: dict[int, int], tick: int) -> None:
+        """A server goes from the size whose jobs share least to the one whose jobs share most, if both are better off so."""
+        for pool in range(len(view.cluster.pools)):
+            widths = {slot.width for slot in servers.slots if servers.pool_of(slot) == pool and not slot.foreign}
+            widths = {w for w in widths if w <= max(servers.node_gpus[node] for node in view.cluster.pool_nodes[pool])}
+            if len(widths) < 2:
+                continue
+            high = max(widths, key=lambda w: servers.height(w, pool))
+            low = min(widths, key=lambda w: servers.height(w, pool))
+            nodes = [node for node in view.cluster.pool_nodes[pool] if servers.affinity[node] == low]
+            if len(nodes) < 2 or high == low:
+                continue
+            node = min(nodes, key=lambda n: sum(len(s.jobs) for s in servers.slots if n in servers.nodes_of(s)))
+            size = servers.node_gpus[node]
+            jobs = servers.height(low, pool) * servers.room(low, pool)
+            after = jobs / max(servers.room(low, pool) - size // low, 1e-9)
+            if size < high or after >= servers.height(high, pool):
+                continue
+            out = [slot for slot in servers.slots if node in servers.nodes_of(slot)]
+            for slot in out:
+                servers.close(slot)
+            new = servers.open(high, pool, tick, view.now_s, own=True)
+            tall = max((s for s in servers.slots if s.width == high and len(s.jobs) > 1), key=lambda s: len(s.jobs), default=None)
+            if new is not None and tall is not None:
+                new.jobs.append(tall.jobs.pop())
+            elif new is not None:
+                servers.close(new)
+            for job in [each for slot in out for each in slot.jobs]:
+                self._seat(view, servers, job, where[job], tick)
+            self._spread_out(view, servers, tick)
+
+    def _ticks(self, view: View, slot: Slot, where: dict[int, int]) -> int:
+        """How many ticks a turn lasts, by what switching from one of these jobs to another costs."""
+        cost = max(view.jobs.switch_seconds.item(where[job]) for job in slot.jobs)
+        return max(int(np.ceil(cost / self.most_lost / self.slice_seconds - ROUNDING)), 1)
+
+
+def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
+    """Pools on which a job can run at the size that it asked for, GPUs and rate; the fastest first."""
+    options = view.options
+    rows = options.by_kind[view.jobs.kind.item(at)]
+    rows = rows[(rows >= 0) & options.asked[rows]]
+    for row in rows[np.argsort(-options.rate[rows], kind="stable")].tolist():
+        yield options.pool.item(row), options.gpus.item(row), options.rate.item(row)
+
+
+def _option(view: View, at: int, pool: int, width: int) -> int:
+    options = view.options
+    rows = options.by_kind[view.jobs.kind.item(at)]
+    return int(rows[(rows >= 0) & options.asked[rows] & (options.pool[rows] == pool) & (options.gpus[rows] == width)][0])
+
+
+def _partners(view: View) -> Iterator[tuple[int, int]]:
+    """Jobs that share GPUs by the plan, and with whom."""
+    granted = view.jobs.partner >= 0
+    return zip(view.jobs.ids[granted].tolist(), view.jobs.partner[granted].tolist(), strict=True)

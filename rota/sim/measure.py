@@ -1,0 +1,45 @@
+"""What a simulated driver measures of running jobs: how fast and how busy they are, with noise."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rota.model.cluster import Cluster
+from rota.model.events import Measured
+from rota.model.job import Arrival
+from rota.model.view import keyed_rng
+from rota.sim.physics import Physics
+from rota.sim.run import SimulatedRun
+
+MEASUREMENTS = 5
+"""So often a job is measured after something changed for it."""
+
+
+def measure(
+    live: Sequence[tuple[int, SimulatedRun]],
+    arrivals: Sequence[Arrival],
+    cluster: Cluster,
+    physics: Physics,
+    seed: int,
+    now_s: float,
+) -> Measured:
+    """How each of these jobs does, since something last changed for it."""
+    seen = [(job, run, arrivals[job].spec) for job, run in live if run.since_s < now_s]
+    noise = np.ones(len(seen))
+    if physics.noise:
+        noise = np.maximum(1.0 + physics.noise * keyed_rng(seed, int(now_s), 7).standard_normal(len(seen)), 0.01)
+    types = [cluster.pools[cluster.gpu_pool[run.gpus[0]]] for _, run, _ in seen]
+    return Measured(
+        np.array([job for job, _, _ in seen], dtype=np.int64),
+        np.array([run.incarnation for _, run, _ in seen], dtype=np.int64),
+        np.array([run.since_s for _, run, _ in seen], dtype=np.float64),
+        np.array([run.rate for _, run, _ in seen], dtype=np.float64) * noise,
+        np.array(
+            [physics.utilisation(spec, kind, len(run.gpus)) for kind, (_, run, spec) in zip(types, seen, strict=True)],
+            dtype=np.float64,
+        ),
+        np.array([spec.gpu_gib or math.nan for _, _, spec in seen], dtype=np.float64),
+        np.array([spec.held_gib or math.nan for _, _, spec in seen], dtype=np.float64),
+        now_s,
+    )

@@ -1,0 +1,163 @@
+"""Gandiva: turns in slots, and the oracles of its specification that concern them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rota.beliefs.costs import MemoryCosts
+from rota.beliefs.rates import Rates
+from rota.compose.prepare import prepare_study
+from rota.compose.study import make_study
+from rota.core.validate import validate
+from rota.errors import OptionError
+from rota.model.cluster import Cluster
+from rota.model.job import Arrival, JobSpec
+from rota.model.trial import TrialVerdict
+from rota.policies.gandiva import Gandiva
+from rota.policies.slots import Servers
+from rota.sim.engine import Engine
+from rota.traces.trace import Trace
+
+
+def engine(jobs: list[Arrival], **fields: Any) -> Engine:
+    given = {"policy": "gandiva", "preset": "ideal", **fields}
+    return prepare_study(make_study({"trace": Trace("made up", "", tuple(jobs)), **given})).engine(None)
+
+
+def one_gpu(steps: float, at_s: float = 0.0, **fields: Any) -> Arrival:
+    return Arrival(at_s, JobSpec(steps=steps, can_park=True, **fields))
+
+
+def test_while_all_have_gpus_no_job_is_suspended_and_none_share() -> None:
+    jobs = [Arrival(10.0 * i, JobSpec(gpus=gpus, steps=500.0, can_park=True)) for i, gpus in enumerate((1, 2, 4, 1, 1, 2))]
+    run = engine(jobs, cluster="4x(4xV100)")
+    record = run.run()
+    assert not record.suspensions.any() and not record.migrations.any()
+    assert not run.scheduler.state.knowledge.tried
+    assert np.allclose(record.finished_s - record.submitted_s, 500.0)
+
+
+def test_two_jobs_on_one_gpu_take_turns_and_pay_for_the_switch() -> None:
+    """Each gets (slice - cost) / two slices of its rate, and both see their first steps soon."""
+    costs = MemoryCosts(park=0.05, first_park=0.05, resume=0.05)
+    jobs = [one_gpu(2000.0, least_gib=10.0), one_gpu(2000.0, least_gib=10.0)]
+    record = engine(jobs, cluster="1xV100", memory=costs).run()
+    switch = 1.0
+    share = (60.0 - switch) / 120.0
+    assert record.finished_s.max() == pytest.approx(4000.0 * 60.0 / (60.0 - switch), rel=0.02)
+    assert record.finished_s.min() >= 2000.0 / share * 0.96
+    assert (record.feedback_s < 300.0).all(), "a hundred steps take two turns each, and the two are tried together once"
+    assert record.suspensions.sum() == pytest.approx(record.finished_s.max() / 60.0, abs=3)
+
+
+def test_a_turn_is_so_long_that_little_is_lost_by_switching() -> None:
+    costs = MemoryCosts(park=0.3, first_park=0.3, resume=0.1)
+    jobs = [one_gpu(5000.0, least_gib=10.0), one_gpu(5000.0, least_gib=10.0)]
+    record = engine(jobs, cluster="1xV100", memory=costs).run()
+    lost = record.finished_s.max() / 10_000.0 - 1.0
+    assert lost < 0.025, "4 s for each switch are 2% of a turn of 240 s"
+    assert engine(jobs, cluster="1xV100", memory=costs, policy="gandiva:most_lost=0.5").run().finished_s.max() > 10_000.0 * 1.05
+
+
+PROFILES = ("light", "heavy", "bulky")
+RATES = Rates(
+    table={(name, "V100", 1): 1.0 for name in PROFILES},
+    pairs={
+        ("light", "light", "V100", 1): (0.9, 0.9),
+        ("heavy", "light", "V100", 1): (0.8, 0.7),
+        ("bulky", "light", "V100", 1): (0.3, 0.4),
+        ("bulky", "heavy", "V100", 1): (0.4, 0.4),
+        ("heavy", "heavy", "V100", 1): (0.45, 0.45),
+        ("bulky", "bulky", "V100", 1): (0.4, 0.4),
+    },
+)
+
+
+def packing(jobs: list[Arrival], **fields: Any) -> Engine:
+    """A run whose scheduler has not been told what pairs do."""
+    made = engine(jobs, rates=RATES, **fields)
+    made.scheduler.state.knowledge.rates = Rates(table=RATES.table)
+    return made
+
+
+def test_of_three_jobs_only_the_pair_that_gains_ends_packed() -> None:
+    jobs = [one_gpu(4000.0, profile=name) for name in PROFILES]
+    run = packing(jobs, cluster="1xV100", memory=MemoryCosts(park=0.01, resume=0.01))
+    record = run.run()
+    known = run.scheduler.state.knowledge
+    verdicts = {trial.pair[:2]: trial.verdict for trial in known.past_trials.values()}
+    assert verdicts[("heavy", "light")] is TrialVerdict.KEPT
+    assert {pair for pair, verdict in verdicts.items() if verdict is TrialVerdict.KEPT} == {("heavy", "light")}
+    assert known.tried <= 3, "a pair is tried once, and what was seen is remembered"
+    assert all(trial.ended_s - trial.begun_s <= 3 * 60.0 + 30.0 for trial in known.past_trials.values()), (
+        "a bad pair costs little more than the time that it takes to settle"
+    )
+    assert record.finished_s.max() < 12_000.0, "together they are done earlier than one after the other"
+
+
+def test_memory_decides_who_fits_beside_whom() -> None:
+    jobs = [one_gpu(2000.0, profile="light", gpu_gib=gib) for gib in (10.0, 10.0)]
+    run = packing(jobs, cluster="1xV100")
+    run.run()
+    assert not run.scheduler.state.knowledge.tried, "two of 10 GiB do not fit into 16"
+    small = packing([one_gpu(2000.0, profile="light", gpu_gib=4.0) for _ in range(2)], cluster="1xV100")
+    small.run()
+    assert small.scheduler.state.knowledge.tried == 1
+
+
+def test_jobs_of_one_size_share_servers_and_others_go_elsewhere() -> None:
+    """A job takes turns only on a server for its size."""
+    jobs = [
+        Arrival(float(i), JobSpec(gpus=gpus, steps=5000.0, can_park=True)) for i, gpus in enumerate([2, 2, 1, 1, 1, 1, 1, 2, 2])
+    ]
+    run = engine(jobs, cluster="2x(4xV100)", tactics="", policy="gandiva")
+    step = run.scheduler.step
+
+    def checked(now_s: float, events: Any) -> Any:
+        commands = step(now_s, events)
+        validate(run.scheduler.state)
+        answer = run.scheduler.state.question.answer
+        if answer is not None and now_s < 400.0:
+            seating = answer.allocation.memory
+            sizes: dict[int, set[int]] = {}
+            for gpus, foreign in zip(seating.gpus, seating.foreign, strict=True):
+                if not foreign:
+                    sizes.setdefault(gpus[0] // 4, set()).add(len(gpus))
+            assert all(len(each) == 1 for each in sizes.values())
+        return commands
+
+    run.scheduler.step = checked  # type: ignore[method-assign]
+    record = run.run()
+    assert np.isfinite(record.finished_s).all()
+
+
+def test_a_size_without_servers_gets_some_in_the_end() -> None:
+    """Eight jobs of one GPU keep the only server busy for long; one of eight GPUs has its turns all the same."""
+    jobs = [one_gpu(20_000.0) for _ in range(8)] + [Arrival(1.0, JobSpec(gpus=8, steps=200.0, can_park=True))]
+    record = engine(jobs, cluster="8xV100").run()
+    assert record.finished_s[-1] < 2_000.0 and np.isfinite(record.finished_s).all()
+
+
+def test_the_order_in_which_servers_are_chosen() -> None:
+    servers = Servers(Cluster.parse("3x(4xV100)"))
+    first = servers.open(2, 0, 0, 0.0)
+    second = servers.open(2, 0, 0, 0.0)
+    assert first is not None and second is not None and second.gpus == (2, 3), "a server for its size that has room"
+    single = servers.open(1, 0, 0, 0.0)
+    assert single is not None and single.gpus == (4,), "else one that is for any size"
+    servers.open(4, 0, 0, 0.0)
+    foreign = servers.open(2, 0, 0, 0.0)
+    assert foreign is not None and foreign.foreign and foreign.gpus == (5, 6), "else wherever GPUs are free"
+    assert servers.open(2, 0, 0, 0.0) is None
+    for slot in (first, second):
+        slot.jobs.append(1)
+    foreign.jobs.clear()
+    assert servers.shortest(2, 0) in (first, second), "no job takes turns on a server of another size"
+
+
+def test_absurd_slices_are_refused() -> None:
+    with pytest.raises(OptionError, match="10 s or more"):
+        Gandiva(slice_seconds=5.0)
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        Gandiva(most_lost=0.0)
