@@ -1,7 +1,8 @@
 """Benchmarks: what the core and the simulator cost on one core. Prints a table, and JSON with `--json`.
 
     make bench                          everything but the million-job trace
-    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, elastic, million
+    make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, elastic,
+                                        shares, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -24,6 +25,7 @@ import elastic
 import gavel
 import numpy as np
 import placement
+import shares
 
 import rota
 from rota.beliefs.rates import Rates
@@ -254,6 +256,7 @@ PARTS = {
     "gavel": gavel.simulations,
     "placement": placement.placement,
     "elastic": elastic.elastic,
+    "shares": shares.shares,
     "million": million,
 }
 

@@ -2,11 +2,21 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from rota.model.allocation import Allocation
 from rota.model.units import FOREVER, Floats
 
 MOST_OWED = 10.0
 """A job can be owed at most this many slices by earlier shares, or owe them, so that old debts don't decide for hours."""
+
+
+LOST = 0.004
+"""The part of its time that a job loses to moves which are made only so that all get their shares, if it should run half of the
+time or more. If it should run less, it loses more, so that none waits too long for its turn."""
+
+MOST_LOST = 0.02
+"""The most that it loses by that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +48,18 @@ class Drawing:
     def most_owed_seconds(self, turn_seconds: float) -> float:
         """The most that a job can be owed, or owe. What only breaks ties has no limit."""
         return FOREVER if self.deficits_break_ties else MOST_OWED * turn_seconds
+
+    def margin_seconds(self, move_seconds: Floats, share: Floats, horizon_seconds: float) -> Floats:
+        """How much further behind another job must be to take the place of one that runs, given the price of moving that, and
+        the part of the time that it should run. Two jobs that take turns run for twice their margin each: so long that only the
+        part above is lost, but no longer than the horizon over which a move must pay for itself."""
+        lost = np.clip(LOST * 0.5 / np.maximum(share, LOST), LOST, MOST_LOST)
+        return np.minimum(move_seconds / (2 * lost), horizon_seconds / 2)
+
+    @property
+    def saves_moves(self) -> bool:
+        """Shares are met over a longer time where moves cost something. Gavel's are met slice by slice."""
+        return not self.deficits_break_ties
 
     @property
     def types_stay(self) -> bool:

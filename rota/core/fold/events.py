@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.fold.debts import forgive_common_debt
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.fold.measured import begin_trial, break_off, measured
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
@@ -212,6 +213,8 @@ def _close_accounts(state: State, settings: Settings) -> None:
     rows = found[known]
     jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
     jobs.deficit[: jobs.size] -= state.received_seconds(np.arange(jobs.size))
+    if settings.drawing.saves_moves and state.knowledge.costs.move_seconds:
+        forgive_common_debt(state, rows, share[known])
     most = settings.drawing.most_owed_seconds(settings.decide.turn_seconds)
     np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
     jobs.received[: jobs.size] = 0.0

@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 NONE: AbstractSet[int] = frozenset()
 
+SLOWED = 0.01
+"""A job that runs slower than it could by less than this part is not slowed."""
+
 
 class CandidateTable:
     """What the mechanism knows of the jobs of an answer, one entry per position, gathered when asked."""
@@ -116,6 +119,32 @@ class CandidateTable:
     def had_seconds(self) -> Floats:
         """What each job got, less what earlier shares still owe."""
         return self._settings.drawing.had_seconds(self.received_seconds, self.deficit_seconds)
+
+    @property
+    def shares_seconds(self) -> float:
+        """How long the shares in force have been so."""
+        return self._state.now_s - self._state.question.shares_s
+
+    @property
+    def moves_are_free(self) -> bool:
+        """Nothing is gained by making fewer moves, or the drawing does not care."""
+        return not (self._state.knowledge.costs.move_seconds and self._settings.drawing.saves_moves)
+
+    def margin_seconds(self, share: Floats) -> Floats:
+        """How much further behind another job must be to take the place of one that runs, given how much each should run. One
+        that has never run need not wait for that."""
+        share = np.where(self.never_ran, 1.0, share)
+        return self._settings.drawing.margin_seconds(self.move_seconds, share, self.horizon_seconds)
+
+    @lazy
+    def never_ran(self) -> Bools:
+        return np.isnan(self._state.jobs.table.first_run_s[self.rows])
+
+    @lazy
+    def slowed(self) -> Bools:
+        """Jobs that run slower than their option says, as their GPUs are far apart or slow: to stay there is not worth much."""
+        usual = np.where(self.granted_option >= 0, self.options.rate[self.granted_option], 0.0)
+        return self.running & (self._state.jobs.table.rate[self.rows] < usual * (1 - SLOWED))
 
     @lazy
     def slice_left_seconds(self) -> Floats:

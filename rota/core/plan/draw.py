@@ -5,18 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.turns import TIME_SHARED, by_shares
 from rota.core.state.accounts import time_shares
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
-from rota.model.units import FOREVER, Bools, Floats, Ints
-
-NEXT_TO_NOTHING = 1e-6
-"""What an interior point leaves where there should be nothing."""
-
-MICRO = 1e6
-"""Microseconds in a second."""
-
-TIME_SHARED = 1e-3
-"""A share this small is not worth a move of its own."""
+from rota.model.units import FOREVER, Bools, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +43,7 @@ def draw(allocation: Allocation, table: CandidateTable) -> Candidates:
     if isinstance(allocation, Ranking):
         return _by_rank(allocation, table)
     if isinstance(allocation, Shares):
-        return _by_shares(allocation, table)
+        return Candidates(*by_shares(allocation, table))
     assert isinstance(allocation, Assignment)
     return Candidates(allocation.position, allocation.option)
 
@@ -124,39 +116,3 @@ def spelled_out(candidates: Candidates, table: CandidateTable) -> Candidates:
     usable = np.take_along_axis(score, best, axis=1).ravel() >= 0
     position = np.repeat(order, options.shape[1])[usable]
     return Candidates(position, flat[usable], candidates.blocking, candidates.reserve)
-
-
-# Shares -----------------------------------------------------------------------------------------------------------
-
-
-def _by_shares(shares: Shares, table: CandidateTable) -> Candidates:
-    """By what jobs should have had and did not (Gavel, section 5): share over time received, then what earlier shares still owe.
-    GPUs that would idle go to those without a share."""
-    position, account, option, share, pool = table.memoised(shares, lambda each: _ways(shares, each))
-    half = table.slice_seconds / 2 * MICRO
-    # In microseconds: what was booked in pieces must not come before what was booked at once.
-    had = np.rint(table.had_seconds[position, account] * MICRO)
-    priority = share / np.maximum(had + half, half / 50)
-    deficit = np.rint(table.deficit_seconds[position, account] * MICRO)
-    # A job that was picked keeps its GPUs for the whole slice, however soon new shares come.
-    mine = table.granted_option[position] == option
-    done = ~mine | (table.slice_left_seconds[position] <= 1e-6)
-    if shares.blind and table.types_stay and (table.granted_option >= 0).all():
-        done = ~mine  # all run, and to the policy another type would be no better
-    order = np.lexsort((-share, -deficit, -priority, table.pool_order(shares.blind)[pool], done))
-    return Candidates(position[order], option[order])
-
-
-def _ways(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints, Ints, Floats, Ints]:
-    """Who may run by what, with which share and where: the same at every draw."""
-    options, share = table.options, time_shares(shares, table.options, table.kind)
-    rows = options.by_account[table.kind]
-    some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
-    worth = (rows >= 0) & ~options.hopeless[rows]
-    alone = worth & (options.partner_kind[rows] < 0) & options.usual[rows]  # idle GPUs are filled by usual sizes
-    may = (worth & some) | (alone if not shares.strict else np.False_)
-    # A job whose shares are all where it hardly gets further runs elsewhere.
-    may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
-    position, account = may.nonzero()
-    option = rows[position, account]
-    return position, account, option, share[position, account], options.pool[option]

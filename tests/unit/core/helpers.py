@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -24,6 +25,7 @@ class Bench:
         cluster: str | Cluster | Sequence[Node] = "4xV100",
         policy: Policy | None = None,
         rates: Rates = SAME_SPEED,
+        costs: MoveCosts | None = None,
         **settings: Any,
     ) -> None:
         floor = (
@@ -33,7 +35,7 @@ class Bench:
             if isinstance(cluster, Cluster)
             else Cluster.of(cluster)
         )
-        self.core = Scheduler(floor, Packed(), Settings(**settings), rates=rates)
+        self.core = Scheduler(floor, Packed(), Settings(**settings), rates=rates, costs=costs)
         self.policy = policy or Srsf()
         self.now_s = 0.0
         self.wake_s = float("inf")

@@ -1,0 +1,96 @@
+"""Turns: whose turn it is when time is shared, by which option, in which order."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.state.accounts import time_shares
+from rota.model.allocation import Shares
+from rota.model.units import Floats, Ints
+
+NEXT_TO_NOTHING = 1e-6
+"""What an interior point leaves where there should be nothing."""
+
+MICRO = 1e6
+"""Microseconds in a second."""
+
+TIME_SHARED = 1e-3
+"""A share this small is not worth a move of its own."""
+
+AT_HOME = 0.3
+"""A job that should spend this part of its running time by an option, or more, has its whole margin there."""
+
+
+class Ways(NamedTuple):
+    """Who may run by what, with which share and where: the same at every draw."""
+
+    position: Ints
+    account: Ints
+    option: Ints
+    share: Floats
+    pool: Ints
+    total: Floats
+    """Per job of the table: the part of the time that it should run; 1 if it has no share at all and fills what would idle."""
+    home: Floats
+    """Which part of the margin a job has there: all where it should be much of the time, little where it should rarely be."""
+
+
+def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
+    """Jobs and options, pool by pool, in the order they are tried. GPUs that would idle go to those without a share."""
+    ways = table.memoised(shares, lambda each: _ways(shares, each))
+    position, option = ways.position, ways.option
+    # A job that was picked keeps its GPUs for the whole slice, however soon new shares come.
+    mine = table.granted_option[position] == option
+    done = ~mine | (table.slice_left_seconds[position] <= 1e-6)
+    if shares.blind and table.types_stay and (table.granted_option >= 0).all():
+        done = ~mine  # all run, and to the policy another type would be no better
+    urgency = _least_received(ways, table) if table.moves_are_free else _furthest_behind(ways, table)
+    deficit = np.rint(table.deficit_seconds[position, ways.account] * MICRO)
+    order = np.lexsort((-ways.share, -deficit, -urgency, table.pool_order(shares.blind)[ways.pool], done))
+    return position[order], option[order]
+
+
+def _least_received(ways: Ways, table: CandidateTable) -> Floats:
+    """As Gavel does (section 5): share over time received. At the end of a slice all are equal, whether they run or wait."""
+    half = table.slice_seconds / 2 * MICRO
+    # In microseconds: what was booked in pieces must not come before what was booked at once.
+    had = np.rint(table.had_seconds[ways.position, ways.account] * MICRO)
+    urgency: Floats = ways.share / np.maximum(had + half, half / 50)
+    return urgency
+
+
+def _furthest_behind(ways: Ways, table: CandidateTable) -> Floats:
+    """Where moves cost something: the seconds that a job is behind its share. One that runs, or has never run, counts as further
+    behind by its margin: so it goes on until another is behind it by more than that.
+
+    Who is ahead of its share counts by how long it would have to wait for the share to catch up; so what is left over is given
+    in proportion to shares too."""
+    share = ways.share
+    promised = np.rint(share * table.shares_seconds * MICRO)
+    behind = promised - np.rint(table.had_seconds[ways.position, ways.account] * MICRO)
+    stays = (table.granted_option[ways.position] == ways.option) & ~table.slowed[ways.position]
+    margin = table.margin_seconds(ways.total)[ways.position] * ways.home * MICRO
+    behind += margin * (stays | table.never_ran[ways.position])
+    urgency: Floats = np.where(behind >= 0, behind, behind / np.maximum(share, NEXT_TO_NOTHING))
+    # Those without a share come after all others.
+    urgency[share <= TIME_SHARED] -= 1e15
+    return urgency
+
+
+def _ways(shares: Shares, table: CandidateTable) -> Ways:
+    options, share = table.options, time_shares(shares, table.options, table.kind)
+    rows = options.by_account[table.kind]
+    some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
+    worth = (rows >= 0) & ~options.hopeless[rows]
+    alone = worth & (options.partner_kind[rows] < 0) & options.usual[rows]  # idle GPUs are filled by usual sizes
+    may = (worth & some) | (alone if not shares.strict else np.False_)
+    # A job whose shares are all where it hardly gets further runs elsewhere.
+    may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)
+    position, account = may.nonzero()
+    option = rows[position, account]
+    total = share.sum(axis=1)
+    home = np.minimum(share / np.maximum(total * AT_HOME, NEXT_TO_NOTHING)[:, None], 1.0)
+    home[share <= TIME_SHARED] = 1.0  # they come last, and only each other's place could they take
+    total[total <= TIME_SHARED] = 1.0
+    return Ways(position, account, option, share[position, account], options.pool[option], total, home[position, account])

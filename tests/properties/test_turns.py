@@ -1,0 +1,55 @@
+"""Shares that can be had are had: no job falls behind its share by more than a few slices, and none gets far ahead."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.beliefs.costs import MoveCosts
+from rota.core.drawing import Drawing
+from tests.unit.core.test_turns import SLICE, bench, turn
+
+POOLS = ("V100", "K80")
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[str, str, Any]:
+    """A cluster, jobs of one GPU, and shares (job, pool) that are a mixture of schedules without an idle GPU."""
+    gpus = [draw(st.integers(1, 3)), draw(st.integers(0, 2))]
+    jobs = sum(gpus) + draw(st.integers(0, 4))
+    share = np.zeros((jobs, 2))
+    weights = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+    for weight in weights:
+        order = draw(st.permutations(range(jobs)))
+        share[order[: gpus[0]], 0] += weight / sum(weights)
+        share[order[gpus[0] : sum(gpus)], 1] += weight / sum(weights)
+    cluster = " + ".join(f"{count}x{pool}" for count, pool in zip(gpus, POOLS, strict=True) if count)
+    return cluster, "abcdefghij"[:jobs], np.minimum(share, 1.0)
+
+
+@given(found=schedules(), move_seconds=st.sampled_from([0.01, 0.1, 0.4]))
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_no_job_is_ever_far_from_its_share(found: tuple[str, str, Any], move_seconds: float) -> None:
+    cluster, jobs, share = found
+    wanted = {
+        (job, "", pool): float(share[number, at])
+        for number, job in enumerate(jobs)
+        for at, pool in enumerate(POOLS)
+        if share[number, at] > 0
+    }
+    made = bench(cluster, wanted, jobs, MoveCosts(launch_seconds=move_seconds))
+    margin = float(Drawing().margin_seconds(np.array([move_seconds]), np.array([1.0]), 3600.0)[0])
+    worst = 0.0
+    for _ in range(15):
+        turn(made, made.now_s + 10 * SLICE)
+        received = made.state.received_seconds(np.arange(len(jobs)))
+        promised = np.zeros_like(received)
+        options = made.state.knowledge.options
+        for number in range(len(jobs)):
+            for account, option in enumerate(options.by_account[made.state.jobs.table.kind[number]].tolist()):
+                if option >= 0:
+                    pool = POOLS.index(made.state.machines.cluster.pools[options.pool[option]])
+                    promised[number, account] = share[number, pool] * made.now_s
+        worst = max(worst, float(np.abs(promised - received).max()))
+    assert worst <= margin + 3 * SLICE
