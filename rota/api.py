@@ -25,6 +25,7 @@ from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
 from rota.report.result import Result
 from rota.report.thrash import thrash_notes
+from rota.report.trials import TrialsSummary
 from rota.sim.conformance import LIMIT_SECONDS, Finding, check_policy
 from rota.sim.engine import Progress
 from rota.traces.synthetic import open_trace, reseeded
@@ -110,6 +111,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         physics.variability,
         state.knowledge.variability,
         tuple(sorted(state.out_of_service())),
+        trials=TrialsSummary.of(state.knowledge) if ready.settings.tactics else None,
         guesses=ready.guesses,
         study=study,
     )

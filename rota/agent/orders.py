@@ -66,6 +66,10 @@ class IncarnationStatus:
     """That of its launch."""
     began_s: float | None = None
     """When it began to work: with its first step, or, if it tells no steps, with its process. None: not yet."""
+    stepped_s: float | None = None
+    """When `steps_done` came to be what it is; None: it has told no step."""
+    gpus_text: str = ""
+    """Where it runs, as its order says."""
 
 
 def written(order: Order) -> WrittenOrder:
@@ -130,6 +134,8 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         problem=status.problem,
         launch_sequence=order.sequence if order else 0,
         began_s=status.began_s,
+        stepped_s=status.stepped_s,
+        gpus_text=order.gpus_text if order else "",
     )
 
 

@@ -55,7 +55,7 @@ class Status(NamedTuple):
     pid: int | None = None
     session: int | None = None
     started_s: float | None = None
-    """When its process was started; Unix time, as `began_s` and `ended_s`."""
+    """When its process was started; Unix time, as `began_s`, `stepped_s` and `ended_s`."""
     steps_done: float = 0.0
     steps_total: float | None = None
     steps_saved: float = 0.0
@@ -70,6 +70,8 @@ class Status(NamedTuple):
     """When this was written, on the clock that counts from boot: its session was its own then."""
     began_s: float | None = None
     """When it began to work: with its first step, or, if it tells no steps, with its process. None: not yet."""
+    stepped_s: float | None = None
+    """When `steps_done` came to be what it is: when the output that says so came. None: it has told no step."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -68,6 +68,8 @@ class Supervisor:
         self.main = 0
         self.piped = True
         """Its output may still grow."""
+        self.output_s = 0.0
+        """When output last came, in Unix time."""
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
@@ -137,7 +139,7 @@ class Supervisor:
         heard = [self.box.fileno(), self.bell, *([self.log.read_end] if self.piped else [])]
         ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
         if self.log.read_end in ready:
-            self.piped = self.log.pump()
+            self.piped = self._pump(self.log)
             if self.piped and self.status.began_s is None:
                 self.look_at_s = min(self.look_at_s, self.may_look_s)
         if self.bell in ready:
@@ -219,7 +221,8 @@ class Supervisor:
             sent_s = now if written_s is None else min(written_s, now)
             self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
         elif op == REPORT:
-            self._take(steps(message.get("steps_done")), steps(message.get("steps_total")), steps(message.get("steps_saved")))
+            done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
+            self._take(done, total, saved, time.time())
         elif op in (SUSPEND, KILL) and isinstance(sequence, int) and not isinstance(sequence, bool):
             self._receive(rules.Instruction(op, self.order.incarnation, sequence))
 
@@ -246,12 +249,20 @@ class Supervisor:
 
     # What it tells.
 
+    def _pump(self, log: Log) -> bool:
+        """Carry output to the log. What it says was so when it came, however much later it is looked at."""
+        before, self.output_s = self.output_s, time.time()
+        came = log.pump()
+        if not came:
+            self.output_s = before
+        return came
+
     def _look(self, *, final: bool = False) -> None:
         if self.progress is None:
             return
         with contextlib.suppress(OSError):
             if self.progress.look(final=final):
-                self._take(self.progress.step, self.progress.total, None)
+                self._take(self.progress.step, self.progress.total, None, self.output_s)
         if self.progress.problem != self.status.problem:
             self.status = self.status._replace(problem=self.progress.problem)
             self._begin_if_silent()
@@ -269,16 +280,18 @@ class Supervisor:
         elif not done:
             self._look()
 
-    def _take(self, done: float | None, total: float | None, saved: float | None) -> None:
+    def _take(self, done: float | None, total: float | None, saved: float | None, at_s: float) -> None:
+        """What it told at this moment."""
         old = self.status
         self.status = old._replace(
             steps_done=old.steps_done if done is None else done,
             steps_total=old.steps_total if total is None else total,
             steps_saved=old.steps_saved if saved is None else saved,
+            stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
         )
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
-            self.status, self.told_s = self.status._replace(began_s=time.time()), 0.0
+            self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
         self.untold = self.untold or self.status != old
 
     def _tell(self) -> bool:
@@ -301,7 +314,7 @@ class Supervisor:
         self._reap()
         if self.log is not None:
             for _ in range(LAST_PUMPS):
-                if not self.log.pump():
+                if not self._pump(self.log):
                     break
         self._look(final=True)
         code = -1 if self.exit_code is None else self.exit_code

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rota.cli import options as flag
 
 if TYPE_CHECKING:
-    from rota.wire.rows import JobRow
+    from rota.wire.rows import JobRow, TrialRow
 
 _OTHERS = ("workdir", "env", "progress", "profile", "deadline", "retries", "checkpoint")
 """Of the spec, what the lines above do not say."""
@@ -53,10 +53,41 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "exit", words.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
     yield "last change", words.clean(row.last_change)
     yield "suspensions", f"{row.suspensions}, {row.lost_steps:,.0f} steps lost" if row.suspensions else ""
+    for trial in row.trials or ():
+        yield "tried", _tried(trial)
     yield "command", words.clean(row.command)
     for name, value in (row.spec or {}).items():
         if name in _OTHERS and value not in (None, [], {}, 0):
             yield name, words.clean(_text(value))
+
+
+def _tried(trial: "TrialRow") -> str:
+    """`14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at 14:04:24`, with the dates."""
+    from rota.cli import words
+
+    other = words.clean(f"{trial.partner} {trial.partner_name}".strip())
+    who = f"joined {other}" if trial.joined else f"was joined by {other}"
+    mine, its = _rates(trial.before, trial.after), _rates(trial.partner_before, trial.partner_after)
+    said = f"{_at(trial.began_at)} {who}: {mine}, its partner {its}"
+    if trial.gain is not None:
+        said += f", gain {100 * trial.gain:+.0f}%"
+    if trial.ended_at is None:
+        return f"{said}: open, judged from {_at(trial.judged_from)} on"
+    said += f": {trial.verdict} at {_at(trial.ended_at)}"
+    if trial.times_seen > 1 and trial.mean_gain is not None and trial.gain_spread is not None:
+        mean, spread = 100 * trial.mean_gain, 100 * trial.gain_spread
+        said += f" (such pairs, {trial.times_seen} times: {mean:+.0f}%, give or take {spread:.0f}%)"
+    return said
+
+
+def _rates(before: float, after: float | None) -> str:
+    return f"{before:.3g} steps/s alone" if after is None else f"{before:.3g} -> {after:.3g} steps/s"
+
+
+def _at(moment: str) -> str:
+    from rota.cli import words
+
+    return words.clock(moment)
 
 
 def _text(value: object) -> str:

@@ -50,7 +50,7 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     plain: list[dict[str, Any]] = [row.to_dict() for row in rows]
     if shaped == "csv" or not single:
         for row in plain:
-            row.pop("spec")  # only where one job is asked about
+            del row["spec"], row["trials"]  # only where one job is asked about
     if shaped == "json":
         say(json.dumps(plain[0] if single else plain))
     elif shaped == "csv":

@@ -14,6 +14,7 @@ from rota.compose.limits import check_limits
 from rota.compose.live_fields import KEPT, LIVE
 from rota.compose.prepare import check_gpus, make_physics, named_parts, when_to_decide
 from rota.compose.study import Study
+from rota.compose.tactics import make_tactics
 from rota.core.when import AtEvents, When
 from rota.errors import NameUnknown, OptionError
 from rota.files.rows import closest
@@ -51,6 +52,7 @@ def read_flags(given: Mapping[str, Any], cluster: Cluster, devices: Sequence[str
     check_gpus(study, physics, ("variability_medians",))
     if study.decide is not None:
         when_to_decide(AtEvents(), study.decide, study.round_seconds or _ROUND)
+    make_tactics(study.tactics)
     if "policy" in given:
         named_parts(study)
     told: dict[str, dict[str, Plain]] = {name: {"said": given[name]} for name in KEPT if name in given}

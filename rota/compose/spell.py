@@ -52,21 +52,23 @@ def options_of(kind: type) -> list[str]:
     return [each.name for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
 
 
-def fit(kind: type, options: Mapping[str, str], where: str) -> Any:
-    """Construct `kind` with options given as text, each turned into the type its field declares."""
+def fit(kind: type, options: Mapping[str, str], where: str, hint: str = "") -> Any:
+    """Construct `kind` with options given as text, each turned into the type its field declares. `hint`: what to do about an
+    error; else, to look at the policy."""
+    hint = hint or f"rota policy show {where}"
     fields = options_of(kind)
     hints = typing.get_type_hints(kind if dataclasses.is_dataclass(kind) else vars(kind).get("__init__", kind))
     values = {}
     for key, text in options.items():
         if key not in fields:
-            raise NameUnknown(f"option of {where}", key, fields, hint=f"rota policy show {where}")
+            raise NameUnknown(f"option of {where}", key, fields, hint=hint)
         values[key] = _value(hints.get(key, str), text, where, key, inspect.signature(kind).parameters[key].default)
     try:
         return kind(**values)
     except OptionError:
         raise
     except (TypeError, ValueError) as problem:
-        raise OptionError(f"{problem}.", field=where, value=dict(options), hint=f"rota policy show {where}") from problem
+        raise OptionError(f"{problem}.", field=where, value=dict(options), hint=hint) from problem
 
 
 def _value(hint: Any, text: str, where: str, key: str, usual: Any = None) -> Any:

@@ -151,9 +151,9 @@ class Study:
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """What any plan may gain, whatever its policy: pack, grow.
+    """What any plan may gain, whatever its policy: pack, grow; pack:settle_seconds=120,least_gain=0.1 sets options.
 
-    Names with commas between them."""
+    Names with commas between them, each with its options."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})
     """How far measurements of a job are off, as a relative standard deviation."""
     wait_for_place: bool = False

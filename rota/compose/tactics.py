@@ -1,25 +1,55 @@
-"""Tactics by name."""
+"""Tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+Commas stand between tactics and between the options of one. What has a `=` and no name before it is another option of the tactic
+that began its options last.
+"""
 
+from collections.abc import Mapping
+
+from rota.compose.spell import Spelled, fit
 from rota.core.tactics import Tactics
-from rota.errors import NameUnknown
+from rota.errors import NameUnknown, OptionError
 from rota.tactics.grow import Grow
 from rota.tactics.pack import Pack
 
-TACTICS: Mapping[str, Callable[..., Any]] = {"pack": Pack, "grow": Grow}
+TACTICS: Mapping[str, type] = {"pack": Pack, "grow": Grow}
+
+HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1"
+
+POSITIVE = ("settle_seconds",)
+"""Options that must be more than 0."""
 
 
-def make_tactics(names: str) -> Tactics:
-    """From names with commas between them."""
+def make_tactics(text: str) -> Tactics:
+    """From names with commas between them, each with options or without."""
     made = {}
-    for given in names.split(","):
-        name, _, option = given.strip().partition(":")
-        if not name:
-            continue
-        if name not in TACTICS:
-            raise NameUnknown("tactic", name, TACTICS, hint="--tactics pack")
-        key, _, number = option.partition("=")
-        made[name] = TACTICS[name](**({key: float(number)} if key else {}))
+    for part in _parts(text):
+        spelled = Spelled.parse(part, "tactic")
+        if spelled.name not in TACTICS:
+            raise NameUnknown("tactic", spelled.name, TACTICS, hint=HINT)
+        if spelled.name in made:
+            raise OptionError(
+                "given twice.", field="tactics", value=spelled.name, hint="give each tactic once, with all its options"
+            )
+        made[spelled.name] = fit(TACTICS[spelled.name], spelled.options, spelled.name, hint=HINT)
+        for option in POSITIVE:
+            if getattr(made[spelled.name], option, 1.0) <= 0:
+                raise OptionError(
+                    "must be more than 0.", field=f"{spelled.name} {option}", value=spelled.options[option], hint=HINT
+                )
     return Tactics(**made)
+
+
+def _parts(text: str) -> list[str]:
+    """`pack:a=1,b=2,grow` is `pack:a=1,b=2` and `grow`."""
+    parts: list[str] = []
+    for item in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, _ = item.partition("=")
+        if equals and ":" not in name:
+            if not parts or ":" not in parts[-1]:
+                before = f"{parts[-1]}:" if parts else "pack:"
+                raise OptionError("is no tactic.", field="tactics", value=item, hint=f"options follow a colon: {before}{item}")
+            parts[-1] += f",{item}"
+        else:
+            parts.append(item)
+    return parts

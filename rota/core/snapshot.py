@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.estimate import Estimator
@@ -23,8 +24,6 @@ from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
-from rota.tactics.grow import Grow
-from rota.tactics.pack import Pack
 
 VERSION = 10
 
@@ -56,7 +55,6 @@ EVENT_TYPES: tuple[type, ...] = (
     plan.Change,
     trial.Trial,
     trial.TrialVerdict,
-    trial.PairSeen,
     allocation.Ranking,
     allocation.Shares,
     allocation.Assignment,
@@ -91,8 +89,7 @@ _STATE_TYPES = (
     WholeSteps,
     Drawing,
     Tactics,
-    Pack,
-    Grow,
+    *(kind for hint in get_type_hints(Tactics).values() for kind in get_args(hint) if kind is not NoneType),
 )
 
 
@@ -181,5 +178,9 @@ _SHAPES: dict[Any, _Shape] = {
     JobTable: _Shape(_pack_table, _unpack_table),
     Options: _Shape(_pack_options, _unpack_options),
     Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
+    dict[trial.PairKey, trial.PairSeen]: _Shape(
+        lambda pairs: {key: tuple(seen) for key, seen in pairs.items()},
+        lambda packed: {key: trial.PairSeen(*seen) for key, seen in packed.items()},
+    ),
     dict[Kind, int]: _Shape(list, lambda kinds: {kind: number for number, kind in enumerate(kinds)}),
 }

@@ -38,6 +38,7 @@ from rota.live.replay import Make, configured_anew
 from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
 from rota.live.told import SCORED, same_told, scored_devices
+from rota.live.trials import trials_of
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
@@ -442,7 +443,8 @@ class Daemon:
         with self._lock:
             record = find_record(self.history.records, key, alone=alone)
             row = self.history.rows([record], self.scheduler.state, self.driver.running(), self.clock())[0]
-            return replace(row, spec=asked_for(record.submitted))
+            trials = trials_of(self.scheduler.state, record.id, self.history.records)
+            return replace(row, spec=asked_for(record.submitted), trials=trials)
 
     def why(self, job: int) -> WhyRow:
         with self._lock:

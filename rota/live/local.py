@@ -21,6 +21,7 @@ from rota.errors import RotaError
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.starts import Starts
+from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -60,9 +61,10 @@ class Local:
             self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
         self.machine: Machine
         self._context: DriverContext
-        self._started: set[tuple[int, int]] = set()
-        """Incarnations that were told to have started."""
+        self._started: dict[tuple[int, int], float] = {}
+        """Incarnations that were told to have started, and when they did."""
         self._starts = Starts()
+        self._step_rates = StepRates()
         self._running: dict[int, IncarnationStatus] = {}
         self._reported: dict[int, float] = {}
         self._progress_s = 0.0
@@ -142,8 +144,11 @@ class Local:
             events.extend(self._events(status))
         for status in [status for status in self._running.values() if (status.job, status.incarnation) not in self._started]:
             events.extend(self._start(status))  # nothing changed, but it has taken too long
+        self._step_rates.look(self.machine.inventory(), self._started)
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
+            measured = self._step_rates.measured(self._progress_s)
+            events.extend([measured] if measured is not None else [])
             events.extend(self._progress(self._running.values()))
         return events
 
@@ -163,7 +168,7 @@ class Local:
         began_s = self._starts.began_s(status, self._context.clock())
         if began_s is None:
             return []
-        self._started.add((status.job, status.incarnation))
+        self._started[status.job, status.incarnation] = began_s
         started = Started(status.job, status.incarnation, status.launch_sequence, began_s)
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
 
@@ -207,7 +212,7 @@ class Local:
         for status in self.machine.inventory():
             if status.state == ENDED:
                 self.machine.forget(status.job, status.incarnation)
-                self._started.discard((status.job, status.incarnation))
+                self._started.pop((status.job, status.incarnation), None)
 
     def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
         """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""

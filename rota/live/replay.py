@@ -46,6 +46,10 @@ def configured_anew(
         fresh.state = scheduler.state
         if not same_told(before, configuration):
             fresh.state = told_anew(fresh.state, ToldBeliefs.of(before), ToldBeliefs.of(configuration), fresh.settings)
+        if fresh.settings.tactics.pack is not None and not fresh.state.knowledge.sharing:
+            # It stays so when the tactic is given up: jobs may share GPUs at that moment.
+            fresh.state = fresh.state.copy()
+            fresh.state.knowledge.sharing = True
     return fresh
 
 

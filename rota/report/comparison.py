@@ -83,6 +83,9 @@ class PolicyLine:
     def to_dict(self) -> dict[str, Any]:
         """As a single run says it, and what several seeds add."""
         whole: dict[str, Any] = {"summary": self.summary, "params": dict(self.results[0].params)}
+        trials = [result.trials.to_dict() for result in self.results if result.trials is not None]
+        if trials:
+            whole |= {"trials": trials[0]} if len(self.results) == 1 else {"trials_by_seed": trials}
         if len(self.results) > 1:
             whole["params"]["seeds"] = [result.params["seed"] for result in self.results]
             whole["seeds"] = [result.summary.to_dict() for result in self.results]

@@ -18,6 +18,7 @@ from rota.report.data import data
 from rota.report.html import asset, json_block, security_policy, text
 from rota.report.result import Result
 from rota.report.table import table
+from rota.report.trials_table import trials_section
 
 MOST_SEEDS, MOST_JOBS = 5, 20_000
 """Up to so many seeds, with so many jobs of all runs together, the page has the runs of every seed; beyond, of the first."""
@@ -53,6 +54,7 @@ def page(comparison: Comparison) -> str:
     title = f"{len(comparison.lines)} policies" if many else comparison.lines[0].label
     placed = any(len(run.cluster.nodes) > 1 or run.variability is not None for each in drawn for run in each)
     grouped = any(arrival.spec.tenant or arrival.spec.user for each in drawn for arrival in each[0].arrivals)
+    tried = trials_section(comparison, runs)
     parts = {
         "policy": security_policy(style, script),
         "kind": "comparison" if many else "simulation",
@@ -65,6 +67,8 @@ def page(comparison: Comparison) -> str:
         "failures": words.failures(comparison),
         "groups_link": '<a href="#groups">Tenants and users</a>' if grouped else "",
         "groups": asset("groups.html") if grouped else "",
+        "trials_link": '<a href="#trials">Trials</a>' if tried else "",
+        "trials": tried,
         "placement_link": '<a href="#placement">Placement</a>' if placed else "",
         "placement": asset("placement.html") if placed else "",
         "version": text(__version__),

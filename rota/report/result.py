@@ -13,6 +13,7 @@ from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.report.metrics import Summary, jobs_table
+from rota.report.trials import TrialsSummary
 from rota.sim.record import Record
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Result:
     """How slow each was believed to be in the end."""
     cordoned: tuple[int, ...] = ()
     """GPUs that were out of service in the end because they were too slow."""
+    trials: TrialsSummary | None = field(default=None, kw_only=True)
+    """What its tactics tried; None: it had none."""
     guesses: tuple[str, ...] = field(default=(), kw_only=True)
     """Those of the notes that tell of an unknown input and what it was taken for."""
     study: Study = field(kw_only=True)
@@ -61,8 +64,10 @@ class Result:
         return self.summary.rounds
 
     def to_dict(self, *, per_job: bool = False) -> dict[str, Any]:
-        """The machine-readable form: summary, params and, if asked for, jobs."""
+        """The machine-readable form: summary, params, the trials of its tactics if it had some and, if asked for, jobs."""
         whole: dict[str, Any] = {"summary": self.summary.to_dict(), "params": dict(self.params)}
+        if self.trials is not None:
+            whole["trials"] = self.trials.to_dict()
         if per_job:
             whole["jobs"] = self.jobs
         return whole
@@ -93,6 +98,7 @@ class Result:
             f"JCT mean {duration(s.mean_jct_seconds)} ({bound})  median {duration(s.median_jct_seconds)}  "
             f"p99 {duration(s.p99_jct_seconds)}   queueing {duration(s.mean_queueing_seconds)}   "
             f"makespan {duration(s.makespan_seconds)}   GPUs busy {percent(s.utilization)}   suspensions {s.suspensions}"
+            + (f"   {self.trials}" if self.trials is not None else "")
             + note_lines(self.notes)
         )
 

@@ -21,6 +21,7 @@ from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
+from rota.compose.tactics import make_tactics
 from rota.compose.words import words_for
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -183,6 +184,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
         wait_for_place=said.get("wait_for_place", False),
+        tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
         learn_variability=True,
         cordon_slower_than=said.get("cordon_slower_than", FOREVER),
     )

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from rota.errors import OptionError, RotaError
 from rota.wire.address import home_folder, read_address
 from rota.wire.job_filter import PAGE_JOBS
-from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
+from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, TrialRow, WhyRow
 from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
 
 POLL_SECONDS = 20.0
@@ -27,8 +27,9 @@ FIRST_ANSWER_SECONDS = 90.0
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
 
-Row = TypeVar("Row", JobRow, ReasonRow, WhyRow, StatusRow, LogChunk)
-_NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in (JobRow, ReasonRow, WhyRow, StatusRow, LogChunk)}
+Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, LogChunk)
+_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, LogChunk)
+_NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
 def connect(home: Path | str | None = None) -> "Client":
@@ -56,7 +57,7 @@ class Client:
         """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal."""
         env = {name: os.environ[name] for name in (*PASSED_ON, *_passed_through(spec.get("env"))) if name in os.environ}
         sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
-        return _row(JobRow, self._transport.ask("POST", "/jobs", body=sent))
+        return _job(self._transport.ask("POST", "/jobs", body=sent))
 
     def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
         """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
@@ -65,14 +66,14 @@ class Client:
         while True:
             after = found[-1].id if found else 0
             page = self._transport.ask("GET", "/jobs", query={**query, "after": after})
-            found += [_row(JobRow, row) for row in page]
+            found += [_job(row) for row in page]
             if len(page) < PAGE_JOBS:
                 return found
 
     def job(self, key: int | str, *, alone: bool = False) -> JobRow:
         """A job by id, name, or a beginning of its name that no other has. Of several of a name, the newest that has not ended;
         with `alone`, an error that lists them."""
-        return _row(JobRow, self._transport.ask("GET", _way(key), query={"alone": "true"} if alone else None))
+        return _job(self._transport.ask("GET", _way(key), query={"alone": "true"} if alone else None))
 
     def get(self, key: int | str) -> "Job":
         """A handle on a job, as `submit` returns one."""
@@ -85,9 +86,9 @@ class Client:
             WhyRow,
             {
                 **plain,
-                "job": _row(JobRow, plain["job"]),
+                "job": _job(plain["job"]),
                 "reasons": [_row(ReasonRow, each) for each in plain["reasons"]],
-                "ahead": [_row(JobRow, each) for each in plain["ahead"]],
+                "ahead": [_job(each) for each in plain["ahead"]],
             },
         )
 
@@ -113,7 +114,7 @@ class Client:
 
     def cancel(self, key: int | str) -> JobRow:
         """End a job for good."""
-        return _row(JobRow, self._transport.ask("POST", _way(key, "cancel")))
+        return _job(self._transport.ask("POST", _way(key, "cancel")))
 
     def status(self) -> StatusRow:
         """The cluster in one row: GPUs, policy, jobs by phase."""
@@ -220,3 +221,8 @@ def _row(kind: type[Row], plain: Mapping[str, Any]) -> Row:
         return kind(**{name: value for name, value in plain.items() if name in _NAMES[kind]})
     except (AttributeError, TypeError):
         raise RotaError("The scheduler's answer lacks something.", hint="the same version of Rota on both sides") from None
+
+
+def _job(plain: Mapping[str, Any]) -> JobRow:
+    row = _row(JobRow, plain)
+    return row if row.trials is None else replace(row, trials=[_row(TrialRow, each) for each in plain["trials"]])

@@ -5,6 +5,44 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """Something that was tried with a job: it shares its GPUs with another to see whether they get further so than in turns."""
+
+    number: int
+    """Counts all trials of a scheduler."""
+    tactic: str
+    partner: int
+    """The other job."""
+    partner_name: str
+    joined: bool
+    """It came to the GPUs of its partner; false: its partner came to it."""
+    kinds: list[str]
+    """What is remembered of the pair is remembered under these two names: profiles, or #ID for a job without one."""
+    accelerator: str
+    gpus: int
+    began_at: str
+    judged_from: str
+    """The pair is not judged before this."""
+    ended_at: str | None = None
+    before: float
+    """Steps per second of this job alone."""
+    after: float | None = None
+    """And in company; None: not measured yet."""
+    partner_before: float
+    partner_after: float | None = None
+    gain: float | None = None
+    """How much more the two do together than in turns: 0.5 is half as much again. None: not measured yet."""
+    verdict: str
+    """open, kept, undone, or broken off: it ended before it was measured."""
+    times_seen: int = 0
+    """How often a pair of these kinds was judged on such GPUs."""
+    mean_gain: float | None = None
+    """The mean gain of all these times."""
+    gain_spread: float | None = None
+    """Its standard deviation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
     """One job."""
 
@@ -43,6 +81,8 @@ class JobRow:
     command: str = ""
     spec: dict[str, Any] | None = None
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
+    trials: list[TrialRow] | None = None
+    """What was tried with it, the oldest first, where one job is asked about."""
 
     @property
     def ended(self) -> bool:

@@ -29,14 +29,14 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
     known &= (event.since_s >= table.company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
     alone = known & (table.beside[rows] == NOBODY) & (event.rate > 0)
-    _alone(state, rows[alone], event, alone.nonzero()[0])
+    _alone(state, settings, rows[alone], event, alone.nonzero()[0])
     for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
         _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
 
 
-def _alone(state: State, rows: Ints, event: Measured, where: Ints) -> None:
+def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where: Ints) -> None:
     table = state.jobs.table
-    if state.question.somebody_waits and (table.alone_option[rows] != table.option[rows]).any():
+    if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != table.option[rows]).any():
         state.question.touch()  # now that it is measured, a job that waits may join it
     table.alone_rate[rows] = event.rate[where]
     table.alone_option[rows] = table.option[rows]
@@ -66,7 +66,16 @@ def _together(state: State, settings: Settings, job: int, row: int, rate: float,
 
 
 def _judge(state: State, settings: Settings, trial: Trial) -> None:
-    """Keep the pair if it does more than its jobs would in turns. What was seen is remembered for all jobs of these profiles."""
+    """Keep the pair if it does more than its jobs would in turns."""
+    _remember(state, trial)
+    least_gain = settings.tactics.pack.least_gain if settings.tactics.pack is not None else 0.0
+    kept = state.knowledge.pairs[trial.pair].gain > least_gain
+    end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.UNDONE)
+    state.question.touch()
+
+
+def _remember(state: State, trial: Trial) -> None:
+    """What was seen of a pair holds for all jobs of these profiles."""
     knowledge = state.knowledge
     shares = tuple(after / before for after, before in zip(trial.after, trial.before, strict=True))
     if state.name_of(trial.jobs[0]) != trial.pair[0]:
@@ -75,10 +84,6 @@ def _judge(state: State, settings: Settings, trial: Trial) -> None:
     knowledge.surprise += trial.gain - trial.hoped
     before = knowledge.pairs.get(trial.pair)
     knowledge.pairs[trial.pair] = PairSeen(1, *shares) if before is None else before.seen_again(*shares)
-    least_gain = settings.tactics.pack.least_gain if settings.tactics.pack is not None else 0.0
-    kept = knowledge.pairs[trial.pair].gain > least_gain
-    end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.UNDONE)
-    state.question.touch()
 
 
 def begin_trial(state: State, trial: Trial) -> None:
@@ -92,14 +97,23 @@ def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
     del knowledge.trials[trial.number]
     state.jobs.table.pinned_s[[state.jobs.row[job] for job in trial.jobs if job in state.jobs.row]] = 0.0
     knowledge.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
+    knowledge.verdicts[verdict.value] = knowledge.verdicts.get(verdict.value, 0) + 1
     if len(knowledge.past_trials) > MOST_PAST_TRIALS:
         del knowledge.past_trials[min(knowledge.past_trials)]
 
 
 def break_off(state: State) -> None:
-    """Trials of jobs that are no longer to share their GPUs are over."""
+    """Trials of jobs that are no longer to share their GPUs are over. If only one of the two could be measured before the trial
+    was given up, the other made next to no steps: that says enough of the pair."""
     jobs = state.jobs
     for trial in list(state.knowledge.trials.values()):
         rows = [jobs.row.get(job) for job in trial.jobs]
-        if rows[0] is None or rows[1] is None or jobs.table.partner.item(rows[0]) != trial.jobs[1]:
+        if rows[0] is None or rows[1] is None:
             end_trial(state, trial, TrialVerdict.BROKEN_OFF)
+        elif jobs.table.partner.item(rows[0]) != trial.jobs[1]:
+            stands = state.now_s >= trial.given_up_s and any(each == each for each in trial.after)
+            if stands:
+                first, second = (each if each == each else 0.0 for each in trial.after)
+                trial = replace(trial, after=(first, second))
+                _remember(state, trial)
+            end_trial(state, trial, TrialVerdict.UNDONE if stands else TrialVerdict.BROKEN_OFF)

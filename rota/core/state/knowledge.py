@@ -55,6 +55,8 @@ class Knowledge:
     """The last ones that were."""
     tried: int = 0
     """Trials so far."""
+    verdicts: dict[str, int] = field(default_factory=dict)
+    """How many of them ended with each verdict."""
     judged: int = 0
     """Those that were measured."""
     surprise: float = 0.0

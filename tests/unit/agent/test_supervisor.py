@@ -292,10 +292,25 @@ def test_it_begins_with_its_first_step(bench: Bench, tmp_path: Path, first: int)
     until(lambda: bench.part().began_s is not None)
     part = bench.part()
     assert part.began_s is not None and before_s <= part.began_s <= time.time()
-    assert part.steps_done == first
+    assert part.steps_done == first and part.stepped_s == part.began_s
     until(bench.rung.is_set, "word of it")
     bench.open()
     assert bench.part().began_s == part.began_s, "another daemon finds it"
+
+
+def test_the_moment_of_a_step_is_when_its_line_came(bench: Bench, tmp_path: Path) -> None:
+    """Not when it was looked at, and not when something else was said."""
+    go, moment = tmp_path / "go", tmp_path / "moment"
+    script = f"echo step 1; echo ready; while [ ! -e {go} ]; do sleep 0.02; done; date +%s.%N > {moment}; echo step 2; {FOREVER}"
+    bench.start(script, progress=r"step (\d+)")
+    until(lambda: bench.part().steps_done == 1)
+    first_s = bench.part().stepped_s
+    go.touch()
+    until(lambda: bench.part().steps_done == 2)
+    second_s = bench.part().stepped_s
+    assert first_s is not None and second_s is not None and first_s < float(moment.read_text()) <= second_s
+    bench.open()
+    assert (bench.part().stepped_s, bench.part().gpus_text) == (second_s, "n1 GPUs 0,1"), "another daemon finds it"
 
 
 @pytest.mark.parametrize("pattern", ["", "(", "no group"])

@@ -18,6 +18,7 @@ from rota.cli import words
 from rota.cli.main import COMMANDS, GROUPS
 from rota.model.reasons import Reason
 from rota.wire.client import Client
+from rota.wire.rows import TrialRow
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served, serve
 
@@ -154,6 +155,45 @@ def test_show(served: Served, rota: Rota) -> None:
     assert "resnet" in rota("show", "1", "-o", "csv")[1]
     served.daemon.end(1, "failed", 3)
     assert "exit code 3" in rota("show", "1")[1]
+
+
+OPEN = TrialRow(
+    number=1,
+    tactic="pack",
+    partner=2,
+    partner_name="bert",
+    joined=True,
+    kinds=["net", "net"],
+    accelerator="V100",
+    gpus=1,
+    began_at="2026-12-01T09:00:00Z",
+    judged_from="2026-12-01T09:01:00Z",
+    before=20.0,
+    partner_before=10.0,
+    verdict="open",
+)
+
+
+def test_show_tells_what_was_tried(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "resnet")
+    over = replace(OPEN, ended_at="2026-12-01T09:01:05Z", after=9.0, partner_after=4.0, gain=-0.15, verdict="undone")
+    tried = [
+        replace(over, times_seen=3, mean_gain=-0.1, gain_spread=0.05),
+        replace(OPEN, number=2, joined=False, partner_name=""),
+    ]
+    served.daemon.change(replace(served.daemon.rows[1], trials=tried))
+    began, judged, ended = (words.clock(f"2026-12-01T09:0{each}Z") for each in ("0:00", "1:00", "1:05"))
+    out = rota("show", "1")[1]
+    assert (
+        f"  tried        {began} joined 2 bert: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at {ended} "
+        "(such pairs, 3 times: -10%, give or take 5%)\n"
+    ) in out
+    assert f"{began} was joined by 2: 20 steps/s alone, its partner 10 steps/s alone: open, judged from {judged} on\n" in out
+    plain = json.loads(rota("show", "1", "-o", "json")[1])["trials"]
+    assert [(each["number"], each["verdict"], each["gain"]) for each in plain] == [(1, "undone", -0.15), (2, "open", None)]
+    assert "trials" not in rota("show", "1", "-o", "csv")[1].splitlines()[0]
+    assert "trials" not in json.loads(rota("jobs", "-o", "json")[1])[0]
+    assert Client(served.url, served.token).job(1).trials == tried
 
 
 def test_why(served: Served, rota: Rota) -> None:

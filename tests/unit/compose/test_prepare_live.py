@@ -70,6 +70,16 @@ def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) ->
     assert merge_told(now, {}, forgettable(["all"])) == {} and changes_told({}, {}) == []
 
 
+def test_tactics_are_kept_replaced_and_forgotten() -> None:
+    before = told(tactics="pack:settle_seconds=2")
+    assert merge_told(before, told(round_seconds=60.0))["tactics"] == {"said": "pack:settle_seconds=2"}
+    now = merge_told(before, told(tactics="pack"))
+    assert changes_told(before, now) == ["changed: --tactics pack, before pack:settle_seconds=2"]
+    assert merge_told(now, {}, forgettable(["--tactics"])) == {}
+    with pytest.raises(NameUnknown, match="No tactic 'park'"):
+        told(tactics="park")
+
+
 def test_medians_belong_to_the_file_of_runs(files: Path) -> None:
     Path("runs.csv").write_text("uuid,perf\n" + "".join(f"g{i},{1 + i / 10}\n" for i in range(4)))
     before = told(variability="runs.csv", variability_medians=True)

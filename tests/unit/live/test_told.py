@@ -1,5 +1,6 @@
 """What a scheduler is told later replaces what it was told before, and nothing that it measured itself."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from rota.beliefs.rates import Rates
 from rota.beliefs.variability import Variability
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
+from rota.core.tactics import Tactics
 from rota.core.validate import validate
 from rota.live import daemon as daemon_module
 from rota.live.daemon import Daemon
@@ -24,6 +26,7 @@ from rota.model.allocation import Ranking
 from rota.model.events import Allocated, Progressed, Started, Submitted
 from rota.model.job import JobSpec
 from rota.server.serve import WORDS, make_scheduler, plain_settings
+from rota.tactics.pack import Pack
 from tests.unit.live import test_daemon
 from tests.unit.live.test_daemon import ended, running, submit
 
@@ -245,3 +248,15 @@ def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, m
     found = recover(journal, WORDS, make_scheduler, chosen)
     journal.close()
     assert beliefs(found) == beliefs(check_journal(tmp_path))
+
+
+def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
+    """Also when the tactic is given up: jobs may share GPUs at that moment."""
+    without, packing = configuration({}), configuration({}, tactics=Tactics(pack=Pack(settle_seconds=5.0)))
+    scheduler = started(without)
+    assert not scheduler.state.sharing
+    later = configured_anew(scheduler, make_scheduler, without, packing)
+    assert later.state.sharing and later.settings.tactics.pack == Pack(settle_seconds=5.0) and not scheduler.state.sharing
+    later.restore(json.loads(json.dumps(later.snapshot(WORDS))), WORDS)
+    assert later.state.sharing
+    assert configured_anew(later, make_scheduler, packing, without).state.sharing

@@ -340,7 +340,8 @@ def hashed(text: str) -> str:
 
 def test_the_scripts_are_all_there_small_and_write_no_markup() -> None:
     folder = resources.files("rota.report").joinpath("web")
-    pages = {"page.html", "page.css", "placement.html", "groups.html", "paper.html", "paper.css", "sweep.html", "sweep.css"}
+    pages = {"page.html", "page.css", "placement.html", "groups.html", "trials.html"}
+    pages |= {"paper.html", "paper.css", "sweep.html", "sweep.css"}
     assert {file.name for file in folder.iterdir()} == {*pages, *(f"{name}.js" for name in SCRIPTS)}
     for name in SCRIPTS:
         text = folder.joinpath(f"{name}.js").read_text(encoding="utf-8")

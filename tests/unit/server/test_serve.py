@@ -9,10 +9,12 @@ import pytest
 from rota.agent.gpus import Gpu
 from rota.core.drawing import Drawing
 from rota.core.settings import Settings
+from rota.core.tactics import Tactics
 from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import ClusterError, JournalError, OptionError
 from rota.server import serve
 from rota.server.serve import ServeOptions, check_options, make_scheduler, plain_settings
+from rota.tactics.pack import Pack
 
 
 def configuration(settings: Any) -> dict[str, Any]:
@@ -24,6 +26,7 @@ def configuration(settings: Any) -> dict[str, Any]:
     [
         Settings(policy="fifo"),
         Settings(policy="fifo", decide=AtEvents(slice_seconds=20.0), lease_seconds=300.0, learn_variability=True),
+        Settings(policy="fifo", tactics=Tactics(pack=Pack(least_gain=0.1, settle_seconds=2.0))),
         Settings(policy="fifo", decide=AtRounds(round_seconds=45.0, at_events=True), seed=3),
         Settings(policy="fifo", decide=WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0), drawing=Drawing(steady=True)),
     ],

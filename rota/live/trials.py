@@ -1,0 +1,48 @@
+"""What was tried with a job, as clients see it."""
+
+from collections.abc import Mapping
+
+from rota.core.state.state import State
+from rota.live.history import JobRecord, iso
+from rota.model.trial import Trial, TrialVerdict
+from rota.wire.rows import TrialRow
+
+
+def trials_of(state: State, job: int, records: Mapping[int, JobRecord]) -> list[TrialRow]:
+    """The oldest first. Of trials that are over, the core remembers the last ones."""
+    known = state.knowledge
+    found = {number: each for number, each in (*known.past_trials.items(), *known.trials.items()) if job in each.jobs}
+    return [_row(state, found[number], job, records) for number in sorted(found)]
+
+
+def _row(state: State, trial: Trial, job: int, records: Mapping[int, JobRecord]) -> TrialRow:
+    mine = trial.jobs.index(job)
+    other = trial.jobs[1 - mine]
+    seen = state.knowledge.pairs.get(trial.pair)
+    is_over = trial.verdict is not TrialVerdict.OPEN
+    return TrialRow(
+        number=trial.number,
+        tactic=trial.tactic,
+        partner=other,
+        partner_name=records[other].submitted.name if other in records else "",
+        joined=mine == 1,
+        kinds=list(trial.pair[:2]),
+        accelerator=trial.pair[2],
+        gpus=trial.pair[3],
+        began_at=iso(trial.begun_s) or "",
+        judged_from=iso(trial.pinned_until_s) or "",
+        ended_at=iso(trial.ended_s) if is_over else None,
+        before=trial.before[mine],
+        after=_number(trial.after[mine]),
+        partner_before=trial.before[1 - mine],
+        partner_after=_number(trial.after[1 - mine]),
+        gain=_number(trial.gain),
+        verdict=trial.verdict.value,
+        times_seen=seen.times if seen is not None else 0,
+        mean_gain=seen.gain if seen is not None else None,
+        gain_spread=seen.spread if seen is not None else None,
+    )
+
+
+def _number(value: float) -> float | None:
+    return value if value == value else None

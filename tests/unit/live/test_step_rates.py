@@ -1,0 +1,122 @@
+"""Steps per second of live jobs: right to the step, and never over a moment at which something changed."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.agent.orders import IncarnationStatus
+from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, LEAST_STEPS, StepRates
+from rota.model.events import Measured
+from tests.unit.live.test_starts import RUNS
+
+HERE = replace(RUNS, gpus_text="n1:0", began_s=100.0)
+
+
+def at(status: IncarnationStatus, steps: float, moment_s: float) -> IncarnationStatus:
+    return replace(status, steps_done=steps, stepped_s=moment_s)
+
+
+def began(*parts: IncarnationStatus) -> dict[tuple[int, int], float]:
+    return {(part.job, part.incarnation): part.began_s for part in parts if part.began_s is not None}
+
+
+def look(rates: StepRates, *parts: IncarnationStatus) -> Measured | None:
+    """A look, and what it completes."""
+    rates.look(parts, began(*parts))
+    return rates.measured(1e6)
+
+
+def rates_of(measured: Measured | None) -> dict[int, tuple[float, float]]:
+    """Of each job since when, and its rate."""
+    if measured is None:
+        return {}
+    found = zip(measured.since_s.tolist(), measured.rate.tolist(), strict=True)
+    return dict(zip(measured.jobs.tolist(), found, strict=True))
+
+
+def test_from_step_to_step_and_not_from_look_to_look() -> None:
+    rates = StepRates()
+    assert look(rates, HERE) is None, "it has told no step"
+    assert look(rates, at(HERE, 1, 100.0)) is None
+    assert look(rates, at(HERE, 4, 100.0 + FIRST_SECONDS)) is None, "too few steps"
+    found = look(rates, at(HERE, 9, 104.0))
+    assert found is not None and rates_of(found) == {1: (100.0, 2.0)}
+    assert all(math.isnan(each[0]) for each in (found.utilisation, found.peak_gib, found.least_gib)) and found.at_s == 1e6
+    assert found.incarnations.tolist() == [1]
+
+
+def test_later_windows_are_longer_and_follow_each_other() -> None:
+    rates = StepRates()
+    for steps, moment_s in ((1, 100.0), (11, 105.0)):
+        found = look(rates, at(HERE, steps, moment_s))
+    assert rates_of(found) == {1: (100.0, 2.0)}
+    assert look(rates, at(HERE, 25, 104.0 + LATER_SECONDS)) is None
+    assert rates_of(look(rates, at(HERE, 41, 120.0))) == {1: (105.0, 2.0)}
+
+
+def test_a_partner_begins_and_leaves() -> None:
+    rates, partner = StepRates(), replace(HERE, job=2, incarnation=3, began_s=110.0)
+    look(rates, at(HERE, 1, 100.0))
+    starting = replace(partner, began_s=None)
+    assert look(rates, at(HERE, 19, 109.0), starting) is None, "while it starts nobody is measured"
+    assert look(rates, at(HERE, 20, 109.9), at(partner, 1, 110.0)) is None, "a step from before it came says nothing"
+    look(rates, at(HERE, 21, 110.5), at(partner, 2, 111.0))
+    found = rates_of(look(rates, at(HERE, 31, 115.5), at(partner, 7, 116.0)))
+    assert found == {1: (110.5, 2.0), 2: (110.0, 1.0)}
+    stopping = replace(at(partner, 9, 118.0), asked="suspend")
+    assert look(rates, at(HERE, 91, 145.5), stopping) is None, "while it saves nobody is measured"
+    gone = replace(stopping, state="ended", ended_s=146.0)
+    assert look(rates, at(HERE, 92, 145.8), gone) is None
+    look(rates, at(HERE, 93, 146.5))
+    assert rates_of(look(rates, at(HERE, 113, 150.5))) == {1: (146.5, 5.0)}
+
+
+def test_who_has_other_gpus_is_no_company() -> None:
+    rates, other = StepRates(), replace(HERE, job=2, gpus_text="n1:1", began_s=None)
+    look(rates, at(HERE, 1, 100.0), other)
+    assert rates_of(look(rates, at(HERE, 11, 105.0), other)) == {1: (100.0, 2.0)}
+
+
+def test_steps_that_count_again_begin_a_window() -> None:
+    rates = StepRates()
+    look(rates, at(HERE, 50, 100.0))
+    look(rates, at(HERE, 40, 101.0))
+    assert rates_of(look(rates, at(HERE, 50, 106.0))) == {1: (101.0, 2.0)}
+
+
+@given(
+    st.lists(st.floats(2.0, 40.0), min_size=1, max_size=8),
+    st.floats(0.5, 9.0),
+    st.floats(0.2, 0.9),
+    st.floats(0.3, 1.7),
+)
+def test_every_measurement_is_of_one_company(stretches: list[float], alone: float, share: float, every: float) -> None:
+    """A partner comes and goes; steps fall where they fall, and looks too. What is measured is one of the two true rates."""
+    rates, now_s, progress, begun_s = StepRates(), 100.0, 0.0, 100.0
+    steps, step_s, look_s = 0.0, 100.0, 100.0
+    before: IncarnationStatus | None = None
+    for number, seconds in enumerate(stretches):
+        together = number % 2 == 1
+        pace = alone * share if together else alone
+        partner = replace(HERE, job=2, incarnation=number, began_s=now_s) if together else None
+        while look_s < now_s + seconds:
+            done = progress + pace * (look_s - now_s)
+            if math.floor(done) > steps:
+                steps = float(math.floor(done))
+                step_s = now_s + (steps - progress) / pace
+            parts = [at(HERE, steps, step_s), *([partner] if partner else []), *([before] if before else [])]
+            for since_s, rate in rates_of(look(rates, *parts)).values():
+                assert since_s >= begun_s - 1e-9 and rate == pytest.approx(pace, rel=1e-6)
+            before, look_s = None, look_s + every
+        progress, now_s, begun_s = progress + pace * seconds, now_s + seconds, now_s + seconds
+        before = replace(partner, state="ended", ended_s=now_s) if partner else None
+
+
+def test_few_steps_are_waited_for() -> None:
+    rates = StepRates()
+    for step in range(LEAST_STEPS):
+        assert look(rates, at(HERE, 1 + step, 100.0 + 60 * step)) is None
+    assert rates_of(look(rates, at(HERE, 5, 340.0))) == {1: (100.0, pytest.approx(1 / 60))}
