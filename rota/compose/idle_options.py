@@ -9,7 +9,7 @@ from rota.core.when import AtEvents
 from rota.files.rows import closest
 from rota.model.cluster import Cluster
 from rota.model.floor import Placer, Request
-from rota.model.job import JobSpec
+from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.placers.picky import Picky
@@ -58,6 +58,12 @@ class Combination:
             found += [f"{flag} {never}" for name, flag in _FAILING.items() if getattr(study, name) is not None]
         if study.resize_seconds is not None and not any(arrival.spec.can_resize for arrival in self.trace.arrivals):
             found.append("--resize-seconds does nothing: no job here changes its size while it runs")
+        if study.noise and not self.settings.tactics:
+            found.append("--noise does nothing: without --tactics nothing is measured")
+        if self.settings.tactics.grow is not None and study.tactics and not any(_can_grow(each) for each in self.trace.arrivals):
+            found.append("the tactic grow does nothing: no job here accepts more GPUs while it runs")
+        if study.memory is not None and not any(arrival.spec.held_gib for arrival in self.trace.arrivals):
+            found.append("memory does nothing: it is not known of any job what it holds")
         if study.whole_steps_seconds and not self.physics.whole_steps_seconds:
             found.append("whole_steps_seconds does nothing: only rounds of the preset gavel have whole steps")
         return found
@@ -143,11 +149,17 @@ def unused_costs(study: Study, record: Record) -> list[str]:
     who = study.policy if isinstance(study.policy, str) else type(study.policy).__name__
     if not int(record.suspensions.sum()) and not record.outages:
         costs = [f"--{name.replace('_', '-')}" for name in ("checkpoint_seconds", "restore_seconds") if getattr(study, name)]
+        costs += ["--park"] if study.park is not None else []
         if costs:
             found.append(f"{' and '.join(costs)} did nothing under {who}: no job was suspended or lost")
     if study.node_mtbf_seconds is not None and not record.outages:
         found.append("--node-mtbf-seconds did nothing: no node failed in the time that was simulated")
     return found
+
+
+def _can_grow(arrival: Arrival) -> bool:
+    """Whether a job accepts more GPUs than it asks for while it runs."""
+    return arrival.spec.can_resize and max(arrival.spec.gpu_counts, default=0) > arrival.spec.gpus
 
 
 def _can_span(spec: JobSpec, cluster: Cluster) -> bool:

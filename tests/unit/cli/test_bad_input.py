@@ -92,7 +92,7 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     # Policies, placers, presets
     ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "--policy", "ones"), ("ones", "not in this version yet")),
-    ((*SIM, "--policy", "gandiva"), ("gandiva", "not in this version yet")),
+    ((*SIM, "--policy", "ones"), ("ones", "not in this version yet")),
     ((*SIM, "--policy", ""), ("policy",)),
     ((*SIM, "--policy", "tiresias:threshold=5"), ("threshold", "Closest: thresholds")),
     ((*SIM, "--policy", "tiresias:thresholds=a/b"), ("thresholds", "a/b")),

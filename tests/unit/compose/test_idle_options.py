@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.beliefs.costs import LINK_SPEED
 from rota.beliefs.rates import Rates
 from rota.compose.study import study_fields
 from rota.errors import OptionError, TraceError
@@ -60,6 +61,10 @@ IDLE: dict[str, tuple[dict[str, Any], str]] = {
         {"variability": "scores.csv", "cordon_slower_than": 3.0},
         "--cordon-slower-than 3 does nothing: the slowest GPU takes 1.2 times as long",
     ),
+    "park": ({"park": "link"}, "--park did nothing under fifo: no job was suspended"),
+    "noise": ({"noise": 0.1}, "--noise does nothing: without --tactics nothing is measured"),
+    "tactics": ({"tactics": "grow"}, "the tactic grow does nothing: no job here accepts more GPUs"),
+    "memory": ({"memory": LINK_SPEED}, "memory does nothing: it is not known of any job what it holds"),
     "gpu_speed": ({"gpu_speed": [1.0] * 8}, "gpu_speed does nothing: every GPU has its nominal speed"),
     "whole_steps_seconds": ({"whole_steps_seconds": 60.0}, "whole_steps_seconds does nothing"),
 }
