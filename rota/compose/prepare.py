@@ -49,7 +49,7 @@ MOST_REASONS = 10
 DECIDE = ("events", "rounds", "both")
 
 MEASURE_SECONDS = 30.0
-"""With tactics, running jobs are measured this often."""
+"""Where jobs may be packed, those that run are measured this often."""
 
 NEEDS_SCORES = ("variability_medians", "variability_learned", "cordon_slower_than")
 """Fields that do nothing in a simulation where all GPUs of a type are alike."""
@@ -411,5 +411,6 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    often = MEASURE_SECONDS if settings.tactics else 300.0
-    return max(_round_seconds(settings.decide), often) if surprises or settings.tactics else FOREVER
+    packs = settings.tactics.pack is not None
+    often = MEASURE_SECONDS if packs else 300.0
+    return max(_round_seconds(settings.decide), often) if surprises or packs else FOREVER

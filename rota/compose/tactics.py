@@ -5,9 +5,11 @@ from typing import Any
 
 from rota.core.tactics import Tactics
 from rota.errors import NameUnknown
+from rota.tactics.defragment import Defragment
+from rota.tactics.migrate import Migrate
 from rota.tactics.pack import Pack
 
-TACTICS: Mapping[str, Callable[[], Any]] = {"pack": Pack}
+TACTICS: Mapping[str, Callable[[], Any]] = {"pack": Pack, "defragment": Defragment, "migrate": Migrate}
 
 
 def make_tactics(names: str) -> Tactics:
@@ -15,5 +17,5 @@ def make_tactics(names: str) -> Tactics:
     given = [name.strip() for name in names.split(",") if name.strip()]
     for name in given:
         if name not in TACTICS:
-            raise NameUnknown("tactic", name, TACTICS, hint="--tactics pack")
+            raise NameUnknown("tactic", name, TACTICS, hint="--tactics pack,defragment")
     return Tactics(**{name: TACTICS[name]() for name in given})

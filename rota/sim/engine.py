@@ -245,7 +245,7 @@ class Engine:
         while self._next_report_s <= now:
             self._next_report_s += self._report_seconds
         live = [(job, run) for job, run in sorted(self._runs.items()) if run.since_s < FOREVER]
-        if live and self.scheduler.settings.tactics:
+        if live and self.scheduler.settings.tactics.pack is not None:
             events.append(self._measured(live))
         if live:
             events.append(

@@ -35,6 +35,8 @@ def all_go_on(state: State, settings: Settings, allocation: Allocation, jobs: in
     options, machines, decide = state.knowledge.options, state.machines, settings.decide
     if options.by_kind.shape[1] > 1 or options.in_parts or machines.draining or machines.cordoned:
         return False
+    if settings.tactics.moves:  # what it leaves may serve another better
+        return False
     return isinstance(decide, AtEvents) and not decide.solve_every_seconds and not settings.wait_for_place
 
 
