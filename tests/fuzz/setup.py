@@ -119,6 +119,9 @@ def make_setup(number: int, folder: Path) -> Setup:
             keywords["cluster"] = _changing(dice, cluster, folder / f"cluster-{number}.yaml")
     keywords["trace"] = _trace(dice, cluster, keywords["rates"])
     _make_elastic(random.Random(f"sizes of {number}"), keywords, plain)
+    moves = random.Random(f"moves of {number}")
+    if moves.random() < 0.4:
+        keywords["tactics"] = moves.choice(("defragment", "migrate", "defragment,migrate"))
     return Setup(number, keywords, cluster)
 
 
