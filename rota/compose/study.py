@@ -151,7 +151,7 @@ class Study:
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """What any plan may gain, whatever its policy: pack.
+    """What any plan may gain, whatever its policy: pack, defragment or migrate.
 
     Names with commas between them."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})

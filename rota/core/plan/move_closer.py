@@ -6,7 +6,7 @@ from rota.core.plan import pairing
 from rota.core.plan.mover import Mover
 from rota.model.allocation import Ranking
 from rota.model.floor import Floor
-from rota.model.units import MILLI, Ints
+from rota.model.units import FOREVER, MILLI, Bools, Ints
 from rota.placers.close import closest
 from rota.tactics.migrate import Migrate
 
@@ -14,7 +14,7 @@ from rota.tactics.migrate import Migrate
 def move_closer(mover: Mover, tactic: Migrate) -> None:
     """Bring together the jobs that gain most by it. Where a gang waits for a place, what is free is left to it."""
     state, seated, cluster = mover.state, mover.seated, mover.state.machines.cluster
-    spread = seated.first != seated.last
+    spread = (seated.first != seated.last) & (seated.ready_s < FOREVER)
     if not spread.any():
         return
     options, kinds = mover.table.options, list(mover.places.fragmented)
@@ -32,7 +32,7 @@ def move_closer(mover: Mover, tactic: Migrate) -> None:
             break
         mine = state.jobs.desired[job]
         room = mover.room.copy()
-        room[mine] = state.usable()[0][mine]
+        room[mine] = True
         there = _together(mover, room, pool, gpus)
         if cluster.spanned(there) >= cluster.spanned(mine) or not state.memory_fits(job, there):
             continue
@@ -49,7 +49,7 @@ def move_closer(mover: Mover, tactic: Migrate) -> None:
     mover.look_again(later)
 
 
-def _together(mover: Mover, room: np.ndarray, pool: int, gpus: int) -> Ints:
+def _together(mover: Mover, room: Bools, pool: int, gpus: int) -> Ints:
     """Free GPUs across as few levels as there is room for: on the fullest node that has enough, else on few nodes."""
     free = mover.room_by_node(pool, room)
     fits = (free >= gpus).nonzero()[0]

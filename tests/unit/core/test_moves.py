@@ -8,11 +8,13 @@ from rota.api import simulate
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
+from rota.core.explain import explain
 from rota.core.plan import make_plan as planning
 from rota.core.tactics import Tactics
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Outcome
 from rota.model.job import Arrival, JobSpec
+from rota.model.reasons import Reason
 from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
 from rota.tactics.defragment import Defragment
@@ -57,6 +59,13 @@ def test_a_job_moves_aside_and_the_gang_gets_the_node() -> None:
     launches = of_type(found.obey(commands), Launch)
     assert sorted(launch.job for launch in launches) == sorted([suspend.job, 2])
     assert found.state.jobs.table.moved_s[found.state.jobs.row[suspend.job]] == 60.0
+
+
+def test_the_gang_says_whom_it_waits_for() -> None:
+    found = scattered()
+    found.submit(at_s=60.0, gpus=4, steps=LONG)
+    (why, *_) = explain(found.state, 2)
+    assert why.code is Reason.WAITING_FOR_SUSPEND
 
 
 def test_no_other_job_gets_the_nodes_meanwhile() -> None:
