@@ -33,7 +33,7 @@ def runs(quick: bool) -> dict[str, list[dict[str, Any]]]:
     gavel = {
         "trace": SHARED / "expected/gavel/traces/multi_s0_l7200_n150.trace",
         "format": "gavel",
-        "cluster": "5x(4xV100) + 5x(4xP100) + 5x(4xK80)",
+        "cluster": "3x(4xV100) + 3x(4xP100) + 3x(4xK80)",
         "profile": DATA / "gavel/simulation_throughputs.json",
     }
     few = {"first": 500} if quick else {}
@@ -43,7 +43,7 @@ def runs(quick: bool) -> dict[str, list[dict[str, Any]]]:
         f"philly, {nodes} nodes of 8": [philly],
         "pal, 16 nodes of 4": pals,
         "pal, 16 nodes of 4, jobs wait for places": [{**each, "wait_for_place": True} for each in pals],
-        "gavel, 15 nodes of 3 types": [gavel],
+        "gavel, 9 nodes of 3 types": [gavel],
         "kalos, 40 nodes of 8": [{"trace": DATA / "acme_kalos_sample/converted_kalos_trace.csv", "cluster": "40x(8xA100)"}],
         "6c71a0, 8 nodes of 8": [{"trace": cells[0], "cluster": "8x(8xV100)", **few}],
         "b436b2, 16 nodes of 4, jobs wait": [{"trace": cells[1], "cluster": "16x(4xV100)", "wait_for_place": True, **few}],

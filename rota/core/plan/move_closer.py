@@ -13,6 +13,8 @@ from rota.tactics.migrate import Migrate
 
 def move_closer(mover: Mover, tactic: Migrate) -> None:
     """Bring together the jobs that gain most by it. Where a gang waits for a place, what is free is left to it."""
+    if not mover.room.any():
+        return
     state, seated, cluster = mover.state, mover.seated, mover.state.machines.cluster
     spread = (seated.first != seated.last) & (seated.ready_s < FOREVER)
     if not spread.any():

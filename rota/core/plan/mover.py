@@ -15,6 +15,7 @@ from rota.core.state.state import State
 from rota.model.allocation import Allocation, Ranking, Shares
 from rota.model.floor import Placer
 from rota.model.job import Phase
+from rota.model.lazy import lazy
 from rota.model.plan import Change
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
@@ -71,9 +72,10 @@ class Mover:
                 free[change.gpus] = False
         self.room: Bools = state.usable()[0] & free
         """GPUs that the plan leaves free."""
-        self.seated = self._seated()
 
-    def _seated(self) -> Seated:
+    @lazy
+    def seated(self) -> Seated:
+        """Those that keep their GPUs by the plan as it was made."""
         cluster, jobs, holder = self.state.machines.cluster, self.state.jobs.table, self.state.machines.planned.holder
         held = (holder >= 0).nonzero()[0]
         order = held[np.argsort(holder[held], kind="stable")]
