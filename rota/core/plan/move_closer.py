@@ -111,7 +111,7 @@ def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float
     if tactic.gain_seconds(seconds, price, faster) <= 0 or not state.memory_fits(job, there):
         return False
     if seated.ready_s.item(at) > state.now_s:
-        return seated.ready_s.item(at) < np.inf
+        return True
     mover.book(job, option, there)
     mover.room[there] = False
     at_table = int(mover.table.rows.searchsorted(row))

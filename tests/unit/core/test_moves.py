@@ -8,9 +8,11 @@ from rota.api import simulate
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
+from rota.compose.tactics import make_tactics
 from rota.core.explain import explain
 from rota.core.plan import make_plan as planning
 from rota.core.tactics import Tactics
+from rota.errors import NameUnknown
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Outcome
 from rota.model.job import Arrival, JobSpec
@@ -265,3 +267,9 @@ def test_no_policy_moves_a_job_back(policy: str) -> None:
     keywords: dict[str, Any] = {"cluster": "2x(4xV100)", "placer": "spread", "spread_penalty": 1.5, "policy": policy}
     found = simulate(next_to_a_freed_server(), tactics="defragment,migrate", **keywords).record
     assert found.migrations.tolist() == [0, 0, 1]
+
+
+def test_tactics_by_name() -> None:
+    assert make_tactics("defragment, migrate") == BOTH and make_tactics("").moves is False
+    with pytest.raises(NameUnknown, match="defragment"):
+        make_tactics("defrag")
