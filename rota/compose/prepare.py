@@ -49,7 +49,7 @@ MOST_REASONS = 10
 DECIDE = ("events", "rounds", "both")
 
 MEASURE_SECONDS = 30.0
-"""With tactics, running jobs are measured this often."""
+"""Where jobs may be packed, those that run are measured this often."""
 
 NEEDS_SCORES = ("variability_medians", "variability_learned", "cordon_slower_than")
 """Fields that do nothing in a simulation where all GPUs of a type are alike."""
@@ -103,7 +103,7 @@ class Prepared:
             self.trace.arrivals,
             seed=self.settings.seed,
             report_seconds=_report_seconds(physics, self.settings, self.trace, self.cluster),
-            measure_seconds=MEASURE_SECONDS if self.settings.tactics else FOREVER,
+            measure_seconds=MEASURE_SECONDS if self.settings.tactics.pack is not None else FOREVER,
             progress=progress,
             cluster=self.cluster,
             changes=self.changes,
@@ -412,4 +412,4 @@ def _report_seconds(physics: Physics, settings: Settings, trace: Trace, cluster:
         or (physics.fails and physics.checkpoint_every_seconds < FOREVER)
     )
     surprises = surprises or physics.layout_matters((arrival.spec for arrival in trace.arrivals), cluster)
-    return max(_round_seconds(settings.decide), 300.0) if surprises or settings.tactics else FOREVER
+    return max(_round_seconds(settings.decide), 300.0) if surprises or settings.tactics.pack is not None else FOREVER

@@ -151,7 +151,8 @@ class Study:
 
     Anything that `Locality.of` reads."""
     tactics: str = ""
-    """What any plan may gain, whatever its policy: pack, grow; pack:settle_seconds=120,least_gain=0.1 sets options.
+    """What any plan may gain, whatever its policy: pack, grow, defragment, migrate; pack:least_gain=0.1,settle_seconds=120 sets
+    options.
 
     Names with commas between them, each with its options."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})

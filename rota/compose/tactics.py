@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from rota.compose.spell import Spelled, fit
 from rota.core.tactics import Tactics
 from rota.errors import NameUnknown, OptionError
+from rota.tactics.defragment import Defragment
 from rota.tactics.grow import Grow
+from rota.tactics.migrate import Migrate
 from rota.tactics.pack import Pack
 
-TACTICS: Mapping[str, type] = {"pack": Pack, "grow": Grow}
+TACTICS: Mapping[str, type] = {"pack": Pack, "grow": Grow, "defragment": Defragment, "migrate": Migrate}
 
 HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1"
 

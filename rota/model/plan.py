@@ -32,3 +32,5 @@ class Plan:
     """What is tried from now on."""
     all_go_on: bool = False
     """All jobs run, and each goes on as it does when another ends. So the policy need not be asked then."""
+    moved: tuple[int, ...] = ()
+    """Jobs that tactics move."""

@@ -105,3 +105,12 @@ def test_the_readmes_table_is_what_the_demo_prints(
     assert table.split() == shown.split()
     page = printed.splitlines()[-1]
     assert page == str(tmp_path / "rota-demo.html") and Path(page).read_text().startswith("<!")
+
+
+def test_moves_gain_what_the_page_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    commands, shown = blocks("docs/moves.md", "sh"), blocks("docs/moves.md", "text")
+    assert len(commands) == len(shown) == 2
+    for command, lines in zip(commands, shown, strict=True):
+        assert run(command.replace("\\\n", " ").strip(), monkeypatch) == 0
+        printed = capsys.readouterr().out
+        assert all(line in printed for line in lines.splitlines()), printed

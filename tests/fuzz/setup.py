@@ -120,6 +120,10 @@ def make_setup(number: int, folder: Path) -> Setup:
     keywords["trace"] = _trace(dice, cluster, keywords["rates"])
     _make_elastic(random.Random(f"sizes of {number}"), keywords, plain)
     _with_tactics(random.Random(f"tactics of {number}"), keywords)
+    moves = random.Random(f"moves of {number}")
+    if moves.random() < 0.4:
+        more = moves.choice(("defragment", "migrate", "defragment,migrate"))
+        keywords["tactics"] = ",".join(filter(None, (keywords.get("tactics", ""), more)))
     return Setup(number, keywords, cluster)
 
 

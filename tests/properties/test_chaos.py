@@ -14,6 +14,7 @@ from rota.core import reconcile
 from rota.core.fold import events as fold
 from rota.core.fold import incarnations, nodes
 from rota.core.plan import pairing
+from rota.core.tactics import Tactics
 from rota.model.cluster import Cluster, Node
 from rota.model.floor import Placer
 from rota.model.occupancy import FREE, Occupancy
@@ -31,6 +32,8 @@ from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
 from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults
 from rota.sim.chaos_jobs import mixed_jobs
+from rota.tactics.defragment import Defragment
+from rota.tactics.migrate import Migrate
 from tests.packing import Crowded, Evenly, pairs
 
 FLOOR = Cluster.of(
@@ -94,6 +97,24 @@ def test_jobs_that_wait_for_places_all_get_one(seed: int) -> None:
         PICKY[seed % len(PICKY)],
         seed=seed,
         settings=replace(HOSTILE_SETTINGS, wait_for_place=True, learn_variability=True, learn=True, cordon_slower_than=1.5),
+        rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
+        memory_types=(Standing,),
+        check_every=5,
+    ).run(200_000)
+    assert not chaos.core.state.jobs.row and not chaos.gpu_owner
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_jobs_that_tactics_move_all_end(seed: int) -> None:
+    """Messages are lost and nodes vanish while jobs move aside for others, or closer together."""
+    tactics = Tactics(defragment=Defragment(rest_seconds=20.0), migrate=Migrate(rest_seconds=20.0))
+    chaos = Chaos(
+        RACKS,
+        mixed_jobs(25, seed, 8),
+        POLICIES[seed % len(POLICIES)],
+        (Spread(), Packed(), Random())[seed % 3],
+        seed=seed,
+        settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
         memory_types=(Standing,),
         check_every=5,

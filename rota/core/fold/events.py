@@ -246,6 +246,9 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.until_s, question.somebody_waits = plan.until_s, plan.somebody_waits
         question.overtaking, question.fragmented = plan.overtaking, plan.fragmented
         question.all_go_on = plan.all_go_on
+        for job in plan.moved:
+            if job in row_of:
+                state.jobs.table.moved_s[row_of[job]] = state.now_s
         if state.knowledge.trials:
             break_off(state)
         for trial in plan.trials:

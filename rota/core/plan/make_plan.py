@@ -6,6 +6,7 @@ from rota.core.plan.gang_search import GangSearch, Places
 from rota.core.plan.grant import grant
 from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
+from rota.core.plan.move import Moved, move
 from rota.core.plan.placements import changes
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
 from rota.core.settings import Settings
@@ -25,7 +26,8 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     4. Tactics may improve the grants: a job that waits joins one that runs, one that runs has idle GPUs.
     5. The placer picks GPUs for every job that starts, moves or changes its option.
     6. What differs from the plan in force becomes a change.
-    7. The plan holds until a rank changes, a slice ends, or something happens.
+    7. Tactics may move running jobs, and by that find a place for a gang.
+    8. The plan holds until a rank changes, a slice ends, or something happens.
     """
     assert state.question.answer is not None
     allocation = state.question.answer.allocation
@@ -44,10 +46,15 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     if settings.tactics.grow is not None:
         again_s = grow(state, settings.tactics.grow, table, places.grants)
     changed = changes(state, settings, placer, allocation, table, places, alive)
+    moved = Moved(changed)
+    if settings.tactics.moves:
+        moved = move(state, settings, placer, allocation, candidates, table, places, alive, changed)
     granted = places.grants.option >= 0
     somebody_waits = not granted.all()
     overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
     until_s = min(until_s, max(again_s, state.now_s + SHORTEST_HOLD_SECONDS))
+    if moved.look_s < until_s and settings.decide.at_events:
+        until_s = moved.look_s
     on = not somebody_waits and alive is None and placer.sticky and all_go_on(state, settings, allocation, len(table))
-    return Plan(changed, until_s, somebody_waits, places.fragmented, overtakes is not None, trials, on)
+    return Plan(moved.changes, until_s, somebody_waits, places.fragmented, overtakes is not None, trials, on, moved.jobs)

@@ -39,6 +39,7 @@ class JobTable:
         "using": (np.float64, 0.0),
         "option": (np.int32, -1),
         "slice_s": (np.float64, FOREVER),
+        "moved_s": (np.float64, -FOREVER),
         "partner": (np.int64, NOBODY),
         "account": (np.int16, 0),
         "beside": (np.int64, NOBODY),
@@ -91,6 +92,8 @@ class JobTable:
     option: Ints
     slice_s: Floats
     """When it first ran by the option it is granted; infinite: it has not yet. A move to other GPUs changes nothing."""
+    moved_s: Floats
+    """When a tactic last put it on other GPUs; minus infinity: never."""
     partner: Ints
     """The job it should share its GPUs with."""
     account: Ints

@@ -179,7 +179,7 @@ class State:
         """Host memory its parts take on each node while parked."""
         return self.jobs.specs[job].host_gib / len(self.machines.nodes_of(incarnation.gpus))
 
-    def memory_fits(self, job: int, gpus: Ints, partner: int) -> bool:
+    def memory_fits(self, job: int, gpus: Ints, partner: int = NOBODY) -> bool:
         """Whether a job fits on these GPUs beside its partner and what parked jobs keep there. A job that is too large for them
         anyway is let through, and so are two whose rates together are known."""
         machines, spec = self.machines, self.jobs.specs[job]

@@ -56,6 +56,7 @@ def test_the_policy_is_not_asked_at_the_end_of_a_job_while_all_run() -> None:
         ("the policy has something to remember", {"cluster": "8xV100", "always": True}),
         ("the placer places all jobs anew", {"cluster": "8xV100", "placer": "packed:sticky=false"}),
         ("jobs wait for a place", {"cluster": "2x(4xV100)", "wait_for_place": True}),
+        ("a job may move to what it leaves", {"cluster": "2x(4xV100)", "tactics": "migrate"}),
     ],
 )
 def test_it_is_asked_where_an_end_may_change_something(why: str, fields: dict[str, Any]) -> None:

@@ -1,0 +1,56 @@
+"""Moves: tactics put running jobs on other GPUs once it is settled who runs where.
+
+`defragment` frees nodes for gangs that wait for a place, or that would start scattered. `migrate` brings the GPUs of a job closer
+together, and takes jobs to faster pools. The plan that moves jobs aside also gives the gang its GPUs, so that no other job gets
+them. A job that moves is suspended to storage, and launched where it goes.
+"""
+
+from typing import NamedTuple
+
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import Candidates
+from rota.core.plan.gang_search import Places
+from rota.core.plan.move_aside import move_aside
+from rota.core.plan.move_closer import move_closer, move_to_faster
+from rota.core.plan.mover import Mover
+from rota.core.settings import Settings
+from rota.core.state.state import State
+from rota.model.allocation import Allocation
+from rota.model.floor import Placer
+from rota.model.plan import Change
+from rota.model.units import FOREVER, Bools
+
+
+class Moved(NamedTuple):
+    """A plan's changes with the moves among them."""
+
+    changes: tuple[Change, ...]
+    jobs: tuple[int, ...] = ()
+    """Those that tactics move."""
+    look_s: float = FOREVER
+    """When more may be possible though nothing happens."""
+
+
+def move(
+    state: State,
+    settings: Settings,
+    placer: Placer,
+    allocation: Allocation,
+    candidates: Candidates,
+    table: CandidateTable,
+    places: Places,
+    alive: Bools | None,
+    changed: tuple[Change, ...],
+) -> Moved:
+    """Add what the tactics move. A gang that finds its place by that is granted it."""
+    if allocation.hints or not (placer.sticky or settings.wait_for_place):
+        return Moved(changed)  # it is decided anew each time where jobs run
+    mover = Mover(state, settings, placer, allocation, candidates, table, places, alive, changed)
+    if settings.tactics.defragment is not None:
+        move_aside(mover, settings.tactics.defragment)
+        waiting = set(table.kind[mover.waits].tolist())
+        places.fragmented = tuple(kind for kind in places.fragmented if kind in waiting)
+    if settings.tactics.migrate is not None:
+        move_closer(mover, settings.tactics.migrate)
+        move_to_faster(mover, settings.tactics.migrate)
+    return Moved(tuple(mover.changes.values()), tuple(mover.moved), mover.look_s)

@@ -1,0 +1,161 @@
+"""Defragment: running jobs move aside so that a gang gets whole nodes, if what it gains is more than what the moves cost."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from rota.core.plan import pairing
+from rota.core.plan.mover import Mover
+from rota.model.plan import Change
+from rota.model.units import FOREVER, MILLI, Ints
+from rota.tactics.defragment import Clearing, Defragment, Movable
+
+
+class _Layout(NamedTuple):
+    """GPUs for the gang, and for those that move aside."""
+
+    gang: Ints
+    others: list[tuple[Movable, Ints]]
+
+
+def move_aside(mover: Mover, tactic: Defragment) -> None:
+    """Free nodes for gangs that wait for a place, or where no job waits for one, for gangs that would start scattered."""
+    if mover.settings.wait_for_place:
+        for position, option in _waiting_gangs(mover, tactic.most_gangs):
+            _start(mover, tactic, position, option)
+    else:
+        for change in [each for each in mover.changes.values() if _scattered(mover, each)][: tactic.most_gangs]:
+            _bring_together(mover, tactic, change)
+
+
+def _waiting_gangs(mover: Mover, most: int) -> Iterator[tuple[int, int]]:
+    """(position, option) of gangs that wait though enough GPUs are free, in the order of the policy, one of each kind. Where no
+    job may overtake another, only the first that waits."""
+    candidates, options = mover.candidates, mover.table.options
+    position = candidates.position
+    way = options.best[mover.table.kind[position]] if candidates.option is None else candidates.option
+    waits = mover.waits[position]
+    if (candidates.blocking or candidates.reserve) and waits.any():
+        waits &= position == position[waits][0]
+    free = np.bincount(mover.state.machines.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
+    gang = waits & (options.milligpus[way] > MILLI) & (options.partner_kind[way] < 0)
+    gang &= options.gpus[way] <= free[options.pool[way]]
+    seen: set[tuple[int, int]] = set()
+    for at in gang.nonzero()[0].tolist():
+        key = (mover.table.kind.item(position[at]), int(way[at]))
+        if key not in seen and mover.waits[position[at]] and len(seen) < most:
+            seen.add(key)
+            yield position.item(at), int(way[at])
+
+
+def _start(mover: Mover, tactic: Defragment, position: int, option: int) -> None:
+    """A gang that waits gets nodes, if it would have to wait longer than that is worth."""
+    state, options = mover.state, mover.table.options
+    row = mover.table.rows.item(position)
+    job, pool, gpus = state.jobs.table.id.item(row), options.pool.item(option), options.gpus.item(option)
+    request = pairing.ask(state, job, pool, gpus, state.jobs.table.move_seconds.item(row))
+    if job in state.jobs.incarnations or not mover.placer.keeps_together(request):
+        return
+    nodes = state.fewest_nodes(pool, gpus)
+    found = tactic.clear(mover.room_by_node(pool), _movable(mover, pool), gpus, nodes)
+    if found is None:
+        mover.look_again(mover.seated.pool == pool)
+        return
+    layout = _lay_out(mover, found, gpus)
+    wait = min(_seconds_to_wait(mover, pool, gpus, nodes), mover.keeps_seconds(row))
+    works = min(wait, float(mover.table.steps_left[position]) / options.rate.item(option))
+    if _pays(mover, layout, wait, works * gpus):
+        _accept(mover, job, option, layout)
+        grants = mover.places.grants
+        grants.option[position] = option
+        grants.position = np.append(grants.position, position)
+        grants.left[pool] -= options.milligpus.item(option)
+        mover.waits[position] = False
+
+
+def _scattered(mover: Mover, change: Change) -> bool:
+    """Whether a job that starts spans more levels of locality than it must, and is slower for it."""
+    state = mover.state
+    if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.incarnations:
+        return False
+    return state.stretch(change.job, change.gpus) > 1.0
+
+
+def _bring_together(mover: Mover, tactic: Defragment, change: Change) -> None:
+    """A gang that would start scattered gets nodes of its own, if it gains more than that costs."""
+    state, options = mover.state, mover.table.options
+    assert change.gpus is not None
+    row, pool, gpus = state.jobs.row[change.job], options.pool.item(change.option), len(change.gpus)
+    request = pairing.ask(state, change.job, pool, gpus, state.jobs.table.move_seconds.item(row))
+    if not mover.placer.keeps_together(request):
+        return
+    mover.room[change.gpus] = True
+    found = tactic.clear(mover.room_by_node(pool), _movable(mover, pool), gpus, state.fewest_nodes(pool, gpus))
+    if found is not None:
+        layout = _lay_out(mover, found, gpus)
+        slow = state.slowdown(change.job, change.gpus)
+        steps = state.jobs.table.steps_total.item(row) - state.jobs.table.steps_saved.item(row)
+        seconds = min(mover.keeps_seconds(row), steps / options.rate.item(change.option) * slow)
+        gained = seconds * (1.0 - state.slowdown(change.job, layout.gang) / slow)
+        if _pays(mover, layout, gained, gained * gpus):
+            _accept(mover, change.job, change.option, layout)
+            return
+    mover.room[change.gpus] = False
+
+
+def _movable(mover: Mover, pool: int) -> list[Movable]:
+    """Jobs on one node of a pool that may be moved now."""
+    seated = mover.seated
+    may = (seated.ready_s <= mover.state.now_s) & (seated.first == seated.last) & (seated.pool == pool)
+    price = mover.state.jobs.table.move_seconds[seated.row[may]]
+    columns = (seated.job[may], seated.first[may], seated.gpus[may], price)
+    return [Movable(*each) for each in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _lay_out(mover: Mover, found: Clearing, gpus: int) -> _Layout:
+    """Which GPUs each gets. The gang takes those that are free already before those that others leave."""
+    room, state = mover.room.copy(), mover.state
+    gang = np.concatenate([mover.take(room, node, gpus) for node in found.nodes])
+    others = [(job, mover.take(room, node, job.gpus)) for job, node in found.moves]
+    left = [state.jobs.desired[job.job] for job, _ in found.moves]
+    return _Layout(np.sort(np.concatenate([gang, *left])[:gpus]), others)
+
+
+def _seconds_to_wait(mover: Mover, pool: int, gpus: int, nodes: int) -> float:
+    """When a gang would find a place at the earliest if no job moved: once so many nodes have room for their part of it."""
+    seated, cluster = mover.seated, mover.state.machines.cluster
+    alone = (seated.first == seated.last) & (seated.pool == pool)
+    node, size, left = seated.first[alone], seated.gpus[alone], seated.seconds_left[alone]
+    order = np.lexsort((left, node))
+    node, size, left = node[order], size[order], left[order]
+    part, room = -(-gpus // nodes), mover.room_by_node(pool)
+    total = np.cumsum(size)
+    begin = np.searchsorted(node, node)
+    enough = total - total[begin] + size[begin] + room[node] >= part
+    when = np.full(len(cluster.nodes), FOREVER)
+    np.minimum.at(when, node[enough], left[enough])
+    when[room >= part] = 0.0
+    when[cluster.node_pool != pool] = FOREVER
+    return float(np.sort(when)[nodes - 1])
+
+
+def _pays(mover: Mover, layout: _Layout, gained: float, gpu_seconds: float) -> bool:
+    """More is gained than the moves cost, in seconds of jobs and in GPU-seconds. A move to slower GPUs costs more."""
+    state, cost, seconds = mover.state, 0.0, 0.0
+    for job, gpus in layout.others:
+        if not state.memory_fits(job.job, gpus):
+            return False
+        slower = state.slowdown(job.job, gpus) / state.slowdown(job.job, state.jobs.desired[job.job])
+        loses = job.seconds + max(slower - 1.0, 0.0) * mover.settings.horizon_seconds
+        seconds += loses
+        cost += loses * job.gpus
+    return seconds < gained and cost < gpu_seconds
+
+
+def _accept(mover: Mover, job: int, option: int, layout: _Layout) -> None:
+    for other, gpus in layout.others:
+        mover.book(other.job, mover.state.jobs.table.option.item(mover.state.jobs.row[other.job]), gpus)
+    mover.book(job, option, layout.gang, moves=False)
+    for gpus in (layout.gang, *(gpus for _, gpus in layout.others)):
+        mover.room[gpus] = False

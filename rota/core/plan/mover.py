@@ -1,0 +1,146 @@
+"""The mover: the floor as a plan leaves it, which running jobs may be moved, and what moves do to the plan."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.plan import pairing
+from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.draw import Candidates
+from rota.core.plan.gang_search import Places
+from rota.core.plan.protected import protected
+from rota.core.settings import Settings
+from rota.core.state.job_table import NOBODY
+from rota.core.state.state import State
+from rota.model.allocation import Allocation, Ranking, Shares
+from rota.model.floor import Placer
+from rota.model.job import Phase
+from rota.model.lazy import lazy
+from rota.model.plan import Change
+from rota.model.units import FOREVER, Bools, Floats, Ints
+
+LOOP_SECONDS = 60.0
+"""A job that may not be moved before its first step is looked at again after this."""
+
+
+@dataclass(eq=False)
+class Seated:
+    """Jobs that keep their GPUs by a plan and share them with no other, as columns."""
+
+    job: Ints
+    row: Ints
+    gpus: Ints
+    first: Ints
+    """The node of the first of their GPUs."""
+    last: Ints
+    """The node of the last."""
+    pool: Ints
+    ready_s: Floats
+    """From when on a tactic may move each; infinite: it may not."""
+    seconds_left: Floats
+    """Until each ends, as far as is known."""
+
+
+class Mover:
+    """What tactics that move jobs read of a plan, and where they write their moves."""
+
+    def __init__(
+        self,
+        state: State,
+        settings: Settings,
+        placer: Placer,
+        allocation: Allocation,
+        candidates: Candidates,
+        table: CandidateTable,
+        places: Places,
+        alive: Bools | None,
+        changed: tuple[Change, ...],
+    ) -> None:
+        self.state, self.settings, self.placer, self.allocation = state, settings, placer, allocation
+        self.candidates, self.table, self.places = candidates, table, places
+        self.waits: Bools = places.grants.option < 0
+        """Positions of jobs without GPUs."""
+        if alive is not None:
+            self.waits &= alive
+        self.changes = {change.job: change for change in changed}
+        self.moved: list[int] = []
+        self.look_s = FOREVER
+        """When more may be possible though nothing happens."""
+        free = pairing.released(state, list(self.changes))
+        for change in changed:
+            if change.gpus is not None:
+                free[change.gpus] = False
+        self.room: Bools = state.usable()[0] & free
+        """GPUs that the plan leaves free."""
+
+    @lazy
+    def seated(self) -> Seated:
+        """Those that keep their GPUs by the plan as it was made."""
+        cluster, jobs, holder = self.state.machines.cluster, self.state.jobs.table, self.state.machines.planned.holder
+        held = (holder >= 0).nonzero()[0]
+        order = held[np.argsort(holder[held], kind="stable")]
+        job, begin, gpus = np.unique(holder[order], return_index=True, return_counts=True)
+        keeps = ~np.isin(job, list(self.changes))
+        job, begin, gpus = job[keeps], begin[keeps], gpus[keeps]
+        row = jobs.id[: jobs.size].searchsorted(job)
+        first, last = order[begin], order[begin + gpus - 1]
+        node, pool = cluster.gpu_node, cluster.gpu_pool[first]
+        return Seated(job, row, gpus, node[first], node[last], pool, self._ready_s(job, row), self._seconds_left(row))
+
+    def _ready_s(self, job: Ints, row: Ints) -> Floats:
+        """A job that starts, stops or has a partner is not disturbed, nor one that was moved a short while ago. One with GPUs
+        that are out of service is not for tactics to move."""
+        state, jobs = self.state, self.state.jobs.table
+        stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | ~jobs.schedulable[row]
+        stays |= (jobs.partner[row] != NOBODY) | (jobs.beside[row] != NOBODY)
+        stays |= np.isin(job, state.machines.planned.holder[~state.usable()[0]])
+        stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.unsettled))
+        rested_s = jobs.moved_s[row] + self.settings.tactics.rest_seconds
+        young_s = np.where(protected(state, row), state.now_s + LOOP_SECONDS, -FOREVER)
+        return np.where(stays, FOREVER, np.maximum(rested_s, young_s))
+
+    def _seconds_left(self, row: Ints) -> Floats:
+        jobs = self.state.jobs.table
+        since = np.where(jobs.using[row] > 0, self.state.now_s - jobs.as_of_s[row], 0.0)
+        rate = np.maximum(jobs.rate[row], 1e-12)
+        return np.maximum((jobs.steps_total[row] - jobs.steps_done[row]) / rate - since, 0.0)
+
+    def look_again(self, which: Bools) -> None:
+        """Some of these jobs may be moved later: look then."""
+        ready_s = self.seated.ready_s[which]
+        self.look_s = min(self.look_s, float(ready_s[ready_s > self.state.now_s].min(initial=FOREVER)))
+
+    def keeps_seconds(self, row: int) -> float:
+        """How long a job with GPUs keeps them, as far as is known, but no longer than moves have time to pay."""
+        seconds, allocation = self.settings.horizon_seconds, self.allocation
+        if not self.waits.any():
+            return seconds
+        if isinstance(allocation, Shares):
+            return min(seconds, self.table.slice_seconds)
+        at = int(self.table.rows.searchsorted(row))
+        known = at < len(self.table) and self.table.rows.item(at) == row
+        if known and isinstance(allocation, Ranking) and allocation.run_seconds is not None:
+            return min(seconds, float(allocation.run_seconds[at]))
+        return seconds
+
+    def room_by_node(self, pool: int, room: Bools | None = None) -> Ints:
+        cluster = self.state.machines.cluster
+        return cluster.count_by_node((self.room if room is None else room) & (cluster.gpu_pool == pool))
+
+    def take(self, room: Bools, node: int, gpus: int) -> Ints:
+        """So many GPUs of a node that are free, those with the lowest numbers; they are free no more."""
+        first = self.state.machines.cluster.node_first
+        found: Ints = (room[first[node] : first[node + 1]].nonzero()[0] + first[node])[:gpus]
+        room[found] = False
+        return found
+
+    def book(self, job: int, option: int, gpus: Ints, moves: bool = True) -> None:
+        """The job gets these GPUs by this plan, whatever else it was to get."""
+        before = self.changes[job].gpus if job in self.changes else self.state.jobs.desired.get(job)
+        if before is not None:
+            self.room[before] = self.state.usable()[0][before]
+        self.changes.pop(job, None)
+        self.changes[job] = Change(job, option, gpus)
+        if moves:
+            self.moved.append(job)
+            self.seated.ready_s[self.seated.job == job] = FOREVER
