@@ -44,8 +44,8 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         )  # a slow GPU says nothing of the kind
         rates, batch_size = state.knowledge.rates, options.batch_size.item(option)
         if not partner and rates.goes_by_batch(kind.profile, kind.demand, accelerator, width, batch_size):
-            if levels:
-                continue  # batch sizes are believed in one node
+            if levels and measured > 0:
+                continue  # batch sizes are believed in one node; that it stands still says enough
             rates = rates.batch_learned(kind.profile, kind.demand, accelerator, width, measured, batch_size)
         else:
             rates = rates.learned(kind.profile, accelerator, width, measured, partner, 0 if partner else levels)
