@@ -141,7 +141,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         learn_variability=study.variability_learned,
         cordon_slower_than=study.cordon_slower_than if study.cordon_slower_than is not None else FOREVER,
     )
-    rates_shown = physics.whole_rates
+    rates_shown = _rates_shown(physics, settings)
     if study.profiled is not None:
         rates_shown = shown_part(rates_shown, study.profiled, study.seed)
         settings = replace(settings, learn=True)
@@ -265,6 +265,13 @@ def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Phy
             if factor > LIMITS["spread_penalty"].most:
                 raise out_of_range("spread_penalty", factor)
     return physics
+
+
+def _rates_shown(physics: Physics, settings: Settings) -> Rates:
+    """What the scheduler is told of rates. A tactic finds out by trials how two jobs get on, so that a profile must not tell it;
+    a policy that packs by itself makes no trials, and is told."""
+    rates = physics.whole_rates
+    return replace(rates, pairs={}) if settings.tactics.pack is not None and not settings.packing else rates
 
 
 def _variability_shown(physics: Physics, learned: bool) -> Variability | None:

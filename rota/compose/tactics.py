@@ -21,9 +21,14 @@ HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1"
 POSITIVE = ("settle_seconds",)
 """Options that must be more than 0."""
 
+NONE = "none"
+"""A policy that brings tactics of its own goes without."""
+
 
 def make_tactics(text: str) -> Tactics:
-    """From names with commas between them, each with options or without."""
+    """From names with commas between them, each with options or without; or none."""
+    if text.strip() == NONE:
+        return Tactics()
     made = {}
     for part in _parts(text):
         spelled = Spelled.parse(part, "tactic")

@@ -6,14 +6,21 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.rates import Rates
+from rota.model.cluster import Cluster
+from rota.model.job import JobSpec
 from rota.report.result import Result
 from rota.report.timeline import edges
+from rota.traces.gandiva_jobs import sweep_of
 
 BINS = 60
 """Stretches of time over which the shares of tenants are known."""
 
+FILLED = 0.25
+"""After this part of the time in which jobs arrive the cluster counts as filled: throughput is measured from then on, for as long
+as jobs arrive."""
 
-def own_figures(result: Result, known: Rates) -> dict[str, float | None]:
+
+def own_figures(result: Result, known: Rates) -> dict[str, Any]:
     """Ready for JSON."""
     record = result.record
     done = np.isfinite(record.finished_s)
@@ -21,6 +28,8 @@ def own_figures(result: Result, known: Rates) -> dict[str, float | None]:
     return {
         "late_share": _late(result),
         "useful_share": _useful(result, known),
+        **_throughput(result, known),
+        **_searches(result),
         "median_queueing_seconds": float(np.median(waited)) if len(waited) else None,
         "p95_queueing_seconds": float(np.quantile(waited, 0.95)) if len(waited) else None,
     }
@@ -48,6 +57,59 @@ def _useful(result: Result, known: Rates) -> float | None:
         if done and rate > 0:
             work += arrival.spec.gpus * arrival.spec.steps / rate
     return work / (result.cluster.gpus * seconds)
+
+
+def _throughput(result: Result, known: Rates) -> dict[str, float]:
+    """The work of a job is the GPU-seconds that it takes on GPUs of its own. `work_per_gpu_second`: work of all that finished,
+    for each GPU-second taken; a GPU that two share is taken once. `throughput`: work done for each GPU-second of the cluster
+    while jobs arrive; the work of a job is spread evenly over the time in which it had GPUs."""
+    record, cluster = result.record, result.cluster
+    work = np.array([_work(arrival.spec, known, cluster) for arrival in result.arrivals])
+    work[~np.isfinite(record.finished_s)] = 0.0
+    taken = float(record.pool_gpu_seconds.sum())
+    end_s = float(record.submitted_s.max())
+    start_s = float(record.submitted_s.min()) + FILLED * (end_s - float(record.submitted_s.min()))
+    if not taken > 0 or not end_s > start_s:
+        return {}
+    holds = record.holds
+    overlap = np.maximum(np.minimum(holds.end_s, end_s) - np.maximum(holds.start_s, start_s), 0.0)
+    inside = np.bincount(holds.job, overlap, minlength=len(work))
+    held = np.bincount(holds.job, holds.end_s - holds.start_s, minlength=len(work))
+    part = np.divide(inside, held, out=np.zeros_like(inside), where=held > 0)
+    return {
+        "work_per_gpu_second": float(work.sum()) / taken,
+        "throughput": float(work @ part) / (cluster.gpus * (end_s - start_s)),
+    }
+
+
+def _work(spec: JobSpec, known: Rates, cluster: Cluster) -> float:
+    """In GPU-seconds of the first type, as close together as its GPUs can be."""
+    rate, _ = known.rate(spec.profile, cluster.pools[0], spec.width, cluster.fewest_levels(0, spec.width))
+    return spec.gpus * spec.steps / rate if rate > 0 else 0.0
+
+
+def _searches(result: Result) -> dict[str, Any]:
+    """Of sweeps of one model, if there are any. `search_look_seconds`: until every job of a sweep has given a first impression.
+    `search_best_seconds`: until a job ends that was not stopped early, any of which may be the best. Means over sweeps;
+    `searches` has the first of each."""
+    members: dict[str, list[int]] = {}
+    for job, arrival in enumerate(result.arrivals):
+        if sweep := sweep_of(arrival.spec.name):
+            members.setdefault(sweep, []).append(job)
+    record = result.record
+    looks, bests = {}, []
+    for sweep, jobs in members.items():
+        steps = np.array([result.arrivals[job].spec.steps for job in jobs])
+        best = np.array(jobs)[steps == steps.max()]
+        looks[sweep] = float((record.feedback_s[jobs] - record.submitted_s[jobs]).max())
+        bests.append(float((record.finished_s[best] - record.submitted_s[best]).mean()))
+    if not looks or not np.isfinite([*looks.values(), *bests]).all():
+        return {}
+    return {
+        "search_look_seconds": float(np.mean(list(looks.values()))),
+        "search_best_seconds": float(np.mean(bests)),
+        "searches": looks,
+    }
 
 
 def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:

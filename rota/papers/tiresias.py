@@ -57,11 +57,14 @@ WAITS = {"wait_for_place": True}
 """A job waits until its placement is as good as it can be."""
 
 YARN, FIFO, SRTF, SRSF, TIRESIAS_L, TIRESIAS_G = "YARN-CS", "FIFO", "SRTF", "SRSF", "Tiresias-L", "Tiresias-G"
+GANDIVA = "Gandiva"
+"""Turns alone, as the authors of Tiresias simulate it: nobody shares a GPU."""
 CONTENDERS: Mapping[str, Contender] = {
     YARN: Contender("fifo", "packed", WAITS),
     FIFO: Contender("fifo", "packed"),
     SRTF: Contender("srtf", "packed"),
     SRSF: Contender("srsf", "packed"),
+    GANDIVA: Contender("gandiva", "packed", {"tactics": "none"}),
     TIRESIAS_L: Contender(LAS, "skew", WAITS),
     TIRESIAS_G: Contender(GITTINS, "skew", WAITS),
     f"{TIRESIAS_L}, packed": Contender(LAS, "packed"),
@@ -69,6 +72,7 @@ CONTENDERS: Mapping[str, Contender] = {
     f"{TIRESIAS_L}, spread": Contender(LAS, "spread"),
     f"{TIRESIAS_L}, random": Contender(LAS, "random"),
 }
+EFFORT: Mapping[str, float] = {GITTINS: 2.0, "gandiva": 8.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,4 +114,4 @@ def _cell(setting: str, label: str, seed: int, jobs: int) -> PaperCell:
         **physics,
         **contender.options,
     )
-    return PaperCell(experiment=setting, label=label, x=seed, study=study, effort=2.0 if contender.policy == GITTINS else 1.0)
+    return PaperCell(experiment=setting, label=label, x=seed, study=study, effort=EFFORT.get(contender.policy, 1.0))

@@ -45,6 +45,10 @@ class Summary:
     """JCT - time its GPUs were taken, overheads included in that."""
     mean_first_run_seconds: float | None
     """First run - submission."""
+    mean_feedback_seconds: float | None
+    """Time from submission to a first impression: 100 steps, or all of them if there are fewer."""
+    p95_feedback_seconds: float | None
+    """19 of 20 jobs give a first impression sooner."""
     utilization: float | None
     """GPU-seconds taken / (cluster GPUs x makespan), by all jobs over the whole run; a GPU that two jobs share is taken once."""
     offered_load: float | None
@@ -120,6 +124,8 @@ def summarise(
         # Never below 0 but by rounding.
         mean_queueing_seconds=_mean(np.maximum(jct - record.held_seconds[done], 0.0)),
         mean_first_run_seconds=_mean(record.first_run_s[done] - record.submitted_s[done]),
+        mean_feedback_seconds=_mean(record.feedback_s[done] - record.submitted_s[done]),
+        p95_feedback_seconds=_quantile(record.feedback_s[done] - record.submitted_s[done], 0.95),
         utilization=_utilization(record, cluster),
         offered_load=limits.offered_load,
         mean_jct_bound_seconds=limits.mean_jct_seconds,

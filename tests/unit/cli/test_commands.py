@@ -21,6 +21,8 @@ SUMMARY = [
     "makespan_seconds",
     "mean_queueing_seconds",
     "mean_first_run_seconds",
+    "mean_feedback_seconds",
+    "p95_feedback_seconds",
     "utilization",
     "offered_load",
     "mean_jct_bound_seconds",

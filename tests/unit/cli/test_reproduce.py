@@ -57,9 +57,10 @@ def test_a_table_for_people_and_rows_for_sheets(
     ("words", "said"),
     [
         (("gavle",), "Closest: gavel"),
-        (("gandiva",), "planned"),
+        (("ones",), "planned"),
         (("tiresias", "--data", "."), "reads no data"),
         (("pal", "--data", "nowhere"), "profiles.json"),
+        (("gandiva", "--data", "nowhere"), "simulation_throughputs.json"),
         (("gavel", "--data", "nowhere"), "simulation_throughputs.json"),
         (("gavel", "--html", "page.txt"), ".html"),
         (("gavel", "-o", "xml"), "not an output"),

@@ -57,7 +57,7 @@ def test_the_same_seed_is_the_default_everywhere() -> None:
             assert parameters["seed"].default == usual, function
 
 
-@pytest.mark.parametrize("name", ["synthetic:jobs=20", "gavel:jobs=20", "sia:jobs=20", "tiresias:jobs=20"])
+@pytest.mark.parametrize("name", ["synthetic:jobs=20", "gavel:jobs=20", "sia:jobs=20", "tiresias:jobs=20", "gandiva:jobs=40"])
 def test_a_generated_trace_has_the_same_seed_by_default(name: str) -> None:
     usual = study_fields()["seed"].default
     same, other = (open_trace(f"{name},seed={seed}").arrivals for seed in (usual, usual + 1))

@@ -11,7 +11,7 @@ from rota.papers import tiresias
 from rota.papers.cells import CellResult, PaperCell
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.papers.request import ReproduceRequest
-from rota.papers.tiresias import CONTENDERS, SKEWED, SRTF, TIRESIAS_L, YARN
+from rota.papers.tiresias import CONTENDERS, GANDIVA, SKEWED, SRTF, TIRESIAS_L, YARN
 from rota.papers.tiresias_findings import by_seed, conclude
 
 TINY = tiresias.TiresiasScale(seeds=1, jobs=12)
@@ -35,6 +35,7 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
         counts.append(len(cells))
         for cell in cells:
             json.dumps(cell.study.plain())
+            assert (cell.study.tactics == "none") == (cell.label == GANDIVA), "its authors simulate nothing but turns"
             assert (cell.study.spread_penalty is not None) == (cell.experiment != "free")
             assert (cell.study.restore_seconds is not None) == (cell.experiment == "resumed")
             assert str(cell.study.trace).endswith("spread_penalty=1.0") == (cell.experiment == "free"), (
@@ -52,8 +53,8 @@ def test_what_is_concluded() -> None:
     assert by_name["Mean JCT, Tiresias against perfect knowledge (SRTF)"].holds, "as good is better than published"
     assert by_name["Mean queueing, Tiresias against YARN-CS"].paper == pytest.approx(8146 / 963, abs=0.01)
     assert "not verified" in by_name["Mean queueing, Tiresias against YARN-CS"].note
-    gandiva = by_name["Mean JCT against Gandiva"]
-    assert gandiva.holds is None and gandiva.measured is None and "time slices" in gandiva.note
+    gandiva = by_name["Mean JCT, Tiresias against Gandiva"]
+    assert gandiva.measured == pytest.approx(1.0) and gandiva.holds is False and "2.2x" in gandiva.note
     assert [section.key for section in sections] == ["testbed", "authors", "queueing", "placement"]
     assert all(section.rows and not section.problems for section in sections)
     assert len(sections[2].rows) == 4 and "1,005 s" in sections[2].rows[2]

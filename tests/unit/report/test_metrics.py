@@ -21,6 +21,7 @@ def fifo() -> Record:
     record = Record.empty(ARRIVALS, CLUSTER)
     record.first_run_s[:] = 0, 10
     record.finished_s[:] = 10, 14
+    record.feedback_s[:] = 2, 14
     record.held_seconds[:] = 10, 4
     record.held_gpu_seconds[:] = 20, 4
     record.pool_gpu_seconds[:] = 24
@@ -58,6 +59,8 @@ def test_a_whole_run() -> None:
         "makespan_seconds": 14,
         "mean_queueing_seconds": 5,
         "mean_first_run_seconds": 5,
+        "mean_feedback_seconds": 8,
+        "p95_feedback_seconds": pytest.approx(13.4),
         "utilization": pytest.approx(24 / 28),
         "offered_load": None,  # all at once
         "mean_jct_bound_seconds": pytest.approx(7.5),  # mean busy times 1 and 7, run times 4 and 10

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from rota.errors import TraceError
 from rota.profiles.catalogue import Catalogue
+from rota.traces.gandiva_jobs import GIB, MEMBERS, ONE_GPU, STOPPED, STOPPED_STEPS, gandiva_jobs, sweep_of
+from rota.traces.gandiva_jobs import SIZES as GANDIVA_SIZES
 from rota.traces.shaping import dealt
 from rota.traces.sia_jobs import sia_jobs
 from rota.traces.synthetic import named, open_trace, reseeded
@@ -91,14 +93,53 @@ def test_where_spreading_costs_wide_jobs_cannot_but_pay() -> None:
         assert after.submitted_s == before.submitted_s
 
 
-@pytest.mark.parametrize("name", ["sia", "tiresias"])
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.floats(0.0, 1.0))
+def test_gandiva_has_philly_like_jobs_and_sweeps(seed: int, sweeps: float) -> None:
+    trace = gandiva_jobs(300, seed, sweeps=sweeps)
+    specs = [arrival.spec for arrival in trace.arrivals]
+    assert len(specs) == 300 and len({spec.name for spec in specs}) == 300
+    assert {spec.gpus for spec in specs} <= set(GANDIVA_SIZES)
+    assert all(spec.gpu_gib == GIB[spec.profile] and spec.user for spec in specs)
+    assert all(spec.gpus == 1 for spec in specs if spec.profile.partition(" ")[0] in ONE_GPU)
+    members: dict[str, list[int]] = {}
+    for job, spec in enumerate(specs):
+        if sweep_of(spec.name):
+            members.setdefault(sweep_of(spec.name), []).append(job)
+    assert bool(members) == (sweeps > 0) or 0 < sweeps < 0.2, "few sweeps may be none"
+    assert sweeps < 1 or sum(map(len, members.values())) == 300
+    for jobs in members.values():
+        arrivals = [trace.arrivals[job] for job in jobs]
+        assert len({(a.submitted_s, a.spec.profile, a.spec.user) for a in arrivals}) == 1, "one model, one user, at once"
+        assert all(a.spec.gpus == 1 for a in arrivals)
+        last = jobs[-1] == 299  # it may be cut off there
+        assert (1 if last else MEMBERS[0]) <= len(jobs) <= MEMBERS[1]
+        longest = max(a.spec.steps for a in arrivals)
+        few = [a.spec.steps for a in arrivals if a.spec.steps < longest]
+        assert len(few) <= int(STOPPED * len(jobs)) and all(STOPPED_STEPS[0] <= steps <= STOPPED_STEPS[1] for steps in few)
+
+
+@pytest.mark.parametrize("load", [0.6, 1.5])
+def test_the_load_of_gandivas_jobs_is_met_exactly(load: float) -> None:
+    trace = gandiva_jobs(400, 3, load=load, gpus=100)
+    catalogue = Catalogue()
+    specs = [arrival.spec for arrival in trace.arrivals]
+    wide = [spec.gpus > 4 for spec in specs]
+    rates = [catalogue.rate(spec.profile, "V100", spec.gpus, int(far)) for spec, far in zip(specs, wide, strict=True)]
+    work = sum(spec.gpus * spec.steps / (rate or (0.0, 0.0))[0] for spec, rate in zip(specs, rates, strict=True))
+    assert work / (100 * trace.arrivals[-1].submitted_s) == pytest.approx(load)
+    short = gandiva_jobs(400, 3, longest_seconds=60.0)
+    assert run_seconds(short)[gpus(short) <= 4].max() <= 60.0001
+
+
+@pytest.mark.parametrize("name", ["sia", "tiresias", "gandiva"])
 def test_the_seed_decides_and_the_name_says_all(name: str) -> None:
     one, same, other = (open_trace(f"{name}:jobs=30,seed={seed}") for seed in (4, 4, 5))
     assert one.arrivals == same.arrivals != other.arrivals
     assert reseeded(f"{name}:jobs=30,seed=4", 1) == f"{name}:jobs=30,seed=5"
-    whole = {"sia": sia_jobs, "tiresias": tiresias_jobs}[name](30, 4)
+    whole = {"sia": sia_jobs, "tiresias": tiresias_jobs, "gandiva": gandiva_jobs}[name](30, 4)
     assert named(whole.name).arrivals == whole.arrivals == one.arrivals
-    assert len(named(name)) == {"sia": 160, "tiresias": 480}[name]
+    assert len(named(name)) == {"sia": 160, "tiresias": 480, "gandiva": 1000}[name]
     assert len(named(f"{name}:jobs=1")) == 1
 
 
@@ -109,7 +150,7 @@ def test_settings_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["sia:jobs=0", "sia:gpus=4", "sia:hours=-1", "tiresias:spread_penalty=0.5", "tiresias:jobs=many"]
+    "text", ["sia:jobs=0", "sia:gpus=4", "sia:hours=-1", "tiresias:spread_penalty=0.5", "tiresias:jobs=many", "gandiva:sweeps=2"]
 )
 def test_what_they_do_not_take(text: str) -> None:
     with pytest.raises(TraceError) as caught:

@@ -1,0 +1,134 @@
+"""The experiments of Gandiva (Xiao et al., OSDI'18): jobs that take turns and share GPUs, against first come first served, where
+each has its GPUs to itself and the others wait.
+
+The paper's workload and code were never published. Jobs are made up in the shape of such a cluster (`gandiva:` traces), on as
+many GPUs as the paper's, all V100s. The scheduler is told how fast jobs are alone, and nothing of pairs: it tries them.
+
+Fixed before any result was seen: `fifo` as it is, with backfilling; `gandiva` with its defaults, without packing as
+`--tactics none`; `tiresias:thresholds=3200`, as `rota reproduce tiresias` has it; load 1.2 for the claims, because turns and
+packing begin where jobs ask for more GPUs than there are. Changed after the first results, of one seed: what it costs to span
+servers has an experiment of its own, because `fifo` lost so much by it that little else was to be seen; throughput is measured
+while jobs arrive, because fewer and fewer wait after that; load 2 was added, because with packing the cluster keeps up with less;
+run times are capped at an hour, so that the cluster fills sooner.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rota.beliefs.rates import Rates
+from rota.compose.study import Study
+from rota.papers.cells import PaperCell
+from rota.papers.gandiva_rates import disturbed, made_up_rates, measured_rates, write_rates
+from rota.papers.request import ReproduceRequest
+from rota.papers.tiresias import CLUSTER as TIRESIAS_CLUSTER
+from rota.papers.tiresias import JOBS as TIRESIAS_JOBS
+from rota.papers.tiresias import LAS
+from rota.traces.settings import spelled
+
+TITLE = "Gandiva: turns and packing, measured again"
+RATES = "simulation_throughputs.json"
+CLUSTER = "45x(4xV100)"
+GPUS = 180
+NOISE = 0.05
+FACTS = {
+    "Paper": "Gandiva: Introspective Cluster Scheduling for Deep Learning, OSDI 2018",
+    "Cluster": f"{CLUSTER}, {GPUS} GPUs as the paper's; against Tiresias {TIRESIAS_CLUSTER}",
+    "Jobs": "made up: half like Philly's, half in sweeps of 8 to 32 jobs with early stopping; memory of models is guessed",
+    "Costs": "a launch takes 5 s; a suspended job sleeps on its host, by the memory that it holds; measurements are 5% off",
+}
+RULE = "Figures are means over seeds, each of which draws other jobs."
+
+FIFO, TURNS, GANDIVA, TIRESIAS = "FIFO", "Gandiva without packing", "Gandiva", "Tiresias-L"
+MOVES = "FIFO with migration"
+CONTENDERS: Mapping[str, Mapping[str, str]] = {
+    FIFO: {"policy": "fifo"},
+    TURNS: {"policy": "gandiva", "tactics": "none"},
+    GANDIVA: {"policy": "gandiva"},
+    MOVES: {"policy": "fifo", "tactics": "migrate,defragment"},
+    TIRESIAS: {"policy": LAS},
+}
+BY_LOAD = (FIFO, TURNS, GANDIVA)
+BY_PLACE = (FIFO, MOVES, TURNS, GANDIVA)
+
+LOAD = 1.2
+"""Of the claims."""
+LINK, DRIVER, STORAGE = "link", "driver", "storage"
+WAYS: Mapping[str, Mapping[str, str]] = {LINK: {"park": "link"}, DRIVER: {"park": "driver"}, STORAGE: {}}
+"""What becomes of a suspended job: its memory goes to the host at the speed of the link or by the driver's checkpoint, or it is
+written to storage and launched anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GandivaScale:
+    """How much is run."""
+
+    seeds: int
+    jobs: int
+    loads: Sequence[float]
+    factors: Sequence[float]
+    """How many times as fast pairs are as they were measured."""
+    ways: Sequence[str]
+    tiresias_jobs: int = TIRESIAS_JOBS
+
+
+FULL = GandivaScale(seeds=5, jobs=800, loads=(0.6, 0.8, 1.0, LOAD, 1.5, 2.0), factors=(0.6, 0.8), ways=(LINK, DRIVER, STORAGE))
+QUICK = GandivaScale(seeds=1, jobs=800, loads=(LOAD, 2.0), factors=(0.6,), ways=(LINK, STORAGE))
+
+
+def cells(request: ReproduceRequest) -> list[PaperCell]:
+    rates = measured_rates(request.data / RATES) if request.data is not None else made_up_rates()
+    return grid(QUICK if request.quick else FULL, rates, request.scratch)
+
+
+def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
+    """Every simulation of every experiment."""
+    close = replace(rates, apart={})  # spanning servers costs nothing, but where that is what is asked
+    usual = str(write_rates(close, scratch / "rates.csv"))
+    apart = str(write_rates(rates, scratch / "apart.csv"))
+    found: list[PaperCell] = []
+
+    def add(experiment: str, labels: Sequence[str], x: float, load: float, profile: str, **more: Any) -> None:
+        for seed in range(scale.seeds):
+            for label in labels:
+                study = _study(label, scale.jobs, seed, load, profile, **{"park": "link", **more})
+                effort = scale.jobs * load * (0.05 if label in (FIFO, MOVES) else 1.0)
+                found.append(PaperCell(experiment=experiment, label=label, x=x, group=str(seed), study=study, effort=effort))
+
+    for load in scale.loads:
+        add("load", BY_LOAD, load, load, usual)
+    for factor in scale.factors:
+        profile = str(write_rates(disturbed(close, factor), scratch / f"pairs-{factor}.csv"))
+        add("interference", (GANDIVA,), factor, LOAD, profile)
+    for number, way in enumerate(WAYS):
+        if way in scale.ways and way != LINK:
+            add("switching", (TURNS, GANDIVA), number, LOAD, usual, park=WAYS[way].get("park"))
+    add("locality", BY_PLACE, 0.0, LOAD, apart)
+    for seed in range(scale.seeds):
+        found += [_against_tiresias(label, scale.tiresias_jobs, seed) for label in (TIRESIAS, TURNS)]
+    return found
+
+
+def _study(label: str, jobs: int, seed: int, load: float, profile: str, **more: Any) -> Study:
+    trace = {"jobs": jobs, "seed": seed, "load": load, "gpus": GPUS, "profile": profile}
+    return Study(
+        f"gandiva:{spelled(trace)}",
+        cluster=CLUSTER,
+        profile=profile,
+        noise=NOISE,
+        seed=seed,
+        **{**CONTENDERS[label], **more},
+    )
+
+
+def _against_tiresias(label: str, jobs: int, seed: int) -> PaperCell:
+    """As its authors simulate: nothing costs anything, and nobody shares."""
+    study = Study(
+        f"tiresias:jobs={jobs},seed={seed}",
+        cluster=TIRESIAS_CLUSTER,
+        preset="ideal",
+        seed=seed,
+        **CONTENDERS[label],  # type: ignore[arg-type]
+    )
+    return PaperCell(experiment="tiresias", label=label, x=0.0, group=str(seed), study=study, effort=jobs)

@@ -1,0 +1,196 @@
+"""Jobs of a cluster that people search for models on, as Gandiva was made for (Xiao et al., OSDI'18). Its own workload was never
+published; this one is made up in the shape that is known of such clusters.
+
+A part of the jobs is like Philly's: most want one GPU, some 2, 4 or 8, and run times have a long tail. The others come in sweeps:
+one user submits 8 to 32 one-GPU jobs of one model at once, and three of four of them are stopped after a few hundred steps, as a
+search with early stopping would do. The rest of a sweep trains to the end.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from rota.beliefs.rates import Rates
+from rota.errors import OptionError
+from rota.files.rows import MOST_COUNT
+from rota.model.accelerators import REFERENCE
+from rota.model.job import Arrival, JobSpec
+from rota.profiles.catalogue import Catalogue
+from rota.profiles.read import read_rates
+from rota.traces.settings import Number, Setting, Words, check_settings, read_settings, spelled
+from rota.traces.trace import Trace
+
+EXAMPLE = "gandiva:jobs=1000,seed=0,load=1.2"
+
+SETTINGS: Mapping[str, Setting] = {
+    "jobs": Number(1, MOST_COUNT),
+    "seed": Number(0, 10**18),
+    "load": Number(0.001, 1000, whole=False),
+    "gpus": Number(1, MOST_COUNT),
+    "sweeps": Number(0, 1, whole=False),
+    "longest_seconds": Number(1, 1e9, whole=False),
+    "profile": Words("the path of a table of rates"),
+}
+
+GPUS = 180
+"""Of the paper's cluster."""
+
+GIB: Mapping[str, float] = {
+    "ResNet-18 (batch size 16)": 1.5,
+    "ResNet-18 (batch size 32)": 1.8,
+    "ResNet-18 (batch size 64)": 2.4,
+    "ResNet-18 (batch size 128)": 3.6,
+    "ResNet-18 (batch size 256)": 6.0,
+    "ResNet-50 (batch size 16)": 3.0,
+    "ResNet-50 (batch size 32)": 4.5,
+    "ResNet-50 (batch size 64)": 7.5,
+    "ResNet-50 (batch size 128)": 14.0,
+    "Transformer (batch size 16)": 2.0,
+    "Transformer (batch size 32)": 2.5,
+    "Transformer (batch size 64)": 3.5,
+    "Transformer (batch size 128)": 6.0,
+    "Transformer (batch size 256)": 10.5,
+    "LM (batch size 5)": 1.5,
+    "LM (batch size 10)": 1.7,
+    "LM (batch size 20)": 2.1,
+    "LM (batch size 40)": 3.0,
+    "LM (batch size 80)": 5.0,
+    "Recommendation (batch size 512)": 1.5,
+    "Recommendation (batch size 1024)": 1.8,
+    "Recommendation (batch size 2048)": 2.4,
+    "Recommendation (batch size 4096)": 3.6,
+    "Recommendation (batch size 8192)": 6.0,
+    "A3C": 1.5,
+    "CycleGAN": 7.0,
+}
+"""Models, by the names that Gavel's table of rates has for them, and the most memory that each takes on a GPU: our own guesses,
+not measured."""
+
+ONE_GPU = ("Recommendation", "A3C", "CycleGAN")
+"""Models that use one GPU only."""
+
+SIZES: Mapping[int, float] = {1: 0.70, 2: 0.10, 4: 0.13, 8: 0.07}
+"""GPUs of a job that is in no sweep, and how often."""
+SERVER = 4
+"""GPUs of a server: a job that wants more spans servers, and its run time is the one that it has so."""
+MEDIAN_SECONDS, LOG_SPREAD, SHORTEST_SECONDS = 900.0, 2.0, 30.0
+MEMBERS = (8, 32)
+"""Jobs of a sweep, from and to."""
+STOPPED = 0.75
+"""The part of a sweep that is stopped early."""
+STOPPED_STEPS = (150, 500)
+"""After how many steps."""
+USERS = 40
+
+
+class _Drawn(NamedTuple):
+    name: str
+    user: str
+    profile: str
+    gpus: int
+    steps: float
+    seconds: float
+
+
+def gandiva_jobs(
+    jobs: int = 1000,
+    seed: int = 0,
+    *,
+    load: float = 1.0,
+    gpus: int = GPUS,
+    sweeps: float = 0.5,
+    longest_seconds: float = 3600.0,
+    profile: str = "",
+) -> Trace:
+    """A trace of such jobs, of which about the part `sweeps` come in sweeps.
+
+    `load` is met exactly: GPU-seconds of all jobs on V100s of their own, over those of `gpus` GPUs between the first arrival and
+    the last. Steps are run time times the rate on V100s: of the table of rates at `profile`, or else of the built-in catalogue.
+    """
+    given = {
+        "jobs": jobs,
+        "seed": seed,
+        "load": load,
+        "gpus": gpus,
+        "sweeps": sweeps,
+        "longest_seconds": longest_seconds,
+        **({"profile": profile} if profile else {}),
+    }
+    check_settings("gandiva", given, SETTINGS, EXAMPLE)
+    rates = read_rates(profile) if profile else Rates(model=Catalogue())
+    draw = np.random.Generator(np.random.Philox(key=seed))
+    groups = list(_groups(draw, jobs, gpus, sweeps, longest_seconds, rates))
+    at_s = np.zeros(len(groups))
+    if len(groups) > 1:
+        # Gaps are drawn freely and then stretched together, so that chance cannot move the load.
+        np.cumsum(draw.standard_exponential(len(groups) - 1), out=at_s[1:])
+        at_s *= sum(job.gpus * job.seconds for group in groups for job in group) / (gpus * load) / at_s[-1]
+    arrivals = tuple(
+        Arrival(
+            submitted_s,
+            JobSpec(name=job.name, user=job.user, profile=job.profile, gpus=job.gpus, steps=job.steps, gpu_gib=GIB[job.profile]),
+        )
+        for submitted_s, group in zip(at_s.tolist(), groups, strict=True)
+        for job in group
+    )
+    return Trace(f"gandiva:{spelled(given)}", "gandiva", arrivals)
+
+
+def named_gandiva(text: str) -> Trace:
+    """The trace of `gandiva:jobs=1000,seed=0,load=1.2`."""
+    return gandiva_jobs(**read_settings(text, SETTINGS, EXAMPLE))
+
+
+def sweep_of(name: str) -> str:
+    """The sweep that a job belongs to, by its name; empty: none."""
+    return name.rpartition("/")[0]
+
+
+def _groups(
+    draw: np.random.Generator, jobs: int, gpus: int, sweeps: float, longest_seconds: float, rates: Rates
+) -> Iterator[list[_Drawn]]:
+    """Jobs that are submitted together, until there are enough."""
+    sizes = [size for size in SIZES if size <= gpus]
+    weights = np.array([SIZES[size] for size in sizes]) / sum(SIZES[size] for size in sizes)
+    mean = sum(MEMBERS) / 2
+    often = sweeps / (sweeps + (1 - sweeps) * mean)  # of all that is submitted, so that jobs of sweeps are the part asked for
+    left, number, sweep = jobs, 0, 0
+    while left:
+        user = f"user-{int(draw.integers(USERS)) + 1}"
+        seconds = float(np.clip(np.exp(np.log(MEDIAN_SECONDS) + LOG_SPREAD * draw.standard_normal()), SHORTEST_SECONDS, None))
+        seconds = min(seconds, longest_seconds)
+        if draw.random() < often:
+            sweep += 1
+            members = min(int(draw.integers(MEMBERS[0], MEMBERS[1] + 1)), left)
+            model = list(GIB)[int(draw.integers(len(GIB)))]
+            group = list(_sweep(draw, f"sweep-{sweep}", user, model, members, seconds, _rate(rates, model, 1)))
+        else:
+            number += 1
+            size = int(draw.choice(sizes, p=weights))
+            models = [model for model in GIB if size == 1 or model.partition(" ")[0] not in ONE_GPU]
+            model = models[int(draw.integers(len(models)))]
+            group = [_Drawn(f"job-{number}", user, model, size, seconds * _rate(rates, model, size), seconds)]
+        left -= len(group)
+        yield group
+
+
+def _sweep(
+    draw: np.random.Generator, name: str, user: str, model: str, members: int, seconds: float, rate: float
+) -> Iterator[_Drawn]:
+    stopped = set(draw.permutation(members)[: int(STOPPED * members)].tolist())
+    for member, few in enumerate(draw.integers(STOPPED_STEPS[0], STOPPED_STEPS[1] + 1, size=members).tolist()):
+        steps = min(float(few), seconds * rate) if member in stopped else seconds * rate
+        yield _Drawn(f"{name}/{member + 1}", user, model, 1, steps, steps / rate)
+
+
+def _rate(rates: Rates, model: str, gpus: int) -> float:
+    rate, _ = rates.rate(model, REFERENCE, gpus, 1 if gpus > SERVER else 0)
+    if not rate > 0:
+        raise OptionError(
+            f"says that {model} does not run on {gpus} {REFERENCE}s, on which the run times are.",
+            field="profile",
+            value=rate,
+            hint="leave profile= out, or give Gavel's simulation_throughputs.json",
+        )
+    return rate
