@@ -53,7 +53,7 @@ class Gandiva:
         waits = dict(before.waiting) if before is not None else {}
         seated = {job for slot in servers.slots for job in slot.jobs}
         arrived = [(waits.get(job, view.now_s), job) for job in where if job not in seated]
-        waiting = [job for _, job in sorted(arrived) if not self._seat(view, servers, job, where[job], tick)]
+        waiting = [job for _, job in sorted(arrived) if not self._seat(view, servers, job, where, tick)]
         self._spread_out(view, servers, tick)
         balanced_s = before.balanced_s if before is not None else view.now_s
         if waiting:
@@ -79,8 +79,9 @@ class Gandiva:
             key="turns in slots",
         )
 
-    def _seat(self, view: View, servers: Servers, job: int, at: int, tick: int) -> bool:
+    def _seat(self, view: View, servers: Servers, job: int, where: dict[int, int], tick: int) -> bool:
         """The order of the paper: a server for its size, a new one, any free GPUs, and then a slot that others have already."""
+        at = where[job]
         pools = list(_pools(view, at))
         for pool, width, _ in pools:
             slot = servers.open(width, pool, tick, view.now_s)
@@ -91,7 +92,7 @@ class Gandiva:
         if not found:
             return False
         slot, _ = min(found, key=lambda each: (len(each[0].jobs) + 1) / each[1])
-        slot.jobs.append(job)
+        slot.jobs.insert(_turn(view, slot, at, where), job)
         return True
 
     def _spread_out(self, view: View, servers: Servers, tick: int) -> None:
@@ -141,7 +142,7 @@ class Gandiva:
             assert mine is not None, "servers that were cleared have room"
             mine.jobs.append(job)
             for other in [each for slot in out for each in slot.jobs]:
-                if not self._seat(view, servers, other, where[other], tick):
+                if not self._seat(view, servers, other, where, tick):
                     waits[other] = view.now_s
                     left.append(other)
             return True
@@ -194,13 +195,22 @@ class Gandiva:
             elif new is not None:
                 servers.close(new)
             for job in [each for slot in out for each in slot.jobs]:
-                self._seat(view, servers, job, where[job], tick)
+                self._seat(view, servers, job, where, tick)
             self._spread_out(view, servers, tick)
 
     def _ticks(self, view: View, slot: Slot, where: dict[int, int]) -> int:
         """How many ticks a turn lasts, by what switching from one of these jobs to another costs."""
         cost = max(view.jobs.switch_seconds.item(where[job]) for job in slot.jobs)
         return max(int(np.ceil(cost / self.most_lost / self.slice_seconds - ROUNDING)), 1)
+
+
+def _turn(view: View, slot: Slot, at: int, where: dict[int, int]) -> int:
+    """Where in the order of a slot a job joins. One that never ran has its first turn soon: every other turn is for newcomers."""
+    ran = view.jobs.run_seconds
+    if ran.item(at) > 0:
+        return len(slot.jobs)
+    new = [ran.item(where[job]) == 0 for job in slot.jobs]
+    return min(1 + new[0] + 2 * sum(new[1:]), len(slot.jobs))
 
 
 def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:

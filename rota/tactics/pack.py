@@ -32,7 +32,10 @@ class Packable(NamedTuple):
     room_gib: float
     """What it leaves there of a job that runs."""
     seat: tuple[int, ...] = ()
-    """Its GPUs; of a job that waits, those on which it sleeps: it joins others only there, since to move it costs more."""
+    """Its GPUs; of a job that waits, those on which it sleeps or still runs: it joins others only there, since to move it costs
+    more."""
+    measured: bool = True
+    """It was measured alone. Until then it is not tried with others."""
 
 
 class PairWish(NamedTuple):
@@ -102,7 +105,7 @@ class Pack:
                 continue
             for host in hosts:
                 fits = not guest.gib > host.room_gib  # what is not known does not stand in the way
-                if fits and (seen is not None or host.node not in busy):
+                if fits and (seen is not None or (host.node not in busy and host.measured)):
                     best, most = (host, hoped if seen is None else None), worth
                     break
         return best

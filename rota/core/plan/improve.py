@@ -87,7 +87,7 @@ def _keep_pairs(state: State, pack: Pack, table: CandidateTable, grants: Grants,
 def _new_pairs(
     state: State, pack: Pack, allocation: Allocation, table: CandidateTable, grants: Grants, waits: Bools
 ) -> tuple[Trial, ...]:
-    hosts = _hosts(state, table, grants)
+    hosts = _hosts(state, allocation, table, grants)
     if not hosts:
         return ()
     cluster, jobs = state.machines.cluster, state.jobs.table
@@ -123,26 +123,46 @@ def _new_pairs(
     return tuple(begun)
 
 
-def _hosts(state: State, table: CandidateTable, grants: Grants) -> list[Packable]:
-    """Jobs that go on where they are, alone, and were measured so."""
+def _hosts(state: State, allocation: Allocation, table: CandidateTable, grants: Grants) -> list[Packable]:
+    """Jobs that go on where they are, alone, and those that begin now on GPUs that are settled."""
     jobs, machines = state.jobs.table, state.machines
-    fits = (grants.option >= 0) & (grants.option == table.granted_option) & table.running & (_partner(grants) < 0)
-    fits &= jobs.partner[table.rows] == NOBODY
+    alone = (grants.option >= 0) & (_partner(grants) < 0) & (jobs.partner[table.rows] == NOBODY)
+    goes_on = alone & (grants.option == table.granted_option) & table.running
+    begins = alone & (table.granted_option < 0)
     found = []
-    for at in grants.position[fits[grants.position]].tolist():
+    for at in grants.position[(goes_on | begins)[grants.position]].tolist():
         option = grants.option.item(at)
         job = jobs.id.item(table.rows[at])
-        gpus, incarnation = state.jobs.desired.get(job), state.jobs.incarnations.get(job)
-        if gpus is None or incarnation is None or not same_gpus(incarnation.gpus, gpus) or job in state.jobs.in_flight:
+        if job in state.jobs.in_flight or state.jobs.specs[job].gpus < 1:
             continue
-        if state.jobs.specs[job].gpus < 1 or _baseline(state, job, option) is None:
+        gpus = _seat_of(state, allocation, at, job, bool(begins[at]))
+        measured = _baseline(state, job, option) is not None
+        if gpus is None or len(gpus) != table.options.gpus.item(option) or not (measured or begins[at]):
             continue
-        gib = _gib(state, job)
-        room = float((machines.gpu_gib[gpus] - machines.context_gib[gpus]).min()) - (gib if gib == gib else 0.0)
+        gib, own_gib = _gib(state, job), 0.0
+        incarnation = state.jobs.incarnations.get(job)
+        if incarnation is not None and incarnation.reserved:
+            own_gib = state.knowledge.costs.memory.context_gib
+        room = float((machines.gpu_gib[gpus] - machines.context_gib[gpus]).min()) + own_gib - (gib if gib == gib else 0.0)
         found.append(
-            _packable(state, at, job, option)._replace(node=machines.nodes_of(gpus)[0], room_gib=room, seat=tuple(gpus.tolist()))
+            _packable(state, at, job, option)._replace(
+                node=machines.nodes_of(gpus)[0], room_gib=room, seat=tuple(gpus.tolist()), measured=measured
+            )
         )
     return found
+
+
+def _seat_of(state: State, allocation: Allocation, position: int, job: int, begins: bool) -> Ints | None:
+    """The GPUs of a job that goes on, or begins where it sleeps or where the policy wants it; None: the placer will pick them."""
+    incarnation = state.jobs.incarnations.get(job)
+    if not begins:
+        gpus = state.jobs.desired.get(job)
+        stays = gpus is not None and incarnation is not None and same_gpus(incarnation.gpus, gpus)
+        return gpus if stays else None
+    if incarnation is not None:
+        return incarnation.gpus if incarnation.parked else None
+    wanted = allocation.hints.get(position, ())
+    return np.array(sorted(wanted), dtype=np.int64) if wanted else None
 
 
 def _guests(
@@ -157,7 +177,7 @@ def _guests(
         if state.jobs.specs[job].gpus < 1 or job in state.jobs.in_flight:
             continue
         incarnation = state.jobs.incarnations.get(job)
-        seat = tuple(incarnation.gpus.tolist()) if incarnation is not None and incarnation.parked else ()
+        seat = tuple(incarnation.gpus.tolist()) if incarnation is not None else ()
         for option in options.by_kind[table.kind.item(at)].tolist():
             if option < 0 or options.hopeless.item(option):
                 continue
