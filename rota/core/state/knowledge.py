@@ -122,6 +122,8 @@ class Knowledge:
         """A job without a profile was compared only with itself, and has ended."""
         if self.paces:
             self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
+        if self.pairs:
+            self.pairs = {key: seen for key, seen in self.pairs.items() if f"#{job}" not in key[:2]}
 
     def forget_memos(self) -> None:
         """What was worked out from the rates no longer holds."""

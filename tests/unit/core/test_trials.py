@@ -102,8 +102,10 @@ def test_jobs_without_a_profile_are_remembered_one_by_one() -> None:
     arrivals = [(0.0, "", 600.0), (0.0, "", 600.0), (0.0, "", 600.0)]
     run = engine(GOOD, *arrivals, policy="gandiva")
     run.run()
-    seen = [name for pair in run.scheduler.state.knowledge.pairs for name in pair[:2] if name != "b"]
+    known = run.scheduler.state.knowledge
+    seen = [name for trial in known.past_trials.values() for name in trial.pair[:2]]
     assert seen and all(name.startswith("#") for name in seen)
+    assert list(known.pairs) == [("b", "b", "V100", 1)], "what was seen of jobs without a profile ends with them"
 
 
 def test_spread_of_what_was_seen() -> None:
