@@ -23,10 +23,12 @@ from rota.beliefs.options import grown, renewed
 from rota.beliefs.rates import SPEEDS, Rates
 from rota.beliefs.skew import Skews
 from rota.beliefs.variability import Variability
+from rota.core.fold import partners
 from rota.core.fold.incarnations import refresh_schedulable
 from rota.core.learn.cordon import cordon
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
+from rota.core.state.job_table import NOBODY
 from rota.core.state.state import State
 from rota.model.codec import Plain
 from rota.model.units import FOREVER, MILLI
@@ -189,4 +191,6 @@ def _set_options(state: State, settings: Settings) -> None:
         refresh_schedulable(state, job, row)
     runs = ((table.using[: table.size] > 0) & (table.rate[: table.size] > 0)).nonzero()[0]
     table.rate[runs] = options.rate[options.by_account[table.kind[runs], table.account[runs]]]
+    for row in runs[table.beside[runs] != NOBODY].tolist():
+        partners.in_company(state, row)
     table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]

@@ -139,7 +139,9 @@ class Gandiva:
             for slot in out:
                 servers.close(slot)
             mine = servers.open(width, pool, tick, view.now_s, own=True)
-            assert mine is not None, "servers that were cleared have room"
+            if mine is None:
+                servers.reopen(out)
+                continue
             mine.jobs.append(job)
             for other in [each for slot in out for each in slot.jobs]:
                 if not self._seat(view, servers, other, where, tick):
@@ -157,10 +159,13 @@ class Gandiva:
                 if node in load:
                     load[node] += len(slot.jobs)
         chosen, gpus = set[int](), 0
+        one_will_do = any(servers.node_gpus[node] >= width for node in view.cluster.pool_nodes[pool])
         for node in sorted(load, key=lambda n: (load[n], n)):
             size = servers.node_gpus[node]
             if size >= width:
                 return {node}
+            if one_will_do:
+                continue
             chosen.add(node)
             gpus += size
             if gpus >= width:
@@ -189,7 +194,8 @@ class Gandiva:
             for slot in out:
                 servers.close(slot)
             new = servers.open(high, pool, tick, view.now_s, own=True)
-            tall = max((s for s in servers.slots if s.width == high and len(s.jobs) > 1), key=lambda s: len(s.jobs), default=None)
+            shared = [s for s in servers.slots if s.width == high and len(s.jobs) > 1 and servers.pool_of(s) == pool]
+            tall = max(shared, key=lambda s: len(s.jobs), default=None)
             if new is not None and tall is not None:
                 new.jobs.append(tall.jobs.pop())
             elif new is not None:

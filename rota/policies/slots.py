@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.units import Bools, Ints
+from rota.model.units import FOREVER, Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Seating:
     turn: tuple[int, ...]
     """The tick at which the last turn of each began."""
     since_s: tuple[float, ...]
-    """When each slot was made."""
+    """When servers were given to each slot that others had; long ago: they were free."""
     waiting: tuple[tuple[int, float], ...]
     """Jobs without a slot, and since when."""
     balanced_s: float
@@ -99,10 +99,15 @@ class Servers:
             gpus, foreign = self._anywhere(width, pool), True
         if gpus is None:
             return None
-        slot = Slot(gpus, foreign, tick, now_s)
-        self.slots.append(slot)
-        self._take(slot)
+        slot = Slot(gpus, foreign, tick, now_s if own else -FOREVER)
+        self.reopen([slot])
         return slot
+
+    def reopen(self, slots: Iterable[Slot]) -> None:
+        """These slots are there again."""
+        for slot in slots:
+            self.slots.append(slot)
+            self._take(slot)
 
     def shortest(self, width: int, pool: int, but: Slot | None = None) -> Slot | None:
         """The slot of this size that fewest jobs share."""

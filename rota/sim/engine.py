@@ -272,7 +272,8 @@ class Engine:
         seen = [(job, run) for job in sorted(left) if (run := self._runs.get(job)) is not None and run.since_s < now]
         if seen:
             events.append(measure(seen, self.arrivals, self.cluster, self.physics, self._seed, now))
-        self._to_measure = {job: left[job] - 1 for job, _ in seen if left[job] > 1}
+        begun = {job: times for job, times in left.items() if job in self._runs and now <= self._runs[job].since_s < FOREVER}
+        self._to_measure = {job: left[job] - 1 for job, _ in seen if left[job] > 1} | begun
 
     def _broken(self) -> RotaError:
         fault = self.scheduler.state.question.policy_fault

@@ -60,7 +60,9 @@ def _together(state: State, settings: Settings, job: int, row: int, rate: float,
     after = (rate, found.after[1]) if side == 0 else (found.after[0], rate)
     found = knowledge.trials[found.number] = replace(found, after=after)
     together_s = max(table.company_s.item(state.jobs.row[each]) for each in found.jobs)
-    settled = state.now_s - together_s >= found.pinned_until_s - found.begun_s - ROUNDING
+    pack = settings.tactics.pack
+    settle_seconds = pack.settle_seconds if pack is not None else found.pinned_until_s - found.begun_s
+    settled = state.now_s - together_s >= settle_seconds - ROUNDING
     if settled and all(each == each for each in after):
         _judge(state, settings, found)
 
@@ -103,15 +105,16 @@ def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
 
 
 def break_off(state: State) -> None:
-    """Trials of jobs that are no longer to share their GPUs are over. If only one of the two could be measured before the trial
-    was given up, the other made next to no steps: that says enough of the pair."""
+    """Trials of jobs that are no longer to share their GPUs are over. A job that could not be measured before its trial was given
+    up made next to no steps: that says enough of the pair."""
     jobs = state.jobs
     for trial in list(state.knowledge.trials.values()):
         rows = [jobs.row.get(job) for job in trial.jobs]
         if rows[0] is None or rows[1] is None:
             end_trial(state, trial, TrialVerdict.BROKEN_OFF)
         elif jobs.table.partner.item(rows[0]) != trial.jobs[1]:
-            stands = state.now_s >= trial.given_up_s and any(each == each for each in trial.after)
+            together = jobs.table.beside.item(rows[0]) == trial.jobs[1]
+            stands = state.now_s >= trial.given_up_s and (together or any(each == each for each in trial.after))
             if stands:
                 first, second = (each if each == each else 0.0 for each in trial.after)
                 trial = replace(trial, after=(first, second))

@@ -3,15 +3,17 @@
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.grant import Grants
 from rota.core.state.state import State
-from rota.model.units import FOREVER, MILLI
+from rota.model.units import FOREVER, MILLI, Bools
 from rota.tactics.grow import Grow, Growable
 
 
-def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants) -> float:
+def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants, alive: Bools | None) -> float:
     """Give idle GPUs to jobs that accept them and can change their size while they run. Answers when to look again."""
     options, jobs = table.options, state.jobs.table
     again_s = FOREVER
-    if not options.elastic or (grants.option < 0).any() or grants.split:
+    waits = grants.option < 0 if alive is None else (grants.option < 0) & alive
+    shares = grants.partner is not None and bool((grants.partner >= 0).any())
+    if not options.elastic or waits.any() or shares or grants.split:
         return again_s
     usable, planned = state.usable()[0], state.machines.planned
     idle = usable & planned.free

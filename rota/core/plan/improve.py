@@ -113,9 +113,8 @@ def _new_pairs(
             pool, gpus = table.options.pool.item(option), table.options.gpus.item(option)
             key = (names[0], names[1], cluster.pools[pool], gpus)
             assert before[0] is not None and before[1] is not None
-            begun.append(
-                Trial(number, "pack", pair, key, state.now_s, state.now_s + pack.settle_seconds, (before[0], before[1]), hoped)
-            )
+            until_s = state.now_s + pack.settle_seconds + max(_start_seconds(state, job) for job in pair)
+            begun.append(Trial(number, "pack", pair, key, state.now_s, until_s, (before[0], before[1]), hoped))
         _join(grants, host, guest, option)
         joining.append(guest)
     if joining:
@@ -194,6 +193,14 @@ def _packable(state: State, position: int, job: int, option: int) -> Packable:
     use = state.jobs.table.utilisation.item(state.jobs.row[job])
     pool, gpus = options.pool.item(option), options.gpus.item(option)
     return Packable(position, state.name_of(job), option, pool, gpus, -1, use, _gib(state, job), 0.0)
+
+
+def _start_seconds(state: State, job: int) -> float:
+    """How long a job is believed to take until it runs."""
+    row, incarnation = state.jobs.row[job], state.jobs.incarnations.get(job)
+    if incarnation is None:
+        return state.jobs.table.move_seconds.item(row)
+    return state.jobs.table.resume_seconds.item(row) if incarnation.parked else 0.0
 
 
 def _baseline(state: State, job: int, option: int) -> float | None:

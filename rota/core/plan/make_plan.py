@@ -44,7 +44,7 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     if settings.tactics:
         trials = improve(state, settings, allocation, table, places.grants, alive)
     if settings.tactics.grow is not None:
-        again_s = grow(state, settings.tactics.grow, table, places.grants)
+        again_s = grow(state, settings.tactics.grow, table, places.grants, alive)
     changed = changes(state, settings, placer, allocation, table, places, alive)
     moved = Moved(changed)
     if settings.tactics.moves:
@@ -53,6 +53,8 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     somebody_waits = not granted.all()
     overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
+    for trial in (*state.knowledge.trials.values(), *trials):  # one that was not measured in time is given up
+        again_s = min(again_s, trial.given_up_s if trial.given_up_s > state.now_s else FOREVER)
     until_s = min(until_s, max(again_s, state.now_s + SHORTEST_HOLD_SECONDS))
     if moved.look_s < until_s and settings.decide.at_events:
         until_s = moved.look_s

@@ -8,7 +8,7 @@ import numpy as np
 
 from rota.core.state.state import State
 from rota.model.job import Phase
-from rota.model.units import Bools, Ints
+from rota.model.units import FOREVER, Bools, Ints
 
 PATIENCE = 10.0
 """A job that has not made a step after this many times what starting usually takes may be suspended."""
@@ -37,10 +37,11 @@ def protected(state: State, rows: Ints) -> Bools:
 
 
 def first_step_s(state: State, rows: Ints) -> float:
-    """When the first of these jobs will have made a step, or is no longer protected. Of those that are starting, only the latter
-    is known."""
+    """When the next of these jobs will have made a step, or is no longer protected. Of those that are starting, only the latter
+    is known; one that is protected for its partner's sake has made its step long ago."""
     jobs = state.jobs.table
     seconds = PATIENCE * jobs.move_seconds[rows]
     runs = jobs.phase[rows] == Phase.RUNNING
     seconds[runs] = np.minimum(seconds[runs], 1.0 / jobs.rate[rows[runs]])
-    return float((jobs.phase_s[rows] + seconds).min())
+    due_s = jobs.phase_s[rows] + seconds
+    return float(due_s[due_s > state.now_s].min(initial=FOREVER))

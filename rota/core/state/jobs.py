@@ -47,8 +47,8 @@ class ActiveJobs:
     """Numbers of the tenants, likewise."""
     last_job: int = NOBODY
     """The latest job that was submitted. Numbers rise."""
-    largest_gib: float = 0.0
-    """The most GPU memory that any job so far takes on a GPU."""
+    largest_gib: dict[int, float] = field(default_factory=dict)
+    """By pool: the most GPU memory that any job so far takes on a GPU there."""
     version: int = 0
     """Changes with the set of jobs that may be scheduled."""
     _rows: Ints | None = None

@@ -196,7 +196,8 @@ class State:
     def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
         """What parked jobs keep on these GPUs, and so much more, leaves too little for the largest job."""
         kept_gib = self.machines.context_gib[gpus] + more_gib
-        return bool(((kept_gib > 0) & (kept_gib + self.jobs.largest_gib > self.machines.gpu_gib[gpus])).any())
+        largest = self.jobs.largest_gib.get(self.machines.cluster.gpu_pool.item(gpus.item(0)), 0.0)
+        return bool(((kept_gib > 0) & (kept_gib + largest > self.machines.gpu_gib[gpus])).any())
 
     def settled(self, job: int) -> bool:
         """Desired and observed agree, and nothing is on its way."""
@@ -245,9 +246,23 @@ class State:
         self.jobs.row[job] = row
         self.jobs.specs[job] = spec
         self.jobs.last_job = job
-        if spec.gpu_gib > self.jobs.largest_gib:
-            self.jobs.largest_gib = spec.gpu_gib
-            self.jobs.unsettled |= {other for other, each in self.jobs.incarnations.items() if each.parked}
+        if spec.gpu_gib:
+            self._note_memory(kind, spec.gpu_gib)
+
+    def _note_memory(self, kind: int, gib: float) -> None:
+        """A job takes so much on GPUs of the pools on which it can run: what parked jobs keep there must leave that."""
+        options, machines, largest = self.knowledge.options, self.machines, self.jobs.largest_gib
+        rows = options.of_kind[kind]
+        grew = set()
+        for pool in set(options.pool[rows[rows >= 0]].tolist()):
+            there_gib = machines.gpu_gib[machines.cluster.gpu_pool == pool].max(initial=0.0)
+            if largest.get(pool, 0.0) < gib <= there_gib:
+                largest[pool] = gib
+                grew.add(pool)
+        if grew:
+            pool_of = machines.cluster.gpu_pool
+            parked = [(job, each) for job, each in self.jobs.incarnations.items() if each.parked]
+            self.jobs.unsettled |= {job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew}
 
     def _kind(self, spec: JobSpec, packing: bool) -> int:
         kind = Kind.of(spec)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
 from rota.core.validate import validate
@@ -67,3 +68,14 @@ def test_the_size_that_gains_most_for_each_gpu_comes_first() -> None:
     ]
     assert Grow().choose(sizes, 6) == {1: 11, 0: 10}
     assert Grow().choose(sizes, 5) == {1: 11}
+
+
+def test_a_job_that_shares_its_gpus_does_not_grow() -> None:
+    rates = Rates(
+        table={("a", "V100", n): float(n) for n in (1, 2, 3)}, pairs={("a", "a", "V100", n): (0.8 * n, 0.8 * n) for n in (2, 3)}
+    )
+    first = JobSpec(profile="a", gpus=2, gpu_counts=(2, 3), can_resize=True, can_park=True, steps=2000.0)
+    second = JobSpec(profile="a", gpus=2, can_park=True, steps=2000.0)
+    run = engine(Arrival(0.0, first), Arrival(100.0, second), cluster="1x(3xV100)", rates=rates)
+    assert np.isfinite(run.run().finished_s).all()
+    assert run.scheduler.state.knowledge.tried

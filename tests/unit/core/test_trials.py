@@ -123,3 +123,17 @@ def test_a_trial_whose_job_ends_first_says_nothing() -> None:
     (trial,) = run.scheduler.state.knowledge.past_trials.values()
     assert trial.verdict is TrialVerdict.BROKEN_OFF
     assert trial.pair not in run.scheduler.state.knowledge.pairs, "it was too short to say anything"
+
+
+@pytest.mark.parametrize("launch", [29.0, 30.0, 200.0])
+def test_pairs_are_tried_however_long_a_start_takes(launch: float) -> None:
+    run = engine(GOOD, FIRST_B, (1.0, "a", 3000.0), (2.0, "b", 3000.0), launch_seconds=launch)
+    run.run()
+    assert run.scheduler.state.knowledge.verdicts.get("kept") == 1
+
+
+def test_while_a_partner_starts_the_policy_is_not_asked_all_the_time() -> None:
+    jobs = [(5.0 * i, "ab"[i % 2], 900.0) for i in range(6)]
+    run = engine(GOOD, FIRST_B, *jobs, policy="las", launch_seconds=40.0, cluster="2xV100")
+    run.run()
+    assert run.record.decisions < 2000

@@ -161,3 +161,39 @@ def test_absurd_slices_are_refused() -> None:
         Gandiva(slice_seconds=5.0)
     with pytest.raises(OptionError, match="between 0 and 1"):
         Gandiva(most_lost=0.0)
+
+
+def test_a_wide_job_gets_servers_where_nodes_differ_in_size() -> None:
+    jobs = [one_gpu(3000.0, at_s=float(i)) for i in range(16)] + [Arrival(20.0, JobSpec(gpus=8, steps=100.0, can_park=True))]
+    record = engine(jobs, cluster="2x(4xV100) + 1x(8xV100)").run()
+    assert np.isfinite(record.finished_s).all() and record.finished_s[-1] < 3000.0
+
+
+def test_a_server_goes_to_another_size_within_its_pool() -> None:
+    sizes = [(2, "V100"), *[(1, "V100")] * 5, *[(2, "V100")] * 8, *[(2, "P100")] * 12]
+    jobs = [
+        Arrival(float(i), JobSpec(gpus=g, steps=2500.0, can_park=True, accelerators=(kind,))) for i, (g, kind) in enumerate(sizes)
+    ]
+    assert np.isfinite(engine(jobs, cluster="3x(4xV100) + 1x(2xP100)").run().finished_s).all()
+
+
+def test_short_jobs_that_keep_coming_do_not_keep_a_wide_one_out() -> None:
+    jobs = [one_gpu(300.0, at_s=40.0 * i) for i in range(200)]
+    jobs.append(Arrival(400.5, JobSpec(gpus=4, steps=100.0, can_park=True)))
+    record = engine(sorted(jobs), cluster="2x(4xV100)").run()
+    wide = int(np.argmax(record.gpus))
+    assert record.finished_s[wide] < 3000.0, "the last of the others comes at 7,960 s"
+
+
+def test_a_pair_is_made_when_the_turn_passes() -> None:
+    """Nothing else happens between turns: two that gain share the GPU all the same, and so do two of three."""
+    two = packing([one_gpu(1000.0, at_s=at_s, profile="light") for at_s in (0.0, 100.0)], cluster="1xV100").run()
+    assert two.finished_s.max() < 1400.0
+    three = packing([one_gpu(1000.0, profile="light") for _ in range(3)], cluster="1xV100").run()
+    assert three.finished_s.max() < 2300.0
+
+
+def test_a_newcomer_has_its_first_turn_soon() -> None:
+    jobs = [one_gpu(5000.0) for _ in range(5)] + [one_gpu(50.0, at_s=700.0)]
+    record = engine(jobs, cluster="1xV100", tactics="none").run()
+    assert record.finished_s[-1] - 700.0 < 4 * 60.0
