@@ -88,7 +88,7 @@ def check_study(study: dict[str, Any]) -> None:
 
 def test_moves_keep_every_promise() -> None:
     check_study()
-    assert total > 40, "the set-ups are such that jobs do move"
+    assert total > 10, "the set-ups are such that jobs do move"
 
 
 def test_a_job_that_does_not_lose_its_gpus_stays_where_it_was_moved() -> None:
