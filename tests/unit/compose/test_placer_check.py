@@ -8,6 +8,8 @@ from rota.api import check
 from rota.compose.catalogue import PLACERS, is_placer
 from tests.unit.cli.test_bad_input import rota
 
+pytestmark = pytest.mark.slow
+
 MINE = """import numpy as np
 
 
