@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.core.scheduler import Scheduler
 from rota.live.journal import Journal, JournalEntry
-from rota.live.told import ToldBeliefs, same_told, told_anew
+from rota.live.told import ToldBeliefs, offer_pairs, same_told, told_anew
 from rota.model.codec import Codec
 
 Make = Callable[[Mapping[str, Any]], Scheduler]
@@ -46,6 +46,8 @@ def configured_anew(
         fresh.state = scheduler.state
         if not same_told(before, configuration):
             fresh.state = told_anew(fresh.state, ToldBeliefs.of(before), ToldBeliefs.of(configuration), fresh.settings)
+        if fresh.settings.packing and not fresh.state.knowledge.options.shared:
+            fresh.state = offer_pairs(fresh.state)
         if fresh.settings.tactics.pack is not None and not fresh.state.knowledge.sharing:
             # It stays so when the tactic is given up: jobs may share GPUs at that moment.
             fresh.state = fresh.state.copy()

@@ -136,6 +136,15 @@ def told_anew(state: State, before: ToldBeliefs, now: ToldBeliefs, settings: Set
     return state
 
 
+def offer_pairs(state: State) -> State:
+    """The state with options by which two jobs share GPUs, for kinds of jobs that came when no policy packed."""
+    state = state.copy()
+    known = state.knowledge
+    known.options = grown(known.options, list(state.jobs.kind_of), state.machines.cluster, known.rates, packing=True)
+    state.jobs.table.widen(known.options.accounts)
+    return state
+
+
 def _rates(believed: Rates, before: Rates, now: Rates) -> Rates:
     """What is believed and was not told was measured."""
     merged: dict[str, Any] = {}

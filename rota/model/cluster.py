@@ -18,7 +18,7 @@ MOST_GPUS = 1_000_000
 
 _TERM = re.compile(r"(?:(?P<copies>\d+)\s*x\s*)?\((?P<inner>.+)\)|(?P<count>\d+)\s*x\s*(?P<bare>[\w.-]+)", re.DOTALL)
 HOST_GIB_PER_GPU = 64.0
-"""Host memory for parked jobs where nobody said how much there is: half of what servers have for each of their GPUs."""
+"""Host memory for parked jobs where the cluster does not say: what a DGX-1 has for each of its eight GPUs."""
 
 MOST_LEVELS = 8
 """Brackets around brackets: more than any fabric has."""
@@ -34,11 +34,11 @@ class Node:
     rack: str = ""
     """Where it stands, from the outside in: `r5`, or `hall1/row2/r5`; empty: nobody said."""
     host_gib: float | None = None
-    """Host memory that parked jobs may use; None: nobody said."""
+    """Host memory that parked jobs may use; None: not known."""
 
     @property
     def room_gib(self) -> float:
-        """The same; where nobody said, what servers usually have for each GPU."""
+        """The same; where it is not known, what servers usually have for each GPU."""
         return HOST_GIB_PER_GPU * self.gpus if self.host_gib is None else self.host_gib
 
 

@@ -11,7 +11,7 @@ from rota.model.cluster import canonical
 from rota.model.units import MILLI, milligpus_of, width_of
 
 LEAST_OF_MOST = 0.1
-"""What a training job holds between two steps, of the most that it takes, where nobody measured it (Gandiva, OSDI'18)."""
+"""What a training job holds between two steps, of the most that it takes, where that was not measured (Gandiva, OSDI'18)."""
 
 
 class Phase(IntEnum):

@@ -15,7 +15,7 @@ class TrialVerdict(StrEnum):
     KEPT = "kept"
     UNDONE = "undone"
     BROKEN_OFF = "broken off"
-    """It ended before it was measured: a job stopped, or nobody reported."""
+    """It ended before it was measured: a job stopped, or no report came."""
 
 
 PATIENCE = 3.0
@@ -37,7 +37,7 @@ class Trial:
     pair: PairKey
     begun_s: float
     pinned_until_s: float
-    """Before this it is not judged, and not undone by the tactic."""
+    """When its jobs should have started and settled."""
     before: tuple[float, float]
     """Steps per second of each alone."""
     hoped: float

@@ -123,7 +123,7 @@ def _study(label: str, jobs: int, seed: int, load: float, profile: str, **more: 
 
 
 def _against_tiresias(label: str, jobs: int, seed: int) -> PaperCell:
-    """As its authors simulate: nothing costs anything, and nobody shares."""
+    """As its authors simulate: nothing costs anything, and no jobs share GPUs."""
     study = Study(
         f"tiresias:jobs={jobs},seed={seed}",
         cluster=TIRESIAS_CLUSTER,

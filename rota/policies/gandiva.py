@@ -60,7 +60,7 @@ class Gandiva:
             waiting = self._make_room(view, servers, waiting, waits, where, tick)
         if view.now_s - balanced_s >= self.balance_seconds - ROUNDING:
             balanced_s = view.now_s
-            self._balance(view, servers, where, tick)
+            waiting += self._balance(view, servers, where, tick)
         shared = [slot for slot in servers.slots if len(slot.jobs) > 1]
         for slot in shared:
             tried = view.jobs.pinned.item(where[slot.jobs[0]])
@@ -172,8 +172,10 @@ class Gandiva:
                 return chosen
         return set()
 
-    def _balance(self, view: View, servers: Servers, where: dict[int, int], tick: int) -> None:
-        """A server goes from the size whose jobs share least to the one whose jobs share most, if both are better off so."""
+    def _balance(self, view: View, servers: Servers, where: dict[int, int], tick: int) -> list[int]:
+        """A server goes from the size whose jobs share least to the one whose jobs share most, if both are better off so.
+        Answers with the jobs that find no other slot."""
+        left: list[int] = []
         for pool in range(len(view.cluster.pools)):
             widths = {slot.width for slot in servers.slots if servers.pool_of(slot) == pool and not slot.foreign}
             widths = {w for w in widths if w <= max(servers.node_gpus[node] for node in view.cluster.pool_nodes[pool])}
@@ -200,9 +202,10 @@ class Gandiva:
                 new.jobs.append(tall.jobs.pop())
             elif new is not None:
                 servers.close(new)
-            for job in [each for slot in out for each in slot.jobs]:
-                self._seat(view, servers, job, where, tick)
+            moved = [job for slot in out for job in slot.jobs]
+            left += [job for job in moved if not self._seat(view, servers, job, where, tick)]
             self._spread_out(view, servers, tick)
+        return left
 
     def _ticks(self, view: View, slot: Slot, where: dict[int, int]) -> int:
         """How many ticks a turn lasts, by what switching from one of these jobs to another costs."""

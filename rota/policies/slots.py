@@ -109,9 +109,9 @@ class Servers:
             self.slots.append(slot)
             self._take(slot)
 
-    def shortest(self, width: int, pool: int, but: Slot | None = None) -> Slot | None:
+    def shortest(self, width: int, pool: int) -> Slot | None:
         """The slot of this size that fewest jobs share."""
-        fits = [s for s in self.slots if s.width == width and not s.foreign and s is not but and self.pool_of(s) == pool]
+        fits = [s for s in self.slots if s.width == width and not s.foreign and self.pool_of(s) == pool]
         return min(fits, key=lambda slot: len(slot.jobs), default=None)
 
     def join(self, pairs: Iterable[tuple[int, int]]) -> None:

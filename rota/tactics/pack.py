@@ -44,11 +44,11 @@ class PairWish(NamedTuple):
     option: int
     """Of the guest."""
     hoped: float | None
-    """Nobody has seen the pair, and this gain is hoped for; None: it is known."""
+    """The gain that is hoped for, if the pair has to be tried; None: its gain is known."""
 
 
 Gain = Callable[[str, str, int, int], float | None]
-"""What is believed of two names on so many GPUs of a pool: how much more they do together; None: nobody has seen them."""
+"""What is believed of two names on so many GPUs of a pool: how much more they do together; None: that is not known."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Pack:
     def _best(
         self, groups: dict[str, list[Packable]], guest: Packable, gain: Gain, busy: set[int], surprise: float
     ) -> tuple[Packable, float | None] | None:
-        """The host with which most would be gained. Of a pair that nobody has seen, what the two leave idle is hoped for."""
+        """The host with which most would be gained. Of a pair that was never measured, what the two leave idle is hoped for."""
         best, most = None, self.least_gain
         for name, hosts in groups.items():
             seen = gain(name, guest.name, guest.pool, guest.gpus)

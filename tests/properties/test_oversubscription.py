@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
-from rota.core.validate import validate
 from rota.model.job import Arrival, JobSpec
 from rota.sim.record import Record
 from rota.traces.trace import Trace
+from tests.checked import checked
 
 SLICE = 60.0
 PATIENCE = 10
@@ -40,15 +40,7 @@ def simulated(drawn: list[Any], steps: float, **fields: Any) -> Record:
     )
     given = {"trace": Trace("drawn", "", arrivals), "rates": RATES, "preset": "ideal", **fields}
     made = prepare_study(make_study(given)).engine(None)
-    step = made.scheduler.step
-
-    def checked(now_s: float, events: Any) -> Any:
-        commands = step(now_s, events)
-        validate(made.scheduler.state)
-        return commands
-
-    made.scheduler.step = checked  # type: ignore[method-assign]
-    return made.run()
+    return checked(made).run()
 
 
 @settings(deadline=None, max_examples=20)

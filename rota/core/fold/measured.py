@@ -31,7 +31,7 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     alone = known & (table.beside[rows] == NOBODY) & (event.rate > 0)
     _alone(state, settings, rows[alone], event, alone.nonzero()[0])
     for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
-        _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]), float(event.since_s[at]))
+        _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]))
 
 
 def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where: Ints) -> None:
@@ -49,7 +49,7 @@ def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where:
             state.knowledge.alone[option] = table.alone_rate.item(row)
 
 
-def _together(state: State, settings: Settings, job: int, row: int, rate: float, since_s: float) -> None:
+def _together(state: State, settings: Settings, job: int, row: int, rate: float) -> None:
     """One side of a pair. A pair is seen when both sides are known."""
     knowledge, table = state.knowledge, state.jobs.table
     other = table.beside.item(row)

@@ -76,7 +76,7 @@ def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: fl
 
 def in_company(state: State, row: int) -> None:
     """The believed rate of a job that shares its GPUs, where it stands at that of an option alone: by what was seen of the pair,
-    or half of it if nobody has seen them."""
+    or half of it if the pair was never measured."""
     table, options = state.jobs.table, state.knowledge.options
     option = options.by_account.item(table.kind.item(row), table.account.item(row))
     if options.partner_kind.item(option) < 0:

@@ -7,6 +7,7 @@ from rota.core.plan.grant import grant
 from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
 from rota.core.plan.move import Moved, move
+from rota.core.plan.mover import Mover
 from rota.core.plan.placements import changes
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
 from rota.core.settings import Settings
@@ -48,7 +49,7 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     changed = changes(state, settings, placer, allocation, table, places, alive)
     moved = Moved(changed)
     if settings.tactics.moves:
-        moved = move(state, settings, placer, allocation, candidates, table, places, alive, changed)
+        moved = move(Mover(state, settings, placer, allocation, candidates, table, places, alive, changed), changed)
     granted = places.grants.option >= 0
     somebody_waits = not granted.all()
     overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None

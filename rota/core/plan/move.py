@@ -7,18 +7,11 @@ them. A job that moves is suspended to storage, and launched where it goes.
 
 from typing import NamedTuple
 
-from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates
-from rota.core.plan.gang_search import Places
 from rota.core.plan.move_aside import move_aside
 from rota.core.plan.move_closer import move_closer, move_to_faster
 from rota.core.plan.mover import Mover
-from rota.core.settings import Settings
-from rota.core.state.state import State
-from rota.model.allocation import Allocation
-from rota.model.floor import Placer
 from rota.model.plan import Change
-from rota.model.units import FOREVER, Bools
+from rota.model.units import FOREVER
 
 
 class Moved(NamedTuple):
@@ -31,24 +24,14 @@ class Moved(NamedTuple):
     """When more may be possible though nothing happens."""
 
 
-def move(
-    state: State,
-    settings: Settings,
-    placer: Placer,
-    allocation: Allocation,
-    candidates: Candidates,
-    table: CandidateTable,
-    places: Places,
-    alive: Bools | None,
-    changed: tuple[Change, ...],
-) -> Moved:
-    """Add what the tactics move. A gang that finds its place by that is granted it."""
-    if allocation.hints or not (placer.sticky or settings.wait_for_place):
+def move(mover: Mover, changed: tuple[Change, ...]) -> Moved:
+    """Add what the tactics move to a plan's changes. A gang that finds its place by that is granted it."""
+    settings, places = mover.settings, mover.places
+    if mover.allocation.hints or not (mover.placer.sticky or settings.wait_for_place):
         return Moved(changed)  # it is decided anew each time where jobs run
-    mover = Mover(state, settings, placer, allocation, candidates, table, places, alive, changed)
     if settings.tactics.defragment is not None:
         move_aside(mover, settings.tactics.defragment)
-        waiting = set(table.kind[mover.waits].tolist())
+        waiting = set(mover.table.kind[mover.waits].tolist())
         places.fragmented = tuple(kind for kind in places.fragmented if kind in waiting)
     if settings.tactics.migrate is not None:
         move_closer(mover, settings.tactics.migrate)

@@ -8,26 +8,18 @@ import pytest
 from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
-from rota.core.validate import validate
 from rota.model.job import Arrival, JobSpec
 from rota.sim.engine import Engine
 from rota.tactics.grow import Grow, Growable
 from rota.traces.trace import Trace
+from tests.checked import checked
 
 
 def engine(*jobs: Arrival, **fields: Any) -> Engine:
     """A run in which the state is checked at every step."""
     given = {"policy": "gandiva", "preset": "ideal", "cluster": "4xV100", **fields}
     made = prepare_study(make_study({"trace": Trace("made up", "", jobs), **given})).engine(None)
-    step = made.scheduler.step
-
-    def checked(now_s: float, events: Any) -> Any:
-        commands = step(now_s, events)
-        validate(made.scheduler.state)
-        return commands
-
-    made.scheduler.step = checked  # type: ignore[method-assign]
-    return made
+    return checked(made)
 
 
 def elastic(steps: float, gpus: int = 2, at_s: float = 0.0) -> Arrival:

@@ -9,12 +9,12 @@ from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
 from rota.core.snapshot import codec
-from rota.core.validate import validate
 from rota.model.job import Arrival, JobSpec
 from rota.model.trial import PairSeen, TrialVerdict
 from rota.profiles.catalogue import Catalogue
 from rota.sim.engine import Engine
 from rota.traces.trace import Trace
+from tests.checked import checked
 
 PLAIN = {(name, "V100", 1): 1.0 for name in "abc"}
 GOOD = Rates(table=PLAIN, pairs={("a", "b", "V100", 1): (0.8, 0.7), ("a", "a", "V100", 1): (0.7, 0.7)})
@@ -28,15 +28,7 @@ def engine(rates: Rates, *jobs: tuple[float, str, float], **fields: Any) -> Engi
     made = prepare_study(make_study({"trace": Trace("made up", "", arrivals), **given})).engine(None)
     made.scheduler.state.knowledge.rates = Rates(table=PLAIN)
     made.scheduler.state.knowledge.pairs["b", "b", "V100", 1] = PairSeen(1, 0.4, 0.4)
-    step = made.scheduler.step
-
-    def checked(now_s: float, events: Any) -> Any:
-        commands = step(now_s, events)
-        validate(made.scheduler.state)
-        return commands
-
-    made.scheduler.step = checked  # type: ignore[method-assign]
-    return made
+    return checked(made)
 
 
 FIRST_B = (0.0, "b", 100.0)

@@ -260,3 +260,16 @@ def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
     later.restore(json.loads(json.dumps(later.snapshot(WORDS))), WORDS)
     assert later.state.sharing
     assert configured_anew(later, make_scheduler, packing, without).state.sharing
+
+
+def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() -> None:
+    rates = Rates(table=FAST_V100.table, pairs={("net", "old", "V100", 1): (30.0, 2.0)})
+    before, packing = (configuration(told(rates), packing=yes) for yes in (False, True))
+    scheduler = started(before)
+    option = scheduler.state.jobs.table.option[:3].tolist()
+    later = configured_anew(scheduler, make_scheduler, before, packing)
+    assert later.state.knowledge.options.shared and not scheduler.state.knowledge.options.shared
+    assert later.state.jobs.table.option[:3].tolist() == option, "numbers of options in use stay true"
+    validate(later.state)
+    again = configured_anew(later, make_scheduler, packing, before)
+    assert again.state.knowledge.options.shared, "jobs may share GPUs at that moment"
