@@ -16,6 +16,7 @@ from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold.events import advance, apply, asked_to_wake, set_clock
 from rota.core.learn.cordon import cordon
+from rota.core.learn.progress import foresee
 from rota.core.plan.make_plan import make_plan
 from rota.core.reconcile import reconcile, renewals, stray_kills
 from rota.core.settings import Settings
@@ -111,6 +112,7 @@ class Scheduler:
             seed=self.settings.seed,
             decision=state.question.decision,
             usable=state.usable()[0],
+            foresight=foresee(state, state.jobs.rows) if self.settings.foresees else None,
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":

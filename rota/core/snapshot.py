@@ -6,6 +6,7 @@ from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from rota.beliefs.costs import MemoryCosts, MoveCosts
+from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
@@ -25,7 +26,7 @@ from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 10
+VERSION = 11
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -77,6 +78,7 @@ _STATE_TYPES = (
     Node,
     Cluster,
     Rates,
+    Efficiency,
     Estimator,
     Locality,
     Variability,

@@ -183,6 +183,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         retry_seconds=RETRY_SECONDS,
         decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
+        foresees=bool(getattr(policy, "foresees", False)),
         wait_for_place=said.get("wait_for_place", False),
         tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
         learn_variability=True,

@@ -10,6 +10,7 @@ from rota.core.fold.debts import forgive_common_debt
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.fold.measured import begin_trial, break_off, measured
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
+from rota.core.learn.progress import note
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
@@ -258,6 +259,8 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
     if event.ticket:
         state.question.ask(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
+        if settings.foresees:
+            note(state)
     for command in event.commands:
         _sent(state, command)
     for renewal in event.renewals:

@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.core.fold import partners
 from rota.core.fold.measured import break_off
+from rota.core.learn.progress import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Incarnation, Verdict
@@ -224,6 +225,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     table.lease_s[row] = FOREVER
     if verdict is Verdict.FINISHED:
         state.knowledge.finish(table.attained.item(row))
+        finished(state, job, row)
         finish(state, job, row, Phase.FINISHED, at_s)
         return
     if job in jobs.cancelling:

@@ -424,6 +424,7 @@ class State:
         """The job has ended: out of every table."""
         self._set_barred(job, False)
         self.want(job, row, -1, None)
+        self.knowledge.foreseen.pop(job, None)
         if not self.jobs.specs[job].profile:
             self.knowledge.forget_paces(job)
         self.jobs.drop(job, row)

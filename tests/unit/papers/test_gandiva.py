@@ -17,7 +17,7 @@ from rota.papers.gandiva_findings import conclude
 from rota.papers.gandiva_rates import UTILISATION, disturbed, made_up_rates, measured_rates, share, write_rates
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.papers.request import ReproduceRequest
-from rota.profiles.read import read_measured
+from rota.profiles.measured import read_measured
 from rota.traces.gandiva_jobs import GIB
 from tests.shared import SHARED, needs_shared
 
