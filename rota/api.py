@@ -23,6 +23,7 @@ from rota.errors import GuessWarning, OptionError, RotaError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
 from rota.report.metrics import summarise
+from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result
 from rota.report.thrash import thrash_notes
 from rota.report.trials import TrialsSummary
@@ -112,6 +113,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         state.knowledge.variability,
         tuple(sorted(state.out_of_service())),
         trials=TrialsSummary.of(state.knowledge) if ready.settings.tactics else None,
+        predictions=PredictionsSummary.of(state.knowledge) if ready.settings.foresees else None,
         guesses=ready.guesses,
         study=study,
     )

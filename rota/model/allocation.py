@@ -232,6 +232,8 @@ class Assignment:
     """The answer holds until this instant if nothing happens."""
     memory: Any = None
     """What the policy wants to see again: the next view has it as `memory`."""
+    memory_in_snapshots: bool = False
+    """It is large and may be a little old: journals leave it out, and only snapshots keep it."""
     key: str = "assignment"
     """What the choice goes by, in a word or two, for explanations."""
 

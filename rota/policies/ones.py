@@ -76,6 +76,7 @@ class Ones:
             option=option[runs],
             until_s=view.now_s + self.interval_seconds,
             memory=state.memory(view, rows),
+            memory_in_snapshots=True,
             key="remaining GPU time",
         )
 

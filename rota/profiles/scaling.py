@@ -21,6 +21,7 @@ from rota.files.rows import read_table
 from rota.model.accelerators import ACCELERATORS
 from rota.model.units import Floats
 from rota.profiles.catalogue import Catalogue
+from rota.profiles.curves import published_efficiency
 from rota.profiles.published import read_measurements
 
 _KEY = re.compile(r"(?P<name>.+)/(?P<of>bs|global)(?P<batch>[1-9]\d{0,6})")
@@ -171,6 +172,50 @@ def fit_errors(table: StepTable, model: StepTime) -> Floats:
     """How far the model is from each measurement, relative."""
     points = measured_points(table)
     return np.array([model.seconds(p.gpus, p.local_batch * p.gpus, p.spans) / p.seconds - 1 for p in points])
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingLine:
+    """What is known of a model on an accelerator type."""
+
+    model: str
+    accelerator: str
+    points: int
+    typical_error: float
+    """Half of the modelled step times are within this of what was measured; 0: too few were, and the table is believed."""
+    p90_error: float
+    most_local: float
+    noise_examples: float | None
+    """Gradient noise scale; None: not known."""
+    efficiency: float | None
+    """Training per example at the largest batch size that was measured, over that at the smallest."""
+
+
+def describe_scaling(folder: Path | str) -> list[ScalingLine]:
+    """Of every model in a folder."""
+    measured, known = read_step_times(folder), published_efficiency()
+    fitted, modelled = measured.fitted(), known.modelled()
+    found = []
+    for key, table in measured.tables.items():
+        model, _, accelerator = key.rpartition(" ")
+        believed = fitted.tables[key]
+        assert isinstance(table, StepTable)
+        off = np.abs(fit_errors(table, believed)) if isinstance(believed, StepTime) else np.zeros(1)
+        sizes = known.sizes(model)
+        most = sizes[-1] if sizes else 0
+        found.append(
+            ScalingLine(
+                model,
+                accelerator,
+                len(measured_points(table)),
+                float(np.median(off)),
+                float(np.quantile(off, 0.9)),
+                table.most_local,
+                modelled.noise.get(model),
+                known.progress(model, most) / most if sizes else None,
+            )
+        )
+    return found
 
 
 SOURCES: tuple[type, ...] = (Catalogue, StepTimes, StepTable, StepTime)

@@ -18,7 +18,7 @@ from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.core.state.state import State
-from rota.model.allocation import AskedJobs, Assignment, Ranking, Shares
+from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -159,9 +159,18 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
     _close_accounts(state, settings)
     if isinstance(event.allocation, Shares):
         state.open_accounts(event.allocation.option[event.allocation.share > 0])
-    state.question.answer = Answer(event.allocation, state.question.asked, state.question.asked_version, event.policy)
+    allocation = _with_memory(event.allocation, state.question.answer, event.policy)
+    state.question.answer = Answer(allocation, state.question.asked, state.question.asked_version, event.policy)
     state.question.asked = None
     state.question.fresh = True
+
+
+def _with_memory(allocation: Allocation, before: Answer | None, policy: str) -> Allocation:
+    """A journal leaves large memories out: then the policy goes on with what the last snapshot has."""
+    if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
+        return allocation
+    known = before is not None and before.policy == policy
+    return replace(allocation, memory=before.allocation.memory) if before is not None and known else allocation
 
 
 def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
