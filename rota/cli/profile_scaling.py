@@ -44,6 +44,7 @@ def scaling(
     ]
     show_table(["MODEL", "TYPE", "POINTS", "TYPICAL", "P90", "LARGEST", "NOISE", "EFFICIENCY"], rows, left=2)
     typer.echo(
-        "TYPICAL and P90: half and nine tenths of the modelled step times are within this of the measured ones. LARGEST: examples on a\n"
-        "GPU. NOISE: gradient noise scale, in examples. EFFICIENCY: training per example at the largest batch size that was measured."
+        "TYPICAL and P90: half and nine tenths of the modelled step times are within this of the measured ones. LARGEST:\n"
+        "examples on a GPU. NOISE: gradient noise scale, in examples. EFFICIENCY: training per example at the largest batch\n"
+        "size that was measured, over that at the smallest."
     )
