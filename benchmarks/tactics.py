@@ -5,8 +5,8 @@
     python -m benchmarks.tactics philly     those whose name begins so
 
 It needs the reference data beside the checkout. In most traces a few gangs run for days, and when one of them starts decides the
-mean: it may change by several percent if a launch takes half a second longer. So each row is a mean over three costs, and one over
-forty where a tenth of a second changes it by 12%.
+mean: it may change by several percent if a launch takes half a second longer. So each row is a mean over three costs, and one row
+over forty, where a tenth of a second may change it by 12%.
 """
 
 import argparse
