@@ -36,19 +36,19 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
 
 
 def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where: Ints) -> None:
-    table = state.jobs.table
-    if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != table.option[rows]).any():
+    table, options = state.jobs.table, state.knowledge.options
+    option = options.by_account[table.kind[rows], table.account[rows]]  # it may have been granted another since
+    if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != option).any():
         state.question.touch()  # now that it is measured, a job that waits may join it
     table.own("alone_rate")[rows] = event.rate[where]
-    table.own("alone_option")[rows] = table.option[rows]
+    table.own("alone_option")[rows] = option
     for name, seen in (("utilisation", event.utilisation[where]), ("peak_gib", event.peak_gib[where])):
         there = seen == seen
         if there.any():
             table.own(name)[rows[there]] = seen[there]
-    for row in rows.tolist():
-        job, option = table.id.item(row), table.option.item(row)
-        if option >= 0 and state.jobs.specs[job].profile:
-            state.knowledge.alone[option] = table.alone_rate.item(row)
+    for row, by in zip(rows.tolist(), option.tolist(), strict=True):
+        if state.jobs.specs[table.id.item(row)].profile:
+            state.knowledge.alone[by] = table.alone_rate.item(row)
 
 
 def _together(state: State, settings: Settings, job: int, row: int, rate: float) -> None:

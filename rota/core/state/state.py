@@ -265,7 +265,9 @@ class State:
         if grew:
             pool_of = machines.cluster.gpu_pool
             parked = [(job, each) for job, each in self.jobs.incarnations.items() if each.parked]
-            self.jobs.unsettled |= {job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew}
+            self.jobs.unsettled |= {
+                job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew and not self.settled(job)
+            }
 
     def _kind(self, spec: JobSpec, packing: bool) -> int:
         kind = Kind.of(spec)
