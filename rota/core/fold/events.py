@@ -258,7 +258,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.all_go_on = plan.all_go_on
         for job in plan.moved:
             if job in row_of:
-                state.jobs.table.moved_s[row_of[job]] = state.now_s
+                state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
         if state.knowledge.trials:
             break_off(state)
         for trial in plan.trials:
