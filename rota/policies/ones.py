@@ -35,9 +35,9 @@ class Ones:
     """
 
     population: int = 16
-    generations: int = 4
+    generations: int = 8
     """At each decision..."""
-    interval_seconds: float = 10.0
+    interval_seconds: float = 30.0
     """...of which there is one at least so often."""
     exchange: float = 0.5
     """How often a gene of two parents is exchanged."""
@@ -49,13 +49,15 @@ class Ones:
     """Epochs between two changes of a running job."""
     first_gpus: int = 4
     """GPUs that a job may hold at first."""
-    favour: float = 0.3
+    favour: float = 0.2
     """How much jobs with little left are favoured; 0: not at all."""
     score: Score = "speed-ups"
     draws: bool = False
     """Draw what jobs have left from what is believed, anew in each generation, instead of its mean."""
     batch: BatchRule = "best"
     foresees: ClassVar[bool] = True
+    tactics: ClassVar[str] = "defragment,migrate"
+    """In place of the paper's order of genes: jobs that have come to lie apart are put together again."""
 
     def allocate(self, view: View) -> Assignment:
         kinds, kind = np.unique(view.jobs.kind, return_inverse=True)
