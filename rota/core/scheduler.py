@@ -8,6 +8,7 @@ first, on recorded events, and so never decides anything again.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
@@ -111,6 +112,7 @@ class Scheduler:
             seed=self.settings.seed,
             decision=state.question.decision,
             usable=state.usable()[0],
+            held=MappingProxyType(state.jobs.desired),
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":

@@ -37,6 +37,7 @@ def encode_view(view: View) -> Plain:
         "history": WORDS.encode(view.history_gpu_seconds),
         "memory": view.memory,
         "usable": None if view.usable is None else WORDS.encode(view.usable),
+        "held": [[job, gpus.tolist()] for job, gpus in view.held.items()],
         "seed": view.seed,
         "decision": view.decision,
     }
@@ -62,6 +63,7 @@ def decode_view(plain: Plain, memory: Any) -> View:
         seed=plain["seed"],
         decision=plain["decision"],
         usable=None if plain["usable"] is None else WORDS.decode(plain["usable"]),
+        held={job: np.array(gpus, dtype=np.int64) for job, gpus in plain["held"]},
     )
 
 

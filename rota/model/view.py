@@ -1,6 +1,7 @@
 """The view: what a policy may see. Read-only columns, gathered from the job table when first asked for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -220,6 +221,8 @@ class View:
     """Counts the questions to the policy, from 1."""
     usable: Bools | None = None
     """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
+    held: Mapping[int, Ints] = field(default_factory=dict)
+    """GPUs that each job has by the plan in force; those that have none are not in it."""
 
     def rng(self) -> np.random.Generator:
         """Randomness that depends on the seed and the decision number alone, so that replays repeat it."""
