@@ -219,20 +219,17 @@ class Gandiva:
             size = servers.node_gpus[node]
             jobs = servers.height(low, pool) * servers.room(low, pool)
             after = jobs / max(servers.room(low, pool) - size // low, 1e-9)
-            if size < high or after >= servers.height(high, pool):
+            shared = [s for s in servers.slots if s.width == high and len(s.jobs) > 1 and servers.pool_of(s) == pool]
+            if not shared or size < high or after >= servers.height(high, pool):
                 continue
             out = [slot for slot in servers.slots if node in servers.nodes_of(slot)]
             for slot in out:
                 servers.close(slot)
             new = servers.open(high, pool, tick, view.now_s, own=True)
-            shared = [s for s in servers.slots if s.width == high and len(s.jobs) > 1 and servers.pool_of(s) == pool]
-            tall = max(shared, key=lambda s: len(s.jobs), default=None)
-            if new is not None and tall is not None:
-                new.jobs.append(tall.jobs.pop())
-            elif new is not None:
-                servers.close(new)
+            if new is not None:
+                new.jobs.append(max(shared, key=lambda s: len(s.jobs)).jobs.pop())
             moved = [job for slot in out for job in slot.jobs]
-            left += [job for job in moved if not self._seat(view, servers, job, where, tick)]
+            left += [job for job in moved if not self._seat(view, servers, job, where, tick, job in refused)]
             self._spread_out(view, servers, where, tick, refused)
         return left
 

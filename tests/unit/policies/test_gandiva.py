@@ -338,3 +338,11 @@ def test_in_another_process_it_sees_where_its_jobs_were_moved() -> None:
     keywords: dict[str, Any] = {**SPLIT, **CHEAP, "tactics": Gandiva.tactics}
     here, there = (engine(half_empty(), policy=policy, **keywords).run() for policy in (Gandiva(), Elsewhere()))
     assert there.migrations.sum() == 2 and there.finished_s.tolist() == here.finished_s.tolist()
+
+
+def test_while_no_jobs_share_a_slot_servers_keep_their_size() -> None:
+    """Jobs of one GPU are left alone on three servers, those of two fill theirs: still none of them needs another server."""
+    jobs = [one_gpu(100.0 if i % 4 else 5000.0, at_s=float(i)) for i in range(12)]
+    jobs += [Arrival(20.0, JobSpec(gpus=2, steps=5000.0, can_park=True)) for _ in range(2)]
+    record = engine([*jobs, one_gpu(500.0, at_s=300.0)], cluster="4x(4xV100)", policy="gandiva:balance_seconds=60").run()
+    assert not record.suspensions.any() and not record.migrations.any()
