@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.api import simulate
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
 from rota.core.validate import validate
@@ -80,6 +81,13 @@ def test_without_a_search_nothing_is_different() -> None:
 def test_jobs_that_the_trace_no_longer_has_do_not_count() -> None:
     record = run(Search(("gone", *NAMES), 100.0, 1), cluster="4xV100")
     assert np.isfinite(record.finished_s).tolist() == [True, False, False, False]
+
+
+def test_the_result_says_how_many_were_stopped() -> None:
+    result = simulate("gandiva:jobs=40,seed=1,gpus=8,sweeps=1,feedback_steps=300", policy="gandiva", cluster="2x(4xV100)")
+    stopped = int(np.isfinite(result.record.cancelled_s).sum())
+    assert 0 < stopped == 40 - result.summary.finished
+    assert f"searches stopped {stopped} of 40 jobs; JCTs are of the others" in result.params["notes"]
 
 
 def test_a_search_that_makes_no_sense_is_refused() -> None:
