@@ -100,7 +100,7 @@ class Servers:
 
     def follow(self, held: Mapping[int, tuple[int, ...]], tick: int) -> None:
         """Slots are where the plan has put their jobs, if a tactic or the placer chose other GPUs. Others of the slot stay where
-        they sleep, or go along if those GPUs were given away."""
+        they sleep. If those GPUs were given away, they go along to a server for their size, or have no slot any more."""
         seated = {job for slot in self.slots for job in slot.jobs}
         new = {job: gpus for job, gpus in held.items() if job not in seated}
         if not new and all(held.get(job, slot.gpus) == slot.gpus for slot in self.slots for job in slot.jobs):
@@ -127,18 +127,14 @@ class Servers:
             shared = next((each for each in (*settled, *(other for _, other in found)) if each.gpus == slot.gpus), None)
             if shared is not None:  # the two are partners
                 shared.jobs[1:1] = slot.jobs
-        for slot in asleep:
-            if taken.isdisjoint(slot.gpus):
-                taken.update(slot.gpus)
-                settled.append(slot)
-                continue
-            along = next((other for home, other in found if home is slot and self.pool_of(other) == self.pool_of(slot)), None)
-            if along is not None:
-                along.jobs += slot.jobs
-        self._begin(settled)
-        for _, slot in found:
+        stay = [slot for slot in asleep if taken.isdisjoint(slot.gpus)]
+        self._begin([*settled, *stay])
+        for home, slot in found:
             slot.foreign = not self._suits(slot)
             self.reopen([slot])
+            if home in asleep and home not in stay and not slot.foreign and self.pool_of(slot) == self.pool_of(home):
+                slot.jobs += home.jobs
+                asleep.remove(home)
 
     def _suits(self, slot: Slot) -> bool:
         """Whether its servers are for jobs of its size, or can be, and are no more than it needs."""

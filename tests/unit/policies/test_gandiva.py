@@ -305,6 +305,17 @@ def test_a_slot_goes_where_its_job_was_moved() -> None:
         assert not any(each.foreign for each in servers.slots), "whole servers that were free are for its size"
 
 
+def test_no_job_goes_along_to_a_server_of_another_size() -> None:
+    servers = Servers(Cluster.parse("2x(4xV100)"))
+    two, one = servers.open(2, 0, 0, 0.0), servers.open(1, 0, 0, 0.0)
+    assert two is not None and one is not None and one.gpus == (4,)
+    two.jobs += [7, 8]
+    one.jobs.append(1)
+    servers.follow({7: (6, 7), 9: (0, 1), 1: (4,)}, 5)
+    assert {job for slot in servers.slots for job in slot.jobs} == {1, 7, 9}, "8 looks for another slot"
+    assert {slot.gpus: slot.foreign for slot in servers.slots} == {(4,): False, (6, 7): True, (0, 1): False}
+
+
 @given(st.data())
 def test_slots_never_overlap_wherever_jobs_are_moved(data: st.DataObject) -> None:
     cluster = Cluster.parse("3x(4xV100)")
