@@ -22,6 +22,7 @@ from rota.core.learn.cordon import slow_gpus
 from rota.errors import GuessWarning, OptionError, RotaError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
+from rota.report.given_up import given_up_notes
 from rota.report.metrics import summarise
 from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result
@@ -102,7 +103,8 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, arrivals, physics), *unused_costs(study, record)]
+    notes = [*slow_gpus(state), *thrash_notes(record, arrivals, physics), *unused_costs(study, record)]
+    ready.params["notes"] += [*notes, *given_up_notes(record)]
     return Result(
         summary,
         ready.params,

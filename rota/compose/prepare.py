@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from rota.profiles.tensors import read_tensors
 from rota.profiles.variability import read_variability
 from rota.sim.engine import Engine, Progress
 from rota.sim.physics import Physics
+from rota.sim.search_engine import SearchEngine
 from rota.traces.read import AUTO
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
@@ -99,7 +101,9 @@ class Prepared:
             variability=self.variability_shown and self.variability_shown.first(there.gpus),
             skews=self.skews,
         )
-        return Engine(
+        searches = self.trace.searches
+        make = partial(SearchEngine, searches=searches) if searches else Engine
+        return make(
             scheduler,
             self.policy,
             physics,

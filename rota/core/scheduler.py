@@ -8,6 +8,7 @@ first, on recorded events, and so never decides anything again.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
@@ -113,6 +114,7 @@ class Scheduler:
             decision=state.question.decision,
             usable=state.usable()[0],
             foresight=foresee(state, state.jobs.rows) if self.settings.foresees else None,
+            held=MappingProxyType(state.jobs.desired),
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":

@@ -39,6 +39,7 @@ def encode_view(view: View) -> Plain:
         "memory": view.memory,
         "usable": None if view.usable is None else WORDS.encode(view.usable),
         "foresight": None if view.foresight is None else WORDS.encode(view.foresight),
+        "held": [[job, gpus.tolist()] for job, gpus in view.held.items()],
         "seed": view.seed,
         "decision": view.decision,
     }
@@ -65,6 +66,7 @@ def decode_view(plain: Plain, memory: Any) -> View:
         decision=plain["decision"],
         usable=None if plain["usable"] is None else WORDS.decode(plain["usable"]),
         foresight=None if plain["foresight"] is None else WORDS.decode(plain["foresight"]),
+        held={job: np.array(gpus, dtype=np.int64) for job, gpus in plain["held"]},
     )
 
 

@@ -228,6 +228,8 @@ class Assignment:
     """The option of each: a row of the view's options."""
     gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Position -> GPUs it should get, where the policy has a wish."""
+    may_move: bool = False
+    """Tactics may move its jobs to other GPUs than it names. The next view says where they are (`held`)."""
     until_s: float = FOREVER
     """The answer holds until this instant if nothing happens."""
     memory: Any = None
