@@ -99,6 +99,7 @@ def _distribution(result: Result) -> dict[str, Any]:
     return {
         "jct_quantiles": np.quantile(taken, np.linspace(0, 1, 51)).tolist(),
         "mean_held_seconds": float(record.held_seconds[done].mean()),
+        **({"predictions": result.predictions.to_dict()} if result.predictions is not None else {}),
     }
 
 

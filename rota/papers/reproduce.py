@@ -100,7 +100,6 @@ PAPERS: Mapping[str, Paper] = {
         without="left out; they need --data",
     ),
 }
-COMING: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +159,6 @@ def reproduce(
 def _named(name: str) -> Paper:
     if name in PAPERS:
         return PAPERS[name]
-    if name in COMING:
-        raise OptionError(
-            "is planned and not in this version yet.", field="paper", value=name, hint=f"rota reproduce {next(iter(PAPERS))}"
-        )
     raise NameUnknown("paper", name, PAPERS, hint=f"rota reproduce {next(iter(PAPERS))} --quick")
 
 
