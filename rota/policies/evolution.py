@@ -18,6 +18,8 @@ Score = Literal["speed-ups", "gpu-seconds"]
 """What makes a schedule the better one: the sum of the speed-ups of its jobs, those with least left counting most; or, as in the
 paper, the GPU-seconds that its jobs have left."""
 
+DISORDER = 6.0
+"""How much the order in which children and mutants are filled differs from that of what jobs have left."""
 CHANGED_SECONDS = 60.0
 """A change has to pay for itself in so long."""
 
@@ -76,6 +78,37 @@ class Problem:
     """The size after each, the same where there is none: shape (jobs, pools, most GPUs + 1)."""
     favour: float
     """How much jobs with little left are favoured; 0: not at all."""
+
+    @classmethod
+    def of(
+        cls,
+        capacity: Ints,
+        gpu_pool: Ints,
+        floor: Ints,
+        rate: Floats,
+        limit: Ints,
+        most: Ints,
+        executed: Bools,
+        pinned: Bools,
+        now: Genes,
+        anchor: Floats,
+        move_seconds: Floats,
+        favour: float,
+    ) -> "Problem":
+        """With what follows from the sizes that jobs accept. Those that are pinned may hold what they have, and no more."""
+        limit, most = (np.where(pinned, now.gpus[0], each) for each in (limit, most))
+        width = floor.shape[2]
+        accepted = floor == np.arange(width)
+        accepted[:, :, 0] = False
+        smallest = np.where(accepted.any(axis=2), accepted.argmax(axis=2), 0)
+        jobs, pools = np.indices(smallest.shape)
+        speed = rate[jobs, pools, smallest] / np.maximum(smallest, 1)
+        upper = np.where(accepted, np.arange(width), width)
+        after = np.minimum.accumulate(upper[:, :, ::-1], axis=2)[:, :, ::-1]
+        following = np.concatenate((after[:, :, 1:], np.full((*after.shape[:2], 1), width)), axis=2)
+        following = np.where(following < width, following, np.arange(width))
+        given = (capacity, gpu_pool, floor, rate, limit, most, executed, pinned, now, anchor, move_seconds)
+        return cls(*given, speed, smallest, following, favour)
 
     @property
     def alone(self) -> Floats:
@@ -167,7 +200,15 @@ def generation(
     children = limited(problem, problem.counted(_crossed(parents, rng, exchange)))
     goes = problem.executed & ~problem.pinned & (rng.random((count, problem.jobs)) < evict)
     mutants = Genes(np.where(goes, 0, refreshed.gpus), refreshed.pool)
-    candidates = padded(problem, refreshed.joined(children, mutants), left, rng, score)
+    anew = limited(problem, Genes(np.zeros_like(problem.now.gpus), problem.now.pool))  # none but those that are pinned
+    whole = refreshed.joined(children, mutants, anew)
+    order = problem.seconds(left) * np.exp(
+        DISORDER
+        * np.repeat(rng.random(len(whole)), problem.jobs).reshape(len(whole), -1)
+        * rng.standard_normal((len(whole), problem.jobs))
+    )
+    order[[*range(count), -1]] = problem.seconds(left)
+    candidates = padded(problem, whole, left, rng, score, order)
     scores = problem.score(candidates, left, score)
     best = np.argsort(scores, kind="stable")[:count]
     chosen = candidates.rows(best)
@@ -201,22 +242,24 @@ def _crossed(parents: Ints, rng: np.random.Generator, exchange: float) -> Ints:
     return np.concatenate((one, other))[:count]
 
 
-def padded(problem: Problem, genes: Genes, left: Floats, rng: np.random.Generator, score: Score) -> Genes:
+def padded(
+    problem: Problem, genes: Genes, left: Floats, rng: np.random.Generator, score: Score, order: Floats | None = None
+) -> Genes:
     """As full as can be. New jobs get their smallest size, in the order in which they came. Jobs that have none get a random one
     up to their limits, those with least left first. Then jobs grow size by size, who gains most first, up to their limits and
     at last to the most that they may hold."""
     filling = _Filling(problem, genes, left, rng)
-    new = problem.limit == 0
+    new, order = problem.limit == 0, filling.seconds if order is None else order
     filling.give(problem.smallest_of(filling.pool), new, np.arange(problem.jobs, dtype=np.float64))
     if score == "gpu-seconds":  # as in the paper
         for most in (problem.limit, problem.most):
-            filling.give(np.broadcast_to(most, filling.gpus.shape), ~new, filling.seconds)
+            filling.give(np.broadcast_to(most, filling.gpus.shape), ~new, order)
+            filling.fill(most, order)
         return filling.genes
     some = np.ceil(np.maximum(problem.limit, 1) ** rng.random(filling.gpus.shape)).astype(np.int64)
-    filling.give(some, ~new & (filling.gpus == 0), filling.seconds)
+    filling.give(some, ~new & (filling.gpus == 0), order)
     for most in (problem.limit, problem.most):
-        while filling.step(most):
-            pass
+        filling.fill(most)
     return filling.genes
 
 
@@ -245,14 +288,20 @@ class _Filling:
         size = np.maximum(size, np.where(target > 0, problem.smallest_of(self.pool), 0))
         self._take(np.where(who & (size > self.gpus), size, self.gpus), np.broadcast_to(key, self.gpus.shape))
 
-    def step(self, most: Ints) -> bool:
-        """Jobs go up by one size, those first that gain most for each GPU. False: none can."""
+    def fill(self, most: Ints, key: Floats | None = None) -> None:
+        """Jobs go up size by size while they can, the smallest key first; without keys those that gain most for each GPU."""
+        while self._step(most, key):
+            pass
+
+    def _step(self, most: Ints, key: Floats | None) -> bool:
         problem, jobs = self.problem, np.arange(self.problem.jobs)
         size = problem.next[jobs, self.pool, self.gpus]
         free = self.free[np.arange(len(self.gpus))[:, None], self.pool]
         fits = (size > self.gpus) & (size <= most) & (size - self.gpus <= free)
         if not fits.any():
             return False
+        if key is not None:
+            return self._take(np.where(fits, size, self.gpus), np.broadcast_to(key, self.gpus.shape))
         gain = self.worth * (problem.rate[jobs, self.pool, size] - problem.rate[jobs, self.pool, self.gpus])
         return self._take(np.where(fits, size, self.gpus), -gain / np.maximum(size - self.gpus, 1))
 

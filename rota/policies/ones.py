@@ -150,17 +150,7 @@ class _State:
         order = np.lexsort((view.jobs.ids, self.pool))
         anchor[order] = np.arange(len(order))
         anchor[~self.granted] += len(order)
-        accepted = self.floor == np.arange(self.floor.shape[2])
-        accepted[:, :, 0] = False
-        smallest = np.where(accepted.any(axis=2), accepted.argmax(axis=2), 0)
-        jobs, pools = np.indices(smallest.shape)
-        speed = self.rate[jobs, pools, smallest] / np.maximum(smallest, 1)
-        width = accepted.shape[2]
-        upper = np.where(accepted, np.arange(width), width)
-        after = np.minimum.accumulate(upper[:, :, ::-1], axis=2)[:, :, ::-1]
-        following = np.concatenate((after[:, :, 1:], np.full((*after.shape[:2], 1), width)), axis=2)
-        following = np.where(following < width, following, np.arange(width))
-        return Problem(
+        return Problem.of(
             view.capacity,
             view.cluster.gpu_pool[usable],
             self.floor,
@@ -172,9 +162,6 @@ class _State:
             Genes(self.gpus[None], self.pool[None]),
             anchor,
             view.jobs.move_seconds,
-            speed,
-            smallest,
-            following,
             favour,
         )
 
@@ -204,7 +191,7 @@ class _State:
         changes = self.granted & (option != self.option)
         if (changes & (self.epochs - self.since_epoch < epochs_between)).any():
             option = self._only_starts(view, option)
-        else:
+        elif (option != self.option).any():
             left_out = ~self.granted & (option < 0) & self.executed
             self.resume = np.where(left_out, np.maximum(self.resume // 2, 1), self.resume)
             self.most = np.where(left_out, self.resume, self.most)
