@@ -1,4 +1,4 @@
-"""The search of ONES: what one generation costs, and what it finds beside random and greedy schedules.
+"""The search of ONES: what one generation costs, and a whole answer.
 
 make bench ARGS=evolution
 """
@@ -47,8 +47,7 @@ def evolution() -> list[dict[str, Any]]:
         policy.allocate(view)
         rows.append(
             {
-                "gpus": cluster.gpus,
-                "jobs": jobs,
+                "what": f"one generation of ones: {jobs} jobs on {cluster.gpus} GPUs",
                 "generation_ms": 1000 * min(times),
                 "answer_ms": 1000 * (time.process_time() - started),
             }
