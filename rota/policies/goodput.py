@@ -8,7 +8,7 @@ import numpy as np
 from rota.model.allocation import Assignment
 from rota.model.view import View
 from rota.solver.knapsack import choose
-from rota.solver.size_table import BatchRule, SizeTable
+from rota.solver.size_table import BatchRule, SizeTable, check_interval
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,9 @@ class Goodput:
     interval_seconds: float = 60.0
     fairness: float = 0.5
     batch: BatchRule = "best"
+
+    def __post_init__(self) -> None:
+        check_interval("goodput", self.interval_seconds)
 
     def allocate(self, view: View) -> Assignment:
         jobs, options = view.jobs, view.options

@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from rota.errors import OptionError
 from rota.model.allocation import Assignment
-from rota.model.units import Bools, Floats, Ints
+from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.model.view import View
 from rota.policies.evolution import NOBODY, Genes, Problem, Score, generation
-from rota.solver.size_table import BatchRule, SizeTable
+from rota.solver.size_table import BatchRule, SizeTable, check_interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,9 +31,8 @@ class Evolved:
 
 @dataclass(frozen=True)
 class Ones:
-    """The schedule whose jobs are believed to need the fewest GPU-seconds still. A job starts with its smallest size, and may
-    hold twice as many GPUs after two epochs. Its batch size grows with its GPUs. A running job is touched once an epoch at most.
-    """
+    """The schedule under which jobs are fastest all together, those with least left counting most. A job begins with few GPUs,
+    and may hold twice as many each time it has them. A running job is changed once an epoch at most."""
 
     population: int = 16
     generations: int = 8
@@ -51,13 +51,28 @@ class Ones:
     """GPUs that a job may hold at first."""
     favour: float = 0.2
     """How much jobs with little left are favoured; 0: not at all."""
-    score: Score = "speed-ups"
     draws: bool = False
     """Draw what jobs have left from what is believed, anew in each generation, instead of its mean."""
+    score: Score = "speed-ups"
+    """`gpu-seconds` is the paper's: the GPU time that the jobs of a schedule have left."""
     batch: BatchRule = "best"
+    """Of the batch sizes that it accepts, a job gets the one it is fastest with; `largest`: its examples on each GPU stay as
+    many as it asked for (the paper's); `asked`: its batch stays as it asked for."""
     foresees: ClassVar[bool] = True
     tactics: ClassVar[str] = "defragment,migrate"
     """In place of the paper's order of genes: jobs that have come to lie apart are put together again."""
+
+    def __post_init__(self) -> None:
+        for names, least, most, told in (
+            (("population", "generations", "first_gpus"), 1, FOREVER, "must be 1 or more."),
+            (("exchange", "evict"), 0, 1, "must be from 0 to 1."),
+            (("epochs_before", "epochs_between", "favour"), 0, FOREVER, "must be 0 or more."),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                if not least <= value <= most or value == FOREVER:
+                    raise OptionError(told, field=f"ones {name}", value=value, hint=f"ones:{name}={least}")
+        check_interval("ones", self.interval_seconds)
 
     def allocate(self, view: View) -> Assignment:
         kinds, kind = np.unique(view.jobs.kind, return_inverse=True)

@@ -9,7 +9,7 @@ import numpy as np
 from rota.model.allocation import Assignment
 from rota.model.units import Ints
 from rota.model.view import View
-from rota.solver.size_table import BatchRule, SizeTable
+from rota.solver.size_table import BatchRule, SizeTable, check_interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +27,9 @@ class Optimus:
     interval_seconds: float = 600.0
     batch: BatchRule = "asked"
     foresees: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_interval("optimus", self.interval_seconds)
 
     def allocate(self, view: View) -> Assignment:
         jobs = view.jobs

@@ -5,12 +5,20 @@ from typing import Literal
 
 import numpy as np
 
+from rota.errors import OptionError
 from rota.model.options import Options
-from rota.model.units import MILLI, Floats, Ints
+from rota.model.units import FOREVER, Floats, Ints
 
 BatchRule = Literal["best", "largest", "asked"]
 """Of the batch sizes that a job accepts on so many GPUs: the one it is fastest with; the largest that keeps its examples on each
 GPU at what it asked for (ONES); or the one it asked for."""
+
+
+def check_interval(policy: str, seconds: float) -> None:
+    """Refuse an interval at which a policy could not choose sizes."""
+    if not 1 <= seconds < FOREVER:
+        hint = f"{policy}:interval_seconds=60"
+        raise OptionError("must be 1 or more.", field=f"{policy} interval_seconds", value=seconds, hint=hint)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,11 +32,11 @@ class SizeTable:
 
     @classmethod
     def of(cls, options: Options, kinds: Ints, pools: int, rule: BatchRule = "best") -> "SizeTable":
-        """Of these kinds, in their order. Options that take less than a GPU, or share some, are left out."""
+        """Of these kinds, in their order. An option that takes a part of a GPU counts as one; those that share are left out."""
         number = np.full(len(options.by_kind) + 1, -1, dtype=np.int64)
         number[kinds] = np.arange(len(kinds))
-        rows = ((number[options.kind] >= 0) & (options.partner_kind < 0) & (options.milligpus >= MILLI)).nonzero()[0]
-        gpus = options.milligpus[rows] // MILLI
+        rows = ((number[options.kind] >= 0) & (options.partner_kind < 0)).nonzero()[0]
+        gpus = options.gpus[rows]
         most = int(gpus.max(initial=1))
         if rule != "best":
             asked = (options.asked & (options.partner_kind < 0)).nonzero()[0]
