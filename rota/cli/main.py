@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "compare",
     "sweep": "sweep",
     "reproduce": "reproduce",
+    "fidelity": "fidelity",
     "demo": "demo",
     "check": "check",
 }

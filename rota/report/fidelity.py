@@ -33,6 +33,8 @@ class Observed:
     """From the decision to the first instruction, the median."""
     suspend_seconds: float
     """From the decision until its GPUs were free, the median."""
+    rate_spread: float = 0.0
+    """How far the pace of a job differs from one of its lives to the next, relatively, the median over jobs with several."""
 
     def rates(self, types: Sequence[str]) -> Rates:
         """How fast each job ran, on every one of these accelerator types."""
@@ -74,15 +76,23 @@ def observe(entries: Iterable[JournalEntry]) -> Observed:
     ran: dict[int, float] = {}
     ended_s: dict[int, float] = {}
     launches, suspends = [], []
+    at_step: dict[int, float] = {}
+    paces: dict[int, list[float]] = {}
     for entry in entries:
         for event in entry.events:
             if isinstance(event, Submitted):
                 submitted[event.job] = (event.at_s, event.spec)
             elif isinstance(event, Started):
                 began_s[event.job] = event.at_s
+                at_step[event.job] = event.from_step or at_step.get(event.job, 0.0)
                 if (event.job, "launch") in asked_s:
                     launches.append(event.at_s - asked_s.pop((event.job, "launch")))
             elif isinstance(event, Suspended | Exited):
+                done = event.steps_done if isinstance(event, Suspended) else event.steps_saved
+                lived = event.at_s - began_s.get(event.job, event.at_s)
+                if lived > 0 and done > at_step.get(event.job, 0.0):
+                    paces.setdefault(event.job, []).append((done - at_step.get(event.job, 0.0)) / lived)
+                    at_step[event.job] = done
                 if event.job in began_s:
                     ran[event.job] = ran.get(event.job, 0.0) + event.at_s - began_s.pop(event.job)
                 if (event.job, "suspend") in asked_s:
@@ -104,7 +114,13 @@ def observe(entries: Iterable[JournalEntry]) -> Observed:
         jct_seconds=[ended_s[job] - submitted[job][0] for job in jobs],
         launch_seconds=statistics.median(launches) if launches else 0.0,
         suspend_seconds=statistics.median(suspends) if suspends else 0.0,
+        rate_spread=_spread(paces.values()),
     )
+
+
+def _spread(paces: Iterable[Sequence[float]]) -> float:
+    found = [statistics.pstdev(each) / statistics.mean(each) for each in paces if len(each) > 1]
+    return statistics.median(found) if found else 0.0
 
 
 def compare(observed: Observed, record: Record) -> Fidelity:

@@ -11,7 +11,7 @@ import pytest
 
 import rota
 import rota.errors
-from rota.report.fidelity import compare, observe
+from rota.sweeps.fidelity import measure_fidelity
 from tests.live.harness import Site, check_record, site, until
 
 pytestmark = pytest.mark.slow
@@ -156,18 +156,10 @@ def test_the_address_goes_with_the_daemon(tmp_path: Path) -> None:
 
 def _check_fidelity(place: Site, policy: str) -> None:
     """Simulated from its own journal, with overheads as measured, the run takes as long as it took."""
-    journal = place.journal()
-    observed = observe(journal.entries())
-    journal.close()
-    simulated = rota.simulate(
-        observed.trace,
-        policy=policy,
-        cluster="4xV100",
-        rates=observed.rates(["V100"]),
-        launch_seconds=observed.launch_seconds,
-        checkpoint_seconds=observed.suspend_seconds,
-        restore_seconds=0.0,
-    )
-    found = compare(observed, simulated.record)
-    print(f"{policy}: launch {observed.launch_seconds:.3f} s, suspend {observed.suspend_seconds:.3f} s\n{found}")
-    assert abs(found.mean_error) < 0.10, found
+    found = measure_fidelity([place.home])
+    print(found)
+    (mine,) = found.policies
+    assert mine.policy == policy and mine.jobs == 30 and found.same_ranking is None
+    assert abs(mine.mean_error) < 0.10, found
+    assert mine.launching_seconds > 0, "starting a process takes time"
+    assert mine.switching_seconds == 0 if policy == "fifo" else mine.suspend_seconds > 0
