@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.agent import rules
@@ -70,6 +70,13 @@ class IncarnationStatus:
     """When `steps_done` came to be what it is; None: it has told no step."""
     gpus_text: str = ""
     """Where it runs, as its order says."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The latest numbers that it told, such as its loss."""
+
+    @property
+    def tells_steps(self) -> bool:
+        """It has told where it is, in its output or by itself."""
+        return self.stepped_s is not None
 
 
 def written(order: Order) -> WrittenOrder:
@@ -136,6 +143,7 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         began_s=status.began_s,
         stepped_s=status.stepped_s,
         gpus_text=order.gpus_text if order else "",
+        metrics=status.metrics,
     )
 
 

@@ -127,7 +127,7 @@ class JobHistory:
         if part is not None:
             record.exit_code = part.exit_code
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.progress:
+            if record.submitted.progress or part.tells_steps:
                 record.steps_per_second = _speed(part, record) or record.steps_per_second
                 record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
                 record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
@@ -182,7 +182,7 @@ class JobHistory:
             if life is not None and len(life.gpus):
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
-        if part is not None and job.progress:
+        if part is not None and (job.progress or part.tells_steps):
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
                 rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / (now_s - part.started_s)

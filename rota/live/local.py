@@ -13,6 +13,7 @@ import numpy as np
 
 from rota.agent import rules
 from rota.agent.constants import ENDED, RUNNING, SUSPENDED
+from rota.agent.disk import write_whole
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
@@ -32,6 +33,7 @@ PORTS = 20_000, 12_000
 """First port and how many: where the processes of a gang may meet."""
 
 
+HOME_ID = "home-id"
 PROGRESS_EVERY_SECONDS = 5.0
 STRAY_SEQUENCE = 1 << 40
 """Newer than any command of a scheduler."""
@@ -59,6 +61,7 @@ class Local:
         if gpus is not None:
             self._devices = tuple(tuple(gpu.uuid for gpu in each) for each in gpus)
             self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
+        self._home_id = ""
         self.machine: Machine
         self._context: DriverContext
         self._started: dict[tuple[int, int], float] = {}
@@ -85,6 +88,7 @@ class Local:
     def open(self, context: DriverContext) -> None:
         self._context = context
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
 
     def close(self) -> None:
@@ -181,9 +185,12 @@ class Local:
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled."""
-        if not self._context.submitted(status.job).progress and status.exit_code in (0, 75):
+        if not self._tells(status) and status.exit_code in (0, 75):
             return status.steps_saved + max((status.ended_s or 0.0) - (status.started_s or 0.0), 0.0)
         return status.steps_saved
+
+    def _tells(self, status: IncarnationStatus) -> bool:
+        return status.tells_steps or bool(self._context.submitted(status.job).progress)
 
     def _progress(self, running: Iterable[IncarnationStatus]) -> list[External]:
         """Where the jobs are that tell their steps: one batch, of those that have started and moved."""
@@ -191,7 +198,7 @@ class Local:
             status
             for status in running
             if (status.job, status.incarnation) in self._started
-            and self._context.submitted(status.job).progress
+            and self._tells(status)
             and status.steps_done != self._reported.get(status.job, 0.0)
         ]
         if not moved:
@@ -251,6 +258,7 @@ class Local:
             "NODE_RANK": "0",
             "PYTHONUNBUFFERED": "1",
             "ROTA_JOB_ID": str(command.job),
+            "ROTA_JOB_KEY": f"{self._home_id}-{command.job}",
             "ROTA_JOB_NAME": job.name,
             "ROTA_GPUS": str(len(gpus)),
             **({"ROTA_BATCH_SIZE": str(command.batch_size)} if command.batch_size else {}),
@@ -264,3 +272,12 @@ class Local:
         if len(gpus) == 1:
             env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
         return env
+
+
+def home_id(home: Path) -> str:
+    """A name that no other home has, made when it is first asked for. Jobs of two homes may share a working folder and a number,
+    and must not find each other's checkpoints."""
+    path = home / HOME_ID
+    if not path.exists():
+        write_whole(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
+    return path.read_text(encoding="ascii").strip()
