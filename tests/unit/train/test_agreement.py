@@ -43,7 +43,9 @@ class Ranks:
             self.pending[rank] = True
         step = self.steps[rank]
         try:
-            action = self.ranks[rank].at(step, asked=asked and rank == 0, save=save and rank == 0)
+            action = GO_ON  # a session does not even ask before `next_step`
+            if step >= self.ranks[rank].next_step or ((asked or save) and rank == 0):
+                action = self.ranks[rank].at(step, asked=asked and rank == 0, save=save and rank == 0)
         except MustWait:
             return False
         if action.save:
@@ -72,7 +74,7 @@ def nobody_sleeps() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nobody_sleeps")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), count=st.integers(2, 4), start=st.sampled_from([0, 57]), coupled=st.booleans())
 def test_ranks_do_the_same_at_the_same_step(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, count: int, start: int, coupled: bool

@@ -1,0 +1,78 @@
+"""The one-line depth: a script tells how far it is, in Python or by hand."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from rota.agent import datagrams
+from rota.agent.disk import TELL
+from rota.agent.incarnation import PACKAGES
+from rota.train.tell import numbers
+from tests.unit.agent.bench import Bench, until
+from tests.unit.agent.conftest import bench
+
+__all__ = ["bench"]
+
+
+def test_a_script_tells_by_one_line(bench: Bench) -> None:
+    script = (
+        "from rota import train\n"
+        "for step in range(1, 101):\n    train.tell(step, 100, loss=1 / step)\n"
+        "train.tell(100, 100, saved=100)\n"
+    )
+    bench.machine.launch(bench.order(sys.executable, "-c", script, env={"PYTHONPATH": PACKAGES}, progress="session"))
+    part = bench.wait()
+    assert (part.outcome, part.steps_done, part.steps_total, part.steps_saved) == ("finished", 100.0, 100.0, 100.0)
+    assert part.metrics == {"loss": 0.01} and part.tells_steps
+
+
+def test_it_counts_as_begun_with_its_first_step(bench: Bench) -> None:
+    """If its spec says that it tells its steps itself; else with its process."""
+    wait = 'from rota import train\nopen("go").read()\ntrain.tell(1)\nopen("go").read()'
+    os.mkfifo(bench.home / "go")
+    for job, progress in ((1, "session"), (2, "")):
+        env = {"PYTHONPATH": PACKAGES}
+        order = bench.order(sys.executable, "-c", wait, job=job, progress=progress, workdir=str(bench.home), env=env)
+        bench.machine.launch(order)
+        bench.wait(job, 1, "running")
+        assert (bench.part(job).began_s is None) == (progress == "session")
+        (bench.home / "go").write_text("")
+        until(lambda job=job: bench.part(job).steps_done == 1)
+        assert bench.part(job).began_s is not None
+        (bench.home / "go").write_text("")
+        bench.wait(job)
+
+
+def test_a_job_can_only_report(bench: Bench) -> None:
+    """Whatever it sends to its own socket: no kill, no lease."""
+    bench.start("echo ready; sleep 100")
+    box = bench.folder() / "job"
+    for message in (
+        {"op": "kill", "sequence": 9},
+        {"op": "suspend", "sequence": 9},
+        {"op": "renew", "seconds": 0},
+        {"op": "report", "steps_done": 5, "metrics": {"x" * 99: 1, "ok": 2, "no": "x", "bad\n": 1, "yes": True, "deep": {}}},
+        [],
+    ):
+        until(lambda message=message: datagrams.send(box, TELL, json.dumps(message).encode()))
+    until(lambda: bench.part().steps_done == 5)
+    assert bench.part().asked is None and bench.part().metrics == {"ok": 2.0}
+    bench.machine.kill(1, 1, 2)
+    bench.wait()
+
+
+def test_what_a_job_leaves_in_its_folder_goes_with_it(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("stays")
+    script = f'cd "$ROTA_RUN_DIR"; mkdir -p a/b; echo x > a/b/c; ln -s {tmp_path} link; ln -s {tmp_path}/precious file'
+    bench.machine.launch(bench.sh(script))
+    bench.wait()
+    folder = bench.folder()
+    assert (folder / "job" / "a" / "b" / "c").exists()
+    bench.machine.forget(1, 1)
+    until(lambda: bench.machine.poll() is not None and not folder.exists(), "its folder is removed")
+    assert (tmp_path / "precious").read_text() == "stays"
+
+
+def test_only_numbers_are_told() -> None:
+    assert numbers({"a": 1, "b": "2.5", "c": float("inf"), "d": None, "e": "x"}) == {"a": 1.0, "b": 2.5}
