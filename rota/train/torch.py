@@ -149,6 +149,8 @@ class TorchSession(Session):
             )
         for name, part in self._parts.items():
             part.load_state_dict(common["parts"][name])
+        if self._optimizer is not None:
+            self._optimizer._opt_called = True  # in an earlier incarnation; a schedule that steps first now is no mistake
         self._position, self._ramp = common["position"], RateRamp(*common["ramp"])
         if self.environment.rank == 0 or folder.name != "rank-0":
             set_random_state(_read(folder / OWN))
