@@ -141,8 +141,7 @@ class Checkpoints:
             "facts": dict(facts),
             "files": files,
         }
-        text = json.dumps(body, sort_keys=True)
-        write_whole(new, MANIFEST, json.dumps({"sha256": _digest(text.encode()), "body": text}).encode(), durable=True)
+        _write_manifest(new, body)
         new.rename(self.folder / name)
         sync_folder(self.folder)
         self.collect()
@@ -165,6 +164,20 @@ class Checkpoints:
             begun = _BEGUN.fullmatch(name)
             if begun and (int(begun[1]), int(begun[2])) < (self.incarnation, self.written):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
+
+
+def seal(folder: Path, step: int) -> None:
+    """Make a checkpoint that a framework wrote one that can be verified."""
+    files = {path.relative_to(folder).as_posix(): _sealed(path) for path in _files(folder) if path.name != MANIFEST}
+    for each in [path for path in folder.rglob("*") if path.is_dir()]:
+        sync_folder(each)
+    _write_manifest(folder, {"step": step, "incarnation": 1, "world_size": 1, "facts": {}, "files": files})
+    sync_folder(folder.parent)
+
+
+def _write_manifest(folder: Path, body: Mapping[str, Any]) -> None:
+    text = json.dumps(body, sort_keys=True)
+    write_whole(folder, MANIFEST, json.dumps({"sha256": _digest(text.encode()), "body": text}).encode(), durable=True)
 
 
 def verified(folder: Path) -> WholeCheckpoint:

@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -70,16 +71,17 @@ class Session:
         every_seconds: float | None = SAVE_EVERY_SECONDS,
         keep: int = KEPT,
         framework_saves: bool = False,
+        first_step: int = 0,
         environment: JobEnvironment | None = None,
     ) -> None:
         """`steps`: how many there are in all, if that can't be counted; `folder`: of checkpoints, by default Rota's for this job;
         `every_seconds`: how often to save without being asked, None: never; `keep`: how many checkpoints stay; `framework_saves`:
-        the caller goes by `count` and saves by itself."""
+        the caller goes by `count` and saves by itself, and goes on from `first_step`."""
         if (save is None) != (load is None):
             missing = "load" if load is None else "save"
             raise OptionError("is missing: save and load come together.", field=missing, hint="train.session(save=..., load=...)")
         self.environment = where = environment or job_environment()
-        self.step = 0
+        self.step = first_step
         """Steps that are done."""
         self.epoch = 0
         """Passes over the data that are done."""
@@ -167,7 +169,7 @@ class Session:
             for torn in checkpoints.torn:
                 warnings.warn(CheckpointWarning(f"{torn} The checkpoint before it is used."), stacklevel=4)
         start = found.folder.name if found is not None else ""
-        step = found.step if found is not None else 0
+        step = found.step if found is not None else self.step
         first = self._agreement.begin(Announcement(step, start=start, written=checkpoints.written if checkpoints else 0))
         if checkpoints is not None and checkpoints.rank > 0:
             checkpoints.written = first.written
@@ -175,8 +177,7 @@ class Session:
         if found is not None:
             self._resume(found)
         self._saved = self.step
-        if self._every_seconds is not None and checkpoints is not None:
-            self._save_s = time.monotonic() + self._every_seconds
+        self._plan_save()
         self._tell()
         self._teller.hurry()  # the first step is told at once
 
@@ -251,18 +252,30 @@ class Session:
         seek = getattr(batches, "seek", None)
         if seek is not None:
             seek(self.epoch, self._offset)
-        blocked = self._before is not None
-        if blocked:  # they get the mask of the process that starts them
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        else:
+            self._before_draw()
+        self.shield(True)
         try:
             drawn = iter(batches)
-        finally:
-            if blocked:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        if seek is None:
-            for _ in range(self._offset):
+            for _ in range(self._offset if seek is None else 0):
                 next(drawn, None)
-        return drawn
+            if seek is None:
+                self._after_draw()
+            # Many iterators begin, and start their processes, with the first batch.
+            return chain(list(islice(drawn, 1)), drawn)
+        finally:
+            self.shield(False)
+
+    def _before_draw(self) -> None:
+        """A pass begins, or begins again to get to where it was."""
+
+    def _after_draw(self) -> None:
+        """It is where it was."""
+
+    def shield(self, on: bool) -> None:
+        """Processes that are started while this is on don't hear SIGTERM: they get the mask of the one that starts them."""
+        if self._before is not None:
+            signal.pthread_sigmask(signal.SIG_BLOCK if on else signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def step_done(self) -> None:
         """One step is done: for loops that `steps` does not fit. Saves and leaves if that is due."""
@@ -303,12 +316,17 @@ class Session:
             self.saved()
         if action.leave:
             raise Yielded(self.step)
-        self._save_s = time.monotonic() + (self._every_seconds or 0.0)
+        self._plan_save()
 
     def saved(self) -> None:
         """All up to here is safe on disk: for frameworks that save by themselves."""
         self._saved = self.step
+        self._plan_save()
         self._tell()
+
+    def _plan_save(self) -> None:
+        if self._every_seconds is not None and (self._checkpoints is not None or self._heeds):
+            self._save_s = time.monotonic() + self._every_seconds
 
     def _facts(self) -> Mapping[str, Any]:
         return {"epoch": self.epoch, "offset": self._offset}

@@ -18,8 +18,6 @@ saves its own random state. The batch size is that of all ranks together.
 """
 
 import os
-import random
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,12 +29,13 @@ from rota.train.checkpoint import KEPT
 from rota.train.data import ResumableLoader
 from rota.train.elastic import HIGHEST_FACTOR, RateRamp
 from rota.train.environment import JobEnvironment
-from rota.train.session import SAVE_EVERY_SECONDS, Session
+from rota.train.exact import ExactSession, read_tensors
+from rota.train.session import SAVE_EVERY_SECONDS
 
-COMMON, OWN = "common.pt", "own.pt"
+COMMON = "common.pt"
 
 
-class TorchSession(Session):
+class TorchSession(ExactSession):
     """See `session`."""
 
     def __init__(
@@ -138,10 +137,10 @@ class TorchSession(Session):
             common = {name: part.state_dict() for name, part in self._parts.items()}
             position = self._loader.state_dict() if self._loader is not None else self._position
             torch.save({"parts": common, "position": position, "ramp": tuple(self._ramp)}, folder / COMMON)
-        torch.save(random_state(), folder / OWN)
+        self.save_random(folder)
 
     def _load_state(self, folder: Path) -> None:
-        common = _read(folder.parent / "rank-0" / COMMON)
+        common = read_tensors(folder.parent / "rank-0" / COMMON)
         if set(common["parts"]) != set(self._parts):
             raise CheckpointError(
                 f"The checkpoint in {folder.parent} holds {_names(common['parts'])}, and the script has {_names(self._parts)}.",
@@ -153,7 +152,7 @@ class TorchSession(Session):
             self._optimizer._opt_called = True  # in an earlier incarnation; a schedule that steps first now is no mistake
         self._position, self._ramp = common["position"], RateRamp(*common["ramp"])
         if self.environment.rank == 0 or folder.name != "rank-0":
-            set_random_state(_read(folder / OWN))
+            self.load_random(folder)
         else:  # a rank that was not there when this was saved
             torch.manual_seed(self._seed + self.environment.rank)
 
@@ -188,34 +187,6 @@ def session(
         every_seconds=every_seconds,
         keep=keep,
     )
-
-
-def random_state() -> dict[str, Any]:
-    """The states of all random generators that a script may draw from without naming one."""
-    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        name, keys, position, has_gauss, gauss = numpy.random.get_state()
-        state["numpy"] = (str(name), [int(key) for key in keys], int(position), int(has_gauss), float(gauss))
-    return state
-
-
-def set_random_state(state: Mapping[str, Any]) -> None:
-    random.setstate(state["python"])
-    torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
-    if "numpy" in state:
-        import numpy
-
-        name, keys, position, has_gauss, gauss = state["numpy"]
-        numpy.random.set_state((name, numpy.array(keys, dtype=numpy.uint32), position, has_gauss, gauss))
-
-
-def _read(path: Path) -> Any:
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _unwrapped(model: Any) -> Any:

@@ -73,7 +73,9 @@ class Run:
         made = 0
         try:
             with TorchSession(model, optimizer, scheduler, seed=3, environment=where, every_seconds=None) as job:
-                batches = job.loader(Noisy(), BATCH, **self.options)
+                own = self.options.pop("own_loader", None)
+                batches = own() if own else job.loader(Noisy(), BATCH, **self.options)
+                self.options |= {"own_loader": own} if own else {}
                 for _ in job.epochs(EPOCHS):
                     for inputs, targets, indices in job.steps(batches):
                         loss = (model(inputs) - targets).square().mean()
@@ -134,6 +136,18 @@ def test_worker_processes_draw_what_they_would_have_drawn(tmp_path: Path) -> Non
     """They begin in the middle of an epoch."""
     whole, parts = (Run(tmp_path / name, num_workers=2) for name in ("whole", "parts"))
     assert alike(interrupted(parts, [4, 3]), whole.once(None))
+    assert parts.seen == whole.seen
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_of_the_user_goes_on_too(tmp_path: Path, workers: int) -> None:
+    """One that shuffles by the generator of the process. What was used is drawn again and dropped."""
+
+    def own_loader() -> Any:
+        return torch.utils.data.DataLoader(Noisy(), batch_size=BATCH, shuffle=True, num_workers=workers)
+
+    whole, parts = (Run(tmp_path / name, own_loader=own_loader) for name in ("whole", "parts"))
+    assert alike(interrupted(parts, [4, 2, 5]), whole.once(None))
     assert parts.seen == whole.seen
 
 
