@@ -29,6 +29,7 @@ COMMANDS = {
     "reproduce": "reproduce",
     "demo": "demo",
     "check": "check",
+    "help": "help",
 }
 """Command -> the file with a function of its name."""
 

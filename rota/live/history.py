@@ -4,7 +4,7 @@ The scheduler forgets a job when it has ended, and never knows its command; the 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +42,8 @@ class JobRecord:
     last_change: str = ""
     steps_per_second: float | None = None
     """As its last life made them, or one before that told its steps."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The last numbers that it told, such as its loss."""
 
     @property
     def ended(self) -> bool:
@@ -68,6 +70,7 @@ _KEPT = (
     "exit_code",
     "last_change",
     "steps_per_second",
+    "metrics",
 )
 
 
@@ -126,6 +129,7 @@ class JobHistory:
             return
         if part is not None:
             record.exit_code = part.exit_code
+            record.metrics = dict(part.metrics) or record.metrics
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.submitted.progress or part.tells_steps:
                 record.steps_per_second = _speed(part, record) or record.steps_per_second
@@ -214,6 +218,7 @@ class JobHistory:
             exit_code=record.exit_code,
             last_change=record.last_change,
             command=job.command,
+            metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
         )
 
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:

@@ -10,6 +10,7 @@ Under Rota, SIGTERM means that the GPUs are wanted. All ranks then save after th
 Rota no signal is touched and nothing is written, unless a folder for checkpoints is given.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -156,10 +157,13 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._restore_signal()
         if kind is None:
             self._total = self.step
             self._tell()
+        if kind is None or isinstance(error, Yielded):
+            self._let_end()
+        else:
+            self._restore_signal()
 
     def _begin(self) -> None:
         checkpoints = self._checkpoints
@@ -191,6 +195,15 @@ class Session:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
+
+    def _let_end(self) -> None:
+        """All is done, or saved: from here on the script only has to end, and has its grace for that. To end it now would have it
+        started once more. Processes that it starts would inherit SIG_IGN, so that comes only when it ends: Python gives up its own
+        handlers then, long before it is gone."""
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, _pass_over)
+            atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
+            self._before = None
 
     def _restore_signal(self) -> None:
         if self._before is not None:
@@ -333,6 +346,10 @@ class Session:
 
     def _tell(self) -> None:
         self._teller.send(self.step, total=self._total, saved=self._saved, metrics=self._metrics)
+
+
+def _pass_over(number: int, frame: FrameType | None) -> None:
+    """Of a signal that comes too late to matter."""
 
 
 def session(

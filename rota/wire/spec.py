@@ -153,7 +153,9 @@ class Spec(_Strict):
     )
     steps: int | None = Field(None, ge=1, description="Optimiser steps until it is done. With them, Rota shows progress.")
     progress: str | None = Field(
-        None, description="A regular expression that finds the step in its output; a second group finds the total."
+        None,
+        description="A regular expression that finds the step in its output, with a second group for the total; or `session`, if "
+        "the script tells its steps by `rota.train`.",
     )
     checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
     profile: str | None = Field(

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ from rota.train.environment import JobEnvironment, job_environment
 from rota.train.session import CheckpointWarning, Session, Yielded
 
 PACKAGES = str(Path(rota.__file__).parents[1])
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 class Run:
@@ -73,13 +81,44 @@ def test_interrupted_anywhere_it_does_everything_once(
     tmp_path_factory: pytest.TempPathFactory, epochs: int, batches: int, stops: list[int]
 ) -> None:
     run = Run(tmp_path_factory.mktemp("run"), epochs, batches)
-    before = signal.getsignal(signal.SIGTERM)
     for stop in stops:
         if run.once(stop) is None:
             break
     else:
         assert run.once(None) is None
     assert run.done == whole(epochs, batches)
+
+
+def test_what_is_done_is_not_stopped_any_more(tmp_path: Path) -> None:
+    """Told to stop when the last step is done, and while it ends: it ends as it would have."""
+    with Session(lambda folder: None, lambda folder: None, environment=JobEnvironment(tmp_path, tmp_path)) as job:
+        assert len(list(job.steps(range(3)))) == 3
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("os.kill(os.getpid(), 15)", 75)])
+def test_while_it_ends_it_cannot_be_stopped(tmp_path: Path, end: str, code: int) -> None:
+    """Python gives up its handlers of signals early when it ends, and PyTorch takes a second after that."""
+    script = (
+        "import os\nfrom rota import train\n"
+        "class Late:\n    def __del__(self):\n        os.kill(os.getpid(), 15)\n"
+        "late = Late()\nlate.itself = late\n"
+        "with train.session(lambda folder: None, lambda folder: None) as job:\n"
+        f"    for _ in job.steps(range(3)):\n        {end or 'pass'}\n"
+    )
+    env = {"PYTHONPATH": PACKAGES, "ROTA_RUN_DIR": str(tmp_path), "ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "1"}
+    assert subprocess.run([sys.executable, "-c", script], env=env).returncode == code
+
+
+def test_after_an_error_signals_are_as_they_were(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.raises(ZeroDivisionError),
+        Session(lambda folder: None, lambda folder: None, environment=JobEnvironment(tmp_path, tmp_path)),
+    ):
+        assert signal.getsignal(signal.SIGTERM) is not before
+        _ = 1 / 0
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ from rota.train.session import Yielded  # noqa: E402
 from rota.train.torch import TorchSession, session  # noqa: E402
 
 EXAMPLES, BATCH, EPOCHS = 22, 4, 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def signals_as_they_were() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 class Noisy:
