@@ -10,6 +10,7 @@
     run/<job>/<incarnation>/supervisor.err  what the supervisor itself had to complain about
     run/<job>/<incarnation>/job/            what belongs to the job: it may write here, and finds it as ROTA_RUN_DIR
     run/<job>/<incarnation>/job/tell        socket of the supervisor for what the job tells of itself
+    run/<job>/<incarnation>/job/size.json   what the job is granted since it was resized
 
 Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.
 """
@@ -31,6 +32,7 @@ CONTROL = "ctl"
 COMPLAINTS = "supervisor.err"
 JOB_FOLDER = "job"
 TELL = "tell"
+SIZE = "size.json"
 
 
 def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:

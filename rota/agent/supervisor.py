@@ -16,13 +16,35 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent import child, datagrams, rules
-from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SESSION, SUSPEND, YIELDED
-from rota.agent.disk import CONTROL, JOB_FOLDER, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TELL, TOMBSTONE, try_lock
+from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RESIZE, RUNNING, SESSION, SUSPEND, YIELDED
+from rota.agent.disk import (
+    CONTROL,
+    JOB_FOLDER,
+    JOB_LOCK,
+    NOTIFY,
+    SIZE,
+    STATUS,
+    SUPERVISOR_LOCK,
+    TELL,
+    TOMBSTONE,
+    try_lock,
+    write_whole,
+)
 from rota.agent.log import Log
 from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
-from rota.agent.records import Status, WrittenOrder, launch_instruction, metrics, read_order, seconds, steps, write_status
+from rota.agent.records import (
+    Status,
+    WrittenOrder,
+    is_count,
+    launch_instruction,
+    metrics,
+    read_order,
+    seconds,
+    steps,
+    write_status,
+)
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -238,8 +260,24 @@ class Supervisor:
             self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
         elif op == REPORT:
             self._report(message)
-        elif op in (SUSPEND, KILL) and isinstance(sequence, int) and not isinstance(sequence, bool):
+        elif op == RESIZE and is_count(sequence) and is_count(message.get("batch_size")):
+            self._resize(sequence, message["batch_size"])
+        elif op in (SUSPEND, KILL) and is_count(sequence):
             self._receive(rules.Instruction(op, self.order.incarnation, sequence))
+
+    def _resize(self, sequence: int, batch_size: int) -> None:
+        """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
+        not done: it is not answered, and comes again."""
+        decision = rules.receive(
+            self.known, rules.Instruction(RESIZE, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+        )
+        if decision.action == RESIZE:
+            try:
+                write_whole(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
+            except OSError:
+                return
+            self.status = self.status._replace(start_sequence=sequence)
+        self._carry_out(decision)
 
     def _receive(self, instruction: rules.Instruction) -> None:
         self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))

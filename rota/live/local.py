@@ -25,7 +25,7 @@ from rota.live.starts import Starts
 from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
-from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
 from rota.wire.submitted import SubmittedJob
 
@@ -66,6 +66,8 @@ class Local:
         self._context: DriverContext
         self._started: dict[tuple[int, int], float] = {}
         """Incarnations that were told to have started, and when they did."""
+        self._sequences: dict[tuple[int, int], int] = {}
+        """And as which command says."""
         self._starts = Starts()
         self._step_rates = StepRates()
         self._running: dict[int, IncarnationStatus] = {}
@@ -77,6 +79,7 @@ class Local:
             Kill: self._kill,
             Renew: self._renew,
             Resume: self._resume,
+            Resize: self._resize,
         }
 
     def machines(self) -> Cluster:
@@ -136,6 +139,10 @@ class Local:
     def _renew(self, command: Renew) -> None:
         self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._context.clock(), 0.0))
 
+    def _resize(self, command: Resize) -> None:
+        """Of a job that changes its batch size by itself: its GPUs stay (see `requests.scheduler_spec`)."""
+        self.machine.resize(command.job, command.incarnation, command.sequence, command.batch_size)
+
     def _resume(self, command: Resume) -> None:
         raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
 
@@ -158,7 +165,7 @@ class Local:
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
-        events = self._start(status) if key not in self._started else []
+        events = self._start(status) if key not in self._started else self._resized(status)
         if status.state == ENDED:
             self._running.pop(status.job, None)
             self._reported.pop(status.job, None)
@@ -173,8 +180,18 @@ class Local:
         if began_s is None:
             return []
         self._started[status.job, status.incarnation] = began_s
-        started = Started(status.job, status.incarnation, status.launch_sequence, began_s)
+        self._sequences[status.job, status.incarnation] = status.start_sequence
+        started = Started(status.job, status.incarnation, status.start_sequence, began_s)
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
+
+    def _resized(self, status: IncarnationStatus) -> list[External]:
+        """That it goes on with another size, once. Its pace is measured anew from there."""
+        key = (status.job, status.incarnation)
+        if status.start_sequence == self._sequences.get(key) or status.state != RUNNING:
+            return []
+        self._sequences[key] = status.start_sequence
+        self._started[key] = self._context.clock()
+        return [Started(status.job, status.incarnation, status.start_sequence, self._started[key])]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
@@ -220,6 +237,7 @@ class Local:
             if status.state == ENDED:
                 self.machine.forget(status.job, status.incarnation)
                 self._started.pop((status.job, status.incarnation), None)
+                self._sequences.pop((status.job, status.incarnation), None)
 
     def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
         """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""

@@ -63,6 +63,11 @@ class ResumableLoader:
         """Steps of a whole epoch."""
         return sum(1 for _ in _bounds(0, self._length, self.batch_size, self.world_size, self.drop_last))
 
+    def left(self, epoch: int, offset: int) -> int:
+        """Steps that are left of the pass that the session is in."""
+        taken = self.taken if epoch == self.epoch and offset else 0
+        return sum(1 for _ in _bounds(taken, self._length, self.batch_size, self.world_size, self.drop_last))
+
     def seek(self, epoch: int, offset: int) -> None:
         """The session begins a pass. In the epoch that was loaded the position is known in examples, which `offset` is not."""
         if epoch != self.epoch or offset == 0:

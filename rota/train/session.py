@@ -27,6 +27,7 @@ from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
 from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint, verified
 from rota.train.environment import JobEnvironment, job_environment
+from rota.train.size import SizeFile
 from rota.train.tell import Teller
 
 SAVED_AND_LEFT = 75
@@ -96,14 +97,22 @@ class Session:
         """How many there will be, if `epochs` was told."""
         self._offset = 0
         """Batches of this pass that are done."""
+        self._drawn_for = 0
+        """The batch size when batches were last drawn."""
         self._calls = 0
         """Passes begun since the start of the process."""
         self._save, self._load = save, load
         self._heeds = where.under_rota and (save is not None or framework_saves)
         """It leaves when it is asked to. One that can't save does not: SIGTERM ends it."""
-        self._fixed_total = self._total = steps
+        self._fixed_total = steps
+        self._total: float | None = steps
         self._metrics: dict[str, Any] = {}
-        self._saved = 0
+        self._saved = 0.0
+        self._work = float(first_step)
+        """Steps that are done, counted at the usual batch size: one with twice the batch is two. That is what Rota is told."""
+        self._step_work = 1.0
+        """What a step counts."""
+        self._size = SizeFile(where.run_folder if where.world_size == 1 else None)
         self._asked = False
         self._every_seconds = every_seconds
         self._save_s = float("inf")
@@ -158,8 +167,8 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
-            self._total = self.step
-            self._tell()
+            self._total = self._work
+            self._tell(sure=True)
         if kind is None or isinstance(error, Yielded):
             self._let_end()
         else:
@@ -180,14 +189,15 @@ class Session:
             found = verified(checkpoints.folder / first.start) if first.start else None
         if found is not None:
             self._resume(found)
-        self._saved = self.step
+        self._saved = self._work
         self._plan_save()
         self._tell()
         self._teller.hurry()  # the first step is told at once
 
     def _resume(self, found: WholeCheckpoint) -> None:
         facts = found.facts
-        self.step, self.epoch, self._offset = found.step, int(facts.get("epoch", 0)), int(facts.get("offset", 0))
+        self.step, self.epoch, self._offset = found.step, int(facts["epoch"]), int(facts["offset"])
+        self._work = float(facts["work"])
         self.world_changed = found.world_size != self.environment.world_size
         self.resumed = True
         if self._load is not None:
@@ -198,7 +208,7 @@ class Session:
 
     def _let_end(self) -> None:
         """All is done, or saved: from here on the script only has to end, and has its grace for that. To end it now would have it
-        started once more. Processes that it starts would inherit SIG_IGN, so that comes only when it ends: Python gives up its own
+        started once more. Processes that it starts would inherit SIG_IGN, so that comes only at its end: Python gives up its own
         handlers then, long before it is gone."""
         if self._before is not None:
             signal.signal(signal.SIGTERM, _pass_over)
@@ -236,12 +246,18 @@ class Session:
         self._total = total or self._fixed_total or self._count_total(batches)
         if self._asked and isinstance(self._agreement, Alone):
             self._do(self._agreement.at(self.step, asked=True, save=False))
-        drawn = self._draw(batches)
+        drawn: Iterator[Batch] | None = self._draw(batches)
         try:
-            for batch in drawn:
-                yield batch
-                self._offset += 1
-                self.step_done()
+            while drawn is not None:
+                again = None
+                for batch in drawn:
+                    yield batch
+                    self._offset += 1
+                    self.step_done()
+                    if self._drawn_for != self.batch_size and hasattr(batches, "seek"):
+                        again = self._draw(batches)  # the rest of this pass, in batches of another size
+                        break
+                drawn = again
         except GeneratorExit:  # the loop was left by `break`
             self._finish_pass()
             raise
@@ -251,17 +267,19 @@ class Session:
         self.epoch += 1
         self._offset = 0
 
-    def _count_total(self, batches: Iterable[Any]) -> int | None:
+    def _count_total(self, batches: Iterable[Any]) -> float | None:
         """Steps in all, as far as it is known which passes are to come."""
         try:
             length = len(batches)  # type: ignore[arg-type]
         except (TypeError, NotImplementedError):
             return None
-        return self.step - self._offset + length * max(self._epochs - self.epoch, 1)
+        left = batches.left(self.epoch, self._offset) if hasattr(batches, "left") else max(length - self._offset, 0)
+        return self._work + self._step_work * (left + length * max(self._epochs - self.epoch - 1, 0))
 
     def _draw(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """An iterator that stands at the next batch. Processes that it starts to load data don't hear SIGTERM, which goes to the
         whole group: they must live until this one has saved."""
+        self._drawn_for = self.batch_size
         seek = getattr(batches, "seek", None)
         if seek is not None:
             seek(self.epoch, self._offset)
@@ -299,13 +317,24 @@ class Session:
     def count(self) -> Action:
         """One step is done. Says what is due and does nothing: for frameworks that save by themselves."""
         self.step += 1
+        self._work += self._step_work
         now = time.monotonic()
         if now >= self._teller.next_s:
             self._tell()
+            self._look_at_size()
         save = now >= self._save_s
         if not save and self.step < self._agreement.next_step and not self._asked:
             return Action()
         return self._agreement.at(self.step, asked=self._asked, save=save)
+
+    def _look_at_size(self) -> None:
+        size = self._size.look()
+        if size and size != self.batch_size:
+            self.batch_size = size
+            self._resize()
+
+    def _resize(self) -> None:
+        """Rota granted another batch size, from the next step on."""
 
     def log(self, **metrics: Any) -> None:
         """The latest loss or any other number. Tensors are read only when they are sent, about twice a second."""
@@ -333,19 +362,19 @@ class Session:
 
     def saved(self) -> None:
         """All up to here is safe on disk: for frameworks that save by themselves."""
-        self._saved = self.step
+        self._saved = self._work
         self._plan_save()
-        self._tell()
+        self._tell(sure=True)
 
     def _plan_save(self) -> None:
         if self._every_seconds is not None and (self._checkpoints is not None or self._heeds):
             self._save_s = time.monotonic() + self._every_seconds
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"epoch": self.epoch, "offset": self._offset}
+        return {"epoch": self.epoch, "offset": self._offset, "work": self._work}
 
-    def _tell(self) -> None:
-        self._teller.send(self.step, total=self._total, saved=self._saved, metrics=self._metrics)
+    def _tell(self, *, sure: bool = False) -> None:
+        self._teller.send(self._work, total=self._total, saved=self._saved, metrics=self._metrics, sure=sure)
 
 
 def _pass_over(number: int, frame: FrameType | None) -> None:

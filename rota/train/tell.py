@@ -17,6 +17,7 @@ from rota.agent.constants import REPORT
 from rota.agent.disk import TELL
 from rota.train.environment import job_environment
 
+SURE_SECONDS = 1.0
 TELL_EVERY_SECONDS = 0.5
 """Reports are not sent more often than this, the first and the last apart."""
 
@@ -35,9 +36,15 @@ class Teller:
             self.next_s = 0.0
 
     def send(
-        self, done: float, *, total: float | None = None, saved: float | None = None, metrics: Mapping[str, Any] | None = None
+        self,
+        done: float,
+        *,
+        total: float | None = None,
+        saved: float | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        sure: bool = False,
     ) -> bool:
-        """Whether it was delivered."""
+        """Whether it was delivered. `sure`: it matters, so it is tried again for a moment if the box is full."""
         if self.folder is None:
             return False
         report: dict[str, Any] = {"op": REPORT, "steps_done": done}
@@ -45,7 +52,11 @@ class Teller:
         report |= {} if saved is None else {"steps_saved": saved}
         report |= {"metrics": numbers(metrics)} if metrics else {}
         self.next_s = time.monotonic() + TELL_EVERY_SECONDS
-        return datagrams.send(self.folder, TELL, json.dumps(report).encode())
+        sure = sure and (self.folder / TELL).exists()
+        text, deadline = json.dumps(report).encode(), time.monotonic() + SURE_SECONDS
+        while not (sent := datagrams.send(self.folder, TELL, text)) and sure and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return sent
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

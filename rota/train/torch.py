@@ -69,6 +69,8 @@ class TorchSession(ExactSession):
         self._loader: ResumableLoader | None = None
         self._position: dict[str, int] = {}
         """Of the loader, as it was loaded."""
+        self._usual_batch = 0
+        """What the learning rate was chosen for."""
         self._ramp = RateRamp()
         self._usual_rates: list[float] | None = None
         super().__init__(
@@ -107,8 +109,20 @@ class TorchSession(ExactSession):
             **options,
         )
         self._loader.load_state_dict(self._position)
-        self._ramp = self._ramp.towards(self.batch_size, batch_size, self.step, len(self._loader), self._highest)
+        self._usual_batch = batch_size
+        self._follow_batch()
         return self._loader
+
+    def _resize(self) -> None:
+        if self._loader is not None:
+            self._loader.batch_size = self.batch_size
+            self._follow_batch()
+
+    def _follow_batch(self) -> None:
+        assert self._loader is not None
+        self._step_work = self.batch_size / self._usual_batch
+        epoch_steps = len(self._loader)
+        self._ramp = self._ramp.towards(self.batch_size, self._usual_batch, self.step, epoch_steps, self._highest)
 
     # The learning rate is scaled for the moment of the step only: no schedule ever sees the factor.
 

@@ -74,5 +74,39 @@ def test_what_a_job_leaves_in_its_folder_goes_with_it(bench: Bench, tmp_path: Pa
     assert (tmp_path / "precious").read_text() == "stays"
 
 
+def test_a_resize_is_found_in_its_folder_and_answered(bench: Bench) -> None:
+    bench.start("echo ready; sleep 100")
+    size = bench.folder() / "job" / "size.json"
+    assert bench.part().start_sequence == 1
+    assert bench.machine.resize(1, 1, 5, 128)
+    until(lambda: bench.part().start_sequence == 5)
+    assert json.loads(size.read_text()) == {"batch_size": 128}
+    bench.datagram(b'{"op": "resize", "sequence": 4, "batch_size": 64}')  # one that comes late
+    bench.datagram(b'{"op": "resize", "sequence": 6, "batch_size": "x"}')
+    bench.datagram(b'{"op": "report", "steps_done": 3}')
+    until(lambda: bench.part().steps_done == 3)
+    assert json.loads(size.read_text()) == {"batch_size": 128} and bench.part().start_sequence == 5
+    bench.open()  # another daemon finds it so
+    assert bench.part().start_sequence == 5
+    bench.machine.kill(1, 1, 7)
+    bench.wait()
+    assert not bench.machine.resize(1, 1, 8, 32)
+
+
+def test_a_resize_that_cannot_be_written_comes_again(bench: Bench) -> None:
+    bench.start("echo ready; sleep 100")
+    in_the_way = bench.folder() / "job" / "size.json"
+    in_the_way.mkdir()
+    bench.machine.resize(1, 1, 5, 128)
+    bench.datagram(b'{"op": "report", "steps_done": 3}')
+    until(lambda: bench.part().steps_done == 3)
+    assert bench.part().start_sequence == 1
+    in_the_way.rmdir()
+    bench.machine.resize(1, 1, 5, 128)
+    until(lambda: bench.part().start_sequence == 5)
+    bench.machine.kill(1, 1, 7)
+    bench.wait()
+
+
 def test_only_numbers_are_told() -> None:
     assert numbers({"a": 1, "b": "2.5", "c": float("inf"), "d": None, "e": "x"}) == {"a": 1.0, "b": 2.5}

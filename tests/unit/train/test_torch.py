@@ -1,5 +1,6 @@
 """A PyTorch run that is interrupted anywhere is the run that was not, bit for bit."""
 
+import json
 import os
 import random
 import signal
@@ -17,6 +18,8 @@ torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
 
+from rota.agent import datagrams  # noqa: E402
+from rota.agent.disk import SIZE, TELL, write_whole  # noqa: E402
 from rota.errors import CheckpointError, OptionError  # noqa: E402
 from rota.train.data import ResumableLoader  # noqa: E402
 from rota.train.environment import JobEnvironment  # noqa: E402
@@ -208,6 +211,33 @@ def test_another_batch_size_raises_the_rate_over_an_epoch(tmp_path: Path) -> Non
     assert sorted(run.seen[:EXAMPLES]) == list(range(EXAMPLES)), "the epoch in which it changed has every example once"
 
 
+def test_a_running_job_takes_another_batch_size(tmp_path: Path) -> None:
+    """Told in the middle of an epoch, and told back: every example once, and Rota hears of usual steps."""
+    box = datagrams.listen(tmp_path, TELL)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    where = JobEnvironment(tmp_path, tmp_path / "ckpt", 1, batch_size=4)
+    sizes, seen, factors, told = [], [], [], []
+    with TorchSession(model, optimizer, environment=where, every_seconds=None) as job:
+        batches = job.loader(Noisy(48), 4)
+        for _ in job.epochs(2):
+            for _, _, indices in job.steps(batches):
+                sizes.append(len(indices))
+                seen += indices.tolist()
+                factors.append(job.rate_factor)
+                optimizer.step()
+                if job.step in (2, 9):
+                    write_whole(tmp_path, SIZE, json.dumps({"batch_size": 8 if job.step == 2 else 4}).encode(), durable=False)
+                job._teller.hurry()  # it looks with every step that it tells of
+                told += datagrams.receive(box, 99)
+    told = [json.loads(each) for each in [*told, *datagrams.receive(box, 99)]]
+    box.close()
+    assert sizes == [4] * 3 + [8] * 4 + [4] + [8] * 2 + [4] * 8
+    assert [sorted(seen[:48]), sorted(seen[48:])] == [list(range(48))] * 2
+    assert factors[:3] == [1.0] * 3 and 1.0 < factors[5] < 2.0 and factors[-1] < max(factors)
+    assert told[-1]["steps_done"] == told[-1]["steps_total"] == 3 + 5 * 2 + 2 * 2 + 8
+
+
 def test_the_schedule_never_sees_the_factor() -> None:
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -264,7 +294,8 @@ def test_loading_runs_no_code(tmp_path: Path) -> None:
 
     from rota.train.checkpoint import Checkpoints
 
-    Checkpoints(tmp_path, incarnation=9).write(1, {}, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
+    facts = {"epoch": 0, "offset": 1, "work": 1}
+    Checkpoints(tmp_path, incarnation=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
     with pytest.raises(Exception, match="Weights only load failed"), session(model, folder=tmp_path):
         pass
     assert not (tmp_path / "owned").exists()
