@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,32 @@ def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
     finally:
         tmp_path.chmod(0o700)
     assert read(Checkpoints(tmp_path, incarnation=2).newest()) == "before"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_disk_that_is_really_full_and_one_that_is_read_only(small_disk: Path) -> None:
+    def large(folder: Path) -> None:
+        (folder / "large").write_bytes(b"x" * (2 << 20))
+
+    store = Checkpoints(small_disk / "ckpt", incarnation=1)
+    store.write(10, {}, writes("before"))
+    with pytest.raises(CheckpointError, match=r"No space left on device\. The one of step 10 is kept"):
+        store.write(20, {}, large)
+    assert names(small_disk / "ckpt") == ["step-000000000010.i1.1"], "what was begun is gone, so there is room again"
+    store.write(30, {}, writes("after"))
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(CheckpointError, match=r"Read-only file system\. The one of step 30 is kept"):
+        store.write(40, {}, writes("x"))
+    assert read(Checkpoints(small_disk / "ckpt", incarnation=2).newest()) == "after"
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

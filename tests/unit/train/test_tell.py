@@ -108,5 +108,44 @@ def test_a_resize_that_cannot_be_written_comes_again(bench: Bench) -> None:
     bench.wait()
 
 
+KILLED = """
+import os, sys
+from rota import train
+work, die_at = sys.argv[1], int(sys.argv[2])
+done = []
+def save(folder):
+    with open(folder / "done", "w") as file:
+        file.write(" ".join(done[: len(done) // 2]))
+        file.flush()
+        if len(done) == die_at:
+            os.kill(os.getpid(), 9)  # in the middle of a checkpoint
+        file.seek(0)
+        file.write(" ".join(done))
+def load(folder):
+    done[:] = (folder / "done").read_text().split()
+    print("loaded", *done, flush=True)
+with train.session(save, load, every_seconds=0) as job:
+    for number in job.steps(range(12)):
+        done.append(str(number))
+print("done", *done, flush=True)
+"""
+
+
+def test_killed_while_it_saves_it_goes_on_from_the_checkpoint_before(bench: Bench, tmp_path: Path) -> None:
+    """And its supervisor knows what is lost: the steps since then."""
+    env = {"PYTHONPATH": PACKAGES, "ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "1"}
+    for incarnation, die_at in ((1, 5), (2, 9), (3, 0)):
+        env["ROTA_INCARNATION"] = str(incarnation)
+        argv = (sys.executable, "-c", KILLED, str(tmp_path), str(die_at))
+        bench.machine.launch(bench.order(*argv, env=dict(env), incarnation=incarnation, progress="session"))
+        part = bench.wait(1, incarnation)
+        if die_at:
+            assert (part.exit_code, part.steps_saved) == (-9, die_at - 1)
+    said = bench.said()
+    assert "loaded 0 1 2 3\n" in said and "loaded 0 1 2 3 4 5 6 7\n" in said
+    assert "done " + " ".join(str(number) for number in range(12)) in said
+    assert not [entry.name for entry in (tmp_path / "rota-1").iterdir() if entry.name.startswith("new")]
+
+
 def test_only_numbers_are_told() -> None:
     assert numbers({"a": 1, "b": "2.5", "c": float("inf"), "d": None, "e": "x"}) == {"a": 1.0, "b": 2.5}
