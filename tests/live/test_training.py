@@ -93,3 +93,67 @@ def leave(place: Site, name: str) -> None:
     place.client().cancel(name)
     until(lambda: all(row.ended for row in place.rows().values()), "all have ended")
     place.down()
+
+
+CHANGES = """
+import itertools, sys, time
+import torch
+from rota.train.torch import session
+
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.arange(64.0)[:, None], torch.arange(64))
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+sizes = []
+with session(model, optimizer) as job:
+    batches = job.loader(data, batch_size=4)
+    for epoch in job.epochs(1000):
+        for inputs, indices in job.steps(batches):
+            model(inputs).mean().backward()
+            optimizer.step()
+            sizes.append(job.batch_size)
+            print("took", epoch, *indices.tolist(), flush=True)
+            time.sleep(0.05)
+        if len(list(itertools.groupby(sizes))) > 3:
+            break
+print("sizes", *(size for size, _ in itertools.groupby(sizes)), job.rate_factor > 0, flush=True)
+"""
+
+TURNS = """
+import numpy as np
+import rota
+
+class Turns:
+    '''Batches of 4 and of 8 in turn, two seconds each.'''
+    def allocate(self, view):
+        turn = int(view.now_s // 2)
+        size = (4, 8)[turn % 2]
+        options = view.options
+        found = [next(row for row in options.of_kind[kind] if options.batch_size[row] == size) for kind in view.jobs.kind]
+        rows = np.array(found, dtype=np.int64)
+        return rota.Assignment(position=np.arange(len(found)), option=rows, until_s=2.0 * (turn + 1))
+"""
+
+
+def test_a_policy_changes_the_batch_size_of_a_running_job(tmp_path: Path) -> None:
+    """It is not suspended for that, and every epoch has every example once."""
+    (tmp_path / "train.py").write_text(CHANGES)
+    (tmp_path / "turns.py").write_text(TURNS)
+    with site(tmp_path, pretend="1xV100", policy=f"{tmp_path / 'turns.py'}:Turns") as place:
+        env = {"PYTHONPATH": PACKAGES, "PATH": os.environ["PATH"]}
+        run = [sys.executable, str(tmp_path / "train.py")]
+        batch = {"size": 4, "max": 8}
+        job = place.client().submit(run=run, env=env, progress="session", batch=batch, workdir=str(place.work)).id
+        until(lambda: place.rows()[job].ended, "it is done", PATIENCE)
+        row = place.rows()[job]
+        log = (place.home / "logs" / f"{job}.log").read_text()
+        assert row.phase == "finished" and row.suspensions == 0 and log.count("(incarnation ") == 1, log
+        sizes = next(line for line in log.splitlines() if line.startswith("sizes")).split()[1:]
+        assert set(sizes[:-1]) == {"4", "8"} and len(sizes) > 4
+        epochs: dict[str, list[int]] = {}
+        for words in (line.split() for line in log.splitlines() if line.startswith("took")):
+            epochs.setdefault(words[1], []).extend(map(int, words[2:]))
+        assert all(sorted(taken) == list(range(64)) for taken in epochs.values())
+        assert row.steps_done == row.steps_total
+        place.down()
+        check_record(place, waits=0)
