@@ -38,6 +38,7 @@ AHEAD_SECONDS = 1.0
 LEAST_AHEAD, MOST_AHEAD = 2, 1000
 """In steps."""
 LOOK_SECONDS = 0.002
+FULL_DISK_SECONDS = 0.05
 
 
 class Action(NamedTuple):
@@ -86,7 +87,7 @@ class FirstRank:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._said = Announcement(0)
+        self._said = Announcement(-1)
         self._ahead = LEAST_AHEAD
         self._measured = (0, 0.0)
         """Step and time when the pace was last looked at."""
@@ -94,23 +95,24 @@ class FirstRank:
 
     def begin(self, first: Announcement) -> Announcement:
         self._measured = (first.limit, time.monotonic())
-        self._announce(first._replace(limit=first.limit + self._ahead))
+        self._announce(first._replace(limit=first.limit + self._ahead), first.limit)
         return first
 
     def at(self, step: int, *, asked: bool, save: bool) -> Action:
         """After this step."""
-        said = self._said
         if asked:
-            said = said._replace(leave=True)
-        elif save and said.save_at < step:
-            said = said._replace(save_at=said.limit)
-        self._announce(said)
-        if not said.leave and said.limit - step <= max(self._ahead // 2, 1):
+            self._announce(self._said._replace(leave=True), step)
+        elif save and self._said.save_at < step:
+            self._announce(self._said._replace(save_at=self._said.limit), step)
+        if not asked and not self._said.leave and self._raise_at() <= step:
             self._look_at_pace(step)
-            self._announce(said._replace(limit=max(step + self._ahead, said.limit)))
+            self._announce(self._said._replace(limit=max(step + self._ahead, self._said.limit)), step)
+        said = self._said
         if said.leave and step >= said.limit:
             return LEAVE
-        self.next_step = min(place for place in (said.save_at, self._raise_at()) if place > step)
+        self.next_step = max(self._raise_at(), step + 1)
+        if said.save_at > step:
+            self.next_step = min(self.next_step, said.save_at)
         return SAVE if step == said.save_at else GO_ON
 
     def _raise_at(self) -> int:
@@ -125,10 +127,16 @@ class FirstRank:
             self._ahead = int(min(max(AHEAD_SECONDS * pace, LEAST_AHEAD), MOST_AHEAD))
             self._measured = (step, now_s)
 
-    def _announce(self, said: Announcement) -> None:
-        if said != self._said:
-            write_whole(self._folder, ANNOUNCEMENT, json.dumps(said._asdict()).encode(), durable=False)
-            self._said = said
+    def _announce(self, said: Announcement, step: int) -> None:
+        """A disk that can't take it, because it is full, is tried again with the next step; at the limit, until it can."""
+        while said != self._said:
+            try:
+                write_whole(self._folder, ANNOUNCEMENT, json.dumps(said._asdict()).encode(), durable=False)
+                self._said = said
+            except OSError:
+                if step < self._said.limit:
+                    return
+                time.sleep(FULL_DISK_SECONDS)
 
 
 class OtherRank:

@@ -33,6 +33,8 @@ RANKS_SECONDS = 600.0
 LOOK_SECONDS = 0.005
 _WHOLE = re.compile(r"step-(\d+)\.i(\d+)\.(\d+)")
 _BEGUN = re.compile(r"new\.i(\d+)\.(\d+)")
+_RANKS = re.compile(r"ranks\.i(\d+)\.\d+")
+"""What the ranks of several nodes announced to each other (`agreement`)."""
 
 
 class WholeCheckpoint(NamedTuple):
@@ -162,7 +164,9 @@ class Checkpoints:
             shutil.rmtree(folder, ignore_errors=True)
         for name in _entries(self.folder):
             begun = _BEGUN.fullmatch(name)
-            if begun and (int(begun[1]), int(begun[2])) < (self.incarnation, self.written):
+            ranks = _RANKS.fullmatch(name)
+            old = begun and (int(begun[1]), int(begun[2])) < (self.incarnation, self.written)
+            if old or (ranks and int(ranks[1]) < self.incarnation):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
@@ -181,19 +185,29 @@ def _write_manifest(folder: Path, body: Mapping[str, Any]) -> None:
 
 
 def verified(folder: Path) -> WholeCheckpoint:
-    """A checkpoint, if it is what was written. Raises CheckpointError that says what is not."""
+    """A checkpoint, if every byte of it is what was written. Raises CheckpointError that says what is not."""
+    found, files = read_manifest(folder)
     try:
-        outer = json.loads((folder / MANIFEST).read_bytes())
-        if _digest(outer["body"].encode()) != outer["sha256"]:
-            raise CheckpointError(f"{folder / MANIFEST} is damaged.")
-        body = json.loads(outer["body"])
-        for name, (size, digest) in body["files"].items():
+        for name, (size, digest) in files.items():
             path = folder / name
             if path.stat().st_size != size:
                 raise CheckpointError(f"{path} has {path.stat().st_size} bytes and should have {size}.")
             if _digest_file(path) != digest:
                 raise CheckpointError(f"{path} is not what was written: its checksum differs.")
-        return WholeCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], body["facts"])
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{folder} is not a whole checkpoint: {error}.") from error
+    return found
+
+
+def read_manifest(folder: Path) -> tuple[WholeCheckpoint, Mapping[str, Any]]:
+    """A checkpoint, and size and checksum of its files, which are not looked at."""
+    try:
+        outer = json.loads((folder / MANIFEST).read_bytes())
+        if _digest(outer["body"].encode()) != outer["sha256"]:
+            raise CheckpointError(f"{folder / MANIFEST} is damaged.")
+        body = json.loads(outer["body"])
+        found = WholeCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], body["facts"])
+        return found, dict(body["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{folder} is not a whole checkpoint: {error}.") from error
 

@@ -23,7 +23,7 @@ OURS = ("batch_size", "sampler", "batch_sampler", "generator", "shuffle", "drop_
 
 
 class ResumableLoader:
-    """Batches of one rank, pass after pass. `seek` says where the next pass begins."""
+    """Batches of one rank, pass after pass. `resume_at` says where the next pass begins."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class ResumableLoader:
         """Steps of a whole epoch."""
         return sum(1 for _ in _bounds(0, self._length, self.batch_size, self.world_size, self.drop_last))
 
-    def left(self, epoch: int, offset: int) -> int:
+    def steps_left(self, epoch: int, offset: int) -> int:
         """Steps that are left of the pass that the session is in."""
         taken = self.taken if epoch == self.epoch and offset else 0
         return sum(1 for _ in _bounds(taken, self._length, self.batch_size, self.world_size, self.drop_last))
 
-    def seek(self, epoch: int, offset: int) -> None:
+    def resume_at(self, epoch: int, offset: int) -> None:
         """The session begins a pass. In the epoch that was loaded the position is known in examples, which `offset` is not."""
         if epoch != self.epoch or offset == 0:
             self.epoch, self.taken = epoch, 0

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint, verified
+from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint, read_manifest
 from rota.train.environment import JobEnvironment, job_environment
 from rota.train.size import SizeFile
 from rota.train.tell import Teller
@@ -53,10 +53,15 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written or read, and training goes on with what there is."""
 
 
-class Seekable(Protocol):
+@runtime_checkable
+class ResumableBatches(Protocol):
     """Batches that can begin in the middle of a pass. Others are drawn and dropped up to there."""
 
-    def seek(self, epoch: int, offset: int) -> None: ...
+    def resume_at(self, epoch: int, offset: int) -> None:
+        """The next pass is this one, and so many of its batches are done."""
+
+    def steps_left(self, epoch: int, offset: int) -> int:
+        """How many steps are left of this pass."""
 
 
 class Session:
@@ -186,7 +191,7 @@ class Session:
         first = self._agreement.begin(Announcement(step, start=start, written=checkpoints.written if checkpoints else 0))
         if checkpoints is not None and checkpoints.rank > 0:
             checkpoints.written = first.written
-            found = verified(checkpoints.folder / first.start) if first.start else None
+            found = read_manifest(checkpoints.folder / first.start)[0] if first.start else None  # the first has read it all
         if found is not None:
             self._resume(found)
         self._saved = self._work
@@ -254,7 +259,7 @@ class Session:
                     yield batch
                     self._offset += 1
                     self.step_done()
-                    if self._drawn_for != self.batch_size and hasattr(batches, "seek"):
+                    if self._drawn_for != self.batch_size and isinstance(batches, ResumableBatches):
                         again = self._draw(batches)  # the rest of this pass, in batches of another size
                         break
                 drawn = again
@@ -273,24 +278,26 @@ class Session:
             length = len(batches)  # type: ignore[arg-type]
         except (TypeError, NotImplementedError):
             return None
-        left = batches.left(self.epoch, self._offset) if hasattr(batches, "left") else max(length - self._offset, 0)
+        left = max(length - self._offset, 0)
+        if isinstance(batches, ResumableBatches):
+            left = batches.steps_left(self.epoch, self._offset)
         return self._work + self._step_work * (left + length * max(self._epochs - self.epoch - 1, 0))
 
     def _draw(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """An iterator that stands at the next batch. Processes that it starts to load data don't hear SIGTERM, which goes to the
         whole group: they must live until this one has saved."""
         self._drawn_for = self.batch_size
-        seek = getattr(batches, "seek", None)
-        if seek is not None:
-            seek(self.epoch, self._offset)
+        resumable = isinstance(batches, ResumableBatches)
+        if isinstance(batches, ResumableBatches):
+            batches.resume_at(self.epoch, self._offset)
         else:
             self._before_draw()
         self.shield(True)
         try:
             drawn = iter(batches)
-            for _ in range(self._offset if seek is None else 0):
-                next(drawn, None)
-            if seek is None:
+            if not resumable:
+                for _ in range(self._offset):
+                    next(drawn, None)
                 self._after_draw()
             # Many iterators begin, and start their processes, with the first batch.
             return chain(list(islice(drawn, 1)), drawn)

@@ -99,6 +99,25 @@ def test_ranks_do_the_same_at_the_same_step(
 
 
 @pytest.mark.usefixtures("nobody_sleeps")
+def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = FirstRank(tmp_path), OtherRank(tmp_path)
+    first.begin(Announcement(0))
+    other.begin(Announcement(0))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agreement, "write_whole", full)
+        assert first.at(1, asked=True, save=False) == GO_ON and first.next_step == 2
+        with pytest.raises(MustWait):
+            first.at(2, asked=True, save=False)  # the others have to hear of it
+        with pytest.raises(MustWait):
+            other.at(2, asked=False, save=False)
+    assert (first.at(2, asked=True, save=False), other.at(2, asked=False, save=False)) == (LEAVE, LEAVE)
+
+
+@pytest.mark.usefixtures("nobody_sleeps")
 def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
     first, other = FirstRank(tmp_path), OtherRank(tmp_path)
     with pytest.raises(MustWait):

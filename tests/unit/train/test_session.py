@@ -142,6 +142,13 @@ def test_passes_without_epochs_are_skipped_when_they_are_done(tmp_path: Path) ->
     assert seen == [(epoch, batch) for epoch in range(3) for batch in range(4)]
 
 
+def test_lines_of_a_file_are_batches_too(tmp_path: Path) -> None:
+    """A file has a method `seek`, which means something else."""
+    (tmp_path / "data").write_text("a\nb\nc\n")
+    with (tmp_path / "data").open() as lines, train.session() as job:
+        assert [line.strip() for line in job.steps(lines)] == ["a", "b", "c"]
+
+
 def test_a_pass_that_is_left_early_is_over(tmp_path: Path) -> None:
     seen = []
     with train.session() as job:

@@ -185,7 +185,7 @@ def test_other_batch_sizes_and_ranks_leave_no_example_out(length: int, parts: li
         for rank in range(world_size):
             loader = ResumableLoader(Noisy(length), batch_size=batch_size, seed=9, rank=rank, world_size=world_size)
             loader.load_state_dict(state)
-            loader.seek(0, 1)
+            loader.resume_at(0, 1)
             ranks.append((loader, iter(loader)))
         done = 0
         while last or done < steps:
