@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ from rota.train.data import ResumableLoader  # noqa: E402
 from rota.train.environment import JobEnvironment  # noqa: E402
 from rota.train.session import Yielded  # noqa: E402
 from rota.train.torch import TorchSession, session  # noqa: E402
+from tests.unit.agent.bench import Bench  # noqa: E402
+from tests.unit.agent.conftest import bench  # noqa: E402
+
+__all__ = ["bench"]
 
 EXAMPLES, BATCH, EPOCHS = 22, 4, 3
 
@@ -365,3 +370,53 @@ def test_two_ranks_with_gloo_go_on_bit_for_bit(tmp_path: Path) -> None:
     ]
     for other in found[1:]:
         assert alike(list(found[0].values()), list(other.values()))
+
+
+@pytest.mark.slow
+def test_a_job_under_torchrun_is_suspended_without_loss(bench: Bench, tmp_path: Path) -> None:
+    """Its supervisor signals torchrun, which passes it on to its ranks, and leaves with a code of its own."""
+    script = tmp_path / "gang.py"
+    script.write_text(GANG.replace(', init_method=f"file://{work}/meet", rank=rank, world_size=2', ""))
+    env = {
+        "PYTHONPATH": str(Path(session.__code__.co_filename).parents[2]),
+        "PATH": os.environ["PATH"],
+        "ROTA_CHECKPOINT_DIR": str(tmp_path),
+        "ROTA_JOB_ID": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    run = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(script),
+        str(tmp_path),
+        "0",
+    )
+
+    def launch(incarnation: int) -> None:
+        where = {**env, "ROTA_INCARNATION": str(incarnation)}
+        order = bench.order(*run, env=where, incarnation=incarnation, progress="session", workdir=str(tmp_path))
+        bench.machine.launch(order)
+
+    launch(1)
+    begun = time.monotonic()
+    while bench.part().began_s is None:
+        assert time.monotonic() < begun + 100 and bench.part().state != "ended", bench.said()
+        time.sleep(0.05)
+    bench.machine.suspend(1, 1, 2)
+    while bench.part().state != "ended":
+        assert time.monotonic() < begun + 200, bench.said()
+        time.sleep(0.05)
+    left = bench.part()
+    assert left.outcome == "yielded" and left.steps_saved == left.steps_done > 0, (left, bench.said())
+    launch(2)
+    while bench.part(1, 2).state != "ended":
+        assert time.monotonic() < begun + 300, bench.said()
+        time.sleep(0.05)
+    end = bench.part(1, 2)
+    assert (end.outcome, end.steps_done, end.steps_total) == ("finished", 120.0, 120.0), bench.said()
+    found = [torch.load(tmp_path / f"weights.{rank}", weights_only=True) for rank in range(2)]
+    assert alike(list(found[0].values()), list(found[1].values()))
