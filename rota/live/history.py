@@ -251,6 +251,8 @@ def _how(part: IncarnationStatus | None) -> str:
     if part.exit_code == SAVED_AND_LEFT:
         return f": it saved its state and left with exit code {SAVED_AND_LEFT}"
     how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
+    if part.tells_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
+        return f": it saved its state and left with {how}"
     return f": it left with {how}, and what it did since it last saved is lost"
 
 
