@@ -143,7 +143,7 @@ test: lint types docs browser torch
 # The edit loop: the core and what it stands on, without the slow tests; a little chaos and a batch of set-ups.
 QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_short_run \
     'tests/properties/test_setups.py::test_every_setup_keeps_every_promise[0]'
-NOT_QUICK := tests/unit/cli tests/unit/compose tests/unit/papers tests/unit/traces tests/unit/report tests/unit/agent tests/unit/live tests/unit/server tests/unit/sweeps \
+NOT_QUICK := tests/unit/train tests/unit/cli tests/unit/compose tests/unit/papers tests/unit/traces tests/unit/report tests/unit/agent tests/unit/live tests/unit/server tests/unit/sweeps \
     tests/unit/wire/test_client.py tests/unit/cli/test_live_commands.py tests/unit/cli/test_submit.py
 
 quick: lint types

@@ -2,7 +2,7 @@
 
     make bench                          everything but the million-job trace
     make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, elastic,
-                                        shares, evolution, million
+                                        shares, train, evolution, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -27,6 +27,7 @@ import gavel
 import numpy as np
 import placement
 import shares
+import train_overhead
 
 import rota
 from rota.beliefs.rates import Rates
@@ -259,6 +260,7 @@ PARTS = {
     "elastic": elastic.elastic,
     "shares": shares.shares,
     "evolution": evolution.evolution,
+    "train": train_overhead.train,
     "million": million,
 }
 

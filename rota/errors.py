@@ -12,6 +12,7 @@ RotaError                      carries a message and, where there is one, the ne
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
 ├── SolverFailed               an optimisation problem has no solution, or none was found
 ├── JournalError               the journal cannot be read or written
+├── CheckpointError            a checkpoint of a training script cannot be read or written
 ├── Stalled                    a simulation can go no further though jobs are unfinished
 └── IllegalTransition          a phase change the lifecycle does not know: a defect of Rota itself
 
@@ -104,6 +105,10 @@ class SolverFailed(RotaError):
 
 class JournalError(RotaError):
     """The journal cannot be read or written."""
+
+
+class CheckpointError(RotaError):
+    """A checkpoint of a training script cannot be read or written."""
 
 
 class Stalled(RotaError):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
+from rota.agent.constants import RUN_FOLDER
 from rota.agent.records import WrittenOrder
 
 _PR_SET_PDEATHSIG = 1
@@ -45,15 +46,15 @@ def _die_with(supervisor: int) -> Callable[[], None]:
     return in_the_child
 
 
-def start(order: WrittenOrder, *, log: int, job_lock: int) -> "subprocess.Popen[bytes]":
-    """The main process; it leads its session and its group. Raises NotStarted."""
+def start(order: WrittenOrder, *, log: int, job_lock: int, folder: str) -> "subprocess.Popen[bytes]":
+    """The main process; it leads its session and its group. `folder` is its own, for this incarnation. Raises NotStarted."""
     if not order.argv:
         raise NotStarted("there is no command to run", NOT_RUN)
     try:
         return subprocess.Popen(
             order.argv,
             cwd=order.workdir,
-            env=order.env,
+            env={**order.env, RUN_FOLDER: folder},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

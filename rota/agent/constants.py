@@ -3,6 +3,12 @@
 LIFE = "ROTA_LIFE"
 """Environment variable that every process of an incarnation carries, with a value no other incarnation anywhere has."""
 
+RUN_FOLDER = "ROTA_RUN_DIR"
+"""Environment variable that names a folder of the incarnation's own, where the job can tell how far it is."""
+
+SESSION = "session"
+"""In place of a pattern for progress: the job tells its steps itself (`rota.train`)."""
+
 STARTING, RUNNING, PARKED, ENDED = "starting", "running", "parked", "ended"
 """States. The first one is never written down: it is an order without a status."""
 

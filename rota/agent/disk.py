@@ -8,6 +8,9 @@
     run/<job>/<incarnation>/status.json     how it is, written by the supervisor; by the agent once that is dead
     run/<job>/<incarnation>/ctl             socket of the supervisor
     run/<job>/<incarnation>/supervisor.err  what the supervisor itself had to complain about
+    run/<job>/<incarnation>/job/            what belongs to the job: it may write here, and finds it as ROTA_RUN_DIR
+    run/<job>/<incarnation>/job/tell        socket of the supervisor for what the job tells of itself
+    run/<job>/<incarnation>/job/size.json   what the job is granted since it was resized
 
 Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.
 """
@@ -27,6 +30,9 @@ TOMBSTONE = "lost"
 STATUS = "status.json"
 CONTROL = "ctl"
 COMPLAINTS = "supervisor.err"
+JOB_FOLDER = "job"
+TELL = "tell"
+SIZE = "size.json"
 
 
 def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:
@@ -109,12 +115,25 @@ def remove_incarnation(folder: Path) -> bool:
         names = {entry.name for entry in folder.iterdir()}
         last = [TOMBSTONE, STATUS, SUPERVISOR_LOCK]
         for name in [LAUNCH, *sorted(names - {LAUNCH, *last}), *last]:
-            (folder / name).unlink(missing_ok=True)
+            if name == JOB_FOLDER:
+                _remove_tree(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
         folder.rmdir()
     finally:
         unlock(lock)
     remove_job_if_empty(folder.parent)
     return True
+
+
+def _remove_tree(folder: Path) -> None:
+    """Whatever a job left in its folder. Links are removed and not followed."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            _remove_tree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+    folder.rmdir()
 
 
 def remove_job_if_empty(folder: Path) -> None:

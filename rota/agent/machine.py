@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rota.agent import rules
-from rota.agent.constants import KILL, RENEW, SUSPEND
+from rota.agent.constants import KILL, RENEW, RESIZE, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
 from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
@@ -70,6 +70,11 @@ class Machine:
     def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
         """Ask it to save and leave. False: it does not live here."""
         return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
+
+    def resize(self, job: int, incarnation: int, sequence: int, batch_size: int) -> bool:
+        """Let it go on with another batch size. False: it does not live here."""
+        message: dict[str, object] = {"op": RESIZE, "sequence": sequence, "batch_size": batch_size}
+        return self._tell(job, rules.Instruction(RESIZE, incarnation, sequence), message)
 
     def kill(self, job: int, incarnation: int, sequence: int) -> bool:
         """End it at once. False: it does not live here."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.agent import rules
@@ -21,7 +21,7 @@ class Order:
     sequence: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    """All of its environment; the agent adds `ROTA_LIFE` and nothing else."""
+    """All of its environment; the agent adds `ROTA_LIFE`, its supervisor `ROTA_RUN_DIR`, and nothing else."""
     workdir: str
     log: Path | str
     gpus_text: str
@@ -70,6 +70,20 @@ class IncarnationStatus:
     """When `steps_done` came to be what it is; None: it has told no step."""
     gpus_text: str = ""
     """Where it runs, as its order says."""
+    resize_sequence: int = 0
+    """That of the last resize; 0: there was none."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The latest numbers that it told, such as its loss."""
+
+    @property
+    def start_sequence(self) -> int:
+        """That of the command that made it run as it does."""
+        return self.resize_sequence or self.launch_sequence
+
+    @property
+    def tells_steps(self) -> bool:
+        """It has told where it is, in its output or by itself."""
+        return self.stepped_s is not None
 
 
 def written(order: Order) -> WrittenOrder:
@@ -136,6 +150,8 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         began_s=status.began_s,
         stepped_s=status.stepped_s,
         gpus_text=order.gpus_text if order else "",
+        resize_sequence=status.start_sequence,
+        metrics=status.metrics,
     )
 
 
@@ -144,7 +160,7 @@ def held(status: IncarnationStatus) -> rules.HeldIncarnation:
     return rules.HeldIncarnation(
         incarnation=status.incarnation,
         sequence=status.sequence,
-        start_sequence=status.launch_sequence,
+        start_sequence=status.start_sequence,
         state=RUNNING if status.state == STARTING else status.state,
         asked=status.asked,
         outcome=status.outcome,

@@ -8,7 +8,7 @@ another version understand each other.
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from rota.agent import constants, rules
 from rota.agent.constants import ENDED
@@ -72,6 +72,10 @@ class Status(NamedTuple):
     """When it began to work: with its first step, or, if it tells no steps, with its process. None: not yet."""
     stepped_s: float | None = None
     """When `steps_done` came to be what it is: when the output that says so came. None: it has told no step."""
+    start_sequence: int = 0
+    """That of the command that made it run as it does: its launch (0), or the last resize."""
+    metrics: dict[str, float] = {}  # noqa: RUF012  a named tuple has no factories; it is never changed
+    """The latest numbers that the job told, such as its loss."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -127,3 +131,23 @@ def steps(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
     return float(value)
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """A whole number that is not negative, out of a datagram."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+MOST_METRICS, LONGEST_METRIC = 16, 40
+
+
+def metrics(value: object) -> dict[str, float]:
+    """Names and numbers out of a datagram: the first few that are names people can read, and numbers."""
+    found = {}
+    for name, number in value.items() if isinstance(value, dict) else ():
+        plain = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+        if plain and isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_METRIC:
+            found[name] = float(number)
+        if len(found) == MOST_METRICS:
+            break
+    return found

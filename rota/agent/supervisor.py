@@ -13,15 +13,38 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from rota.agent import child, datagrams, rules
-from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RUNNING, SUSPEND, YIELDED
-from rota.agent.disk import CONTROL, JOB_LOCK, NOTIFY, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock
+from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RESIZE, RUNNING, SESSION, SUSPEND, YIELDED
+from rota.agent.disk import (
+    CONTROL,
+    JOB_FOLDER,
+    JOB_LOCK,
+    NOTIFY,
+    SIZE,
+    STATUS,
+    SUPERVISOR_LOCK,
+    TELL,
+    TOMBSTONE,
+    try_lock,
+    write_whole,
+)
 from rota.agent.log import Log
 from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
-from rota.agent.records import Status, WrittenOrder, launch_instruction, read_order, seconds, steps, write_status
+from rota.agent.records import (
+    Status,
+    WrittenOrder,
+    is_count,
+    launch_instruction,
+    metrics,
+    read_order,
+    seconds,
+    steps,
+    write_status,
+)
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -78,6 +101,8 @@ class Supervisor:
         self.log: Log | None = None
         self.progress: Progress | None = None
         self.box: socket.socket
+        self.job_box: socket.socket
+        """Where the job tells of itself."""
         self.bell = -1
 
     # Its life.
@@ -93,16 +118,19 @@ class Supervisor:
         try:
             self.log = Log(Path(self.order.log), self.order.log_bytes)
             self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
-            if self.order.progress:
+            if self.order.progress not in ("", SESSION):
                 self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
                 self.log.rotated = self._rotated
         except OSError as error:
             return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
         self.box = datagrams.listen(HERE, CONTROL)
+        (HERE / JOB_FOLDER).mkdir(mode=0o700, exist_ok=True)
+        self.job_box = datagrams.listen(HERE / JOB_FOLDER, TELL)
         self._heed_signals()
         child.adopt_orphans()
         try:
-            process = child.start(self.order, log=self.log.descriptor, job_lock=job_lock)
+            folder = str((HERE / JOB_FOLDER).absolute())
+            process = child.start(self.order, log=self.log.descriptor, job_lock=job_lock, folder=folder)
         except child.NotStarted as error:
             return self._end(FAILED, error.exit_code, error.problem)
         self.log.job_has_it()
@@ -136,7 +164,7 @@ class Supervisor:
     def _wait(self) -> None:
         """Sleep until a datagram, a signal or the next instant, then see to everything."""
         assert self.log is not None
-        heard = [self.box.fileno(), self.bell, *([self.log.read_end] if self.piped else [])]
+        heard = [self.box.fileno(), self.job_box.fileno(), self.bell, *([self.log.read_end] if self.piped else [])]
         ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
         if self.log.read_end in ready:
             self.piped = self._pump(self.log)
@@ -148,6 +176,7 @@ class Supervisor:
         self._reap()  # what ended before it was told to stop, ended of itself
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
+        self._listen_to_job()
         if self.exit_code is None:
             # Until it is reaped, no other process can get its number and so its session.
             self.signs = self.signs._replace(seen_s=boot_s())
@@ -207,13 +236,22 @@ class Supervisor:
 
     # What it is told.
 
+    def _listen_to_job(self) -> None:
+        """What the job tells of itself. Here it can only report."""
+        for datagram in datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE):
+            message = _message(datagram)
+            if message.get("op") == REPORT:
+                self._report(message)
+
+    def _report(self, message: dict[str, Any]) -> None:
+        done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
+        told = metrics(message.get("metrics"))
+        if told and told != self.status.metrics:
+            self.status, self.untold = self.status._replace(metrics=told), True
+        self._take(done, total, saved, time.time())
+
     def _obey(self, datagram: bytes) -> None:
-        try:
-            message = json.loads(datagram)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(message, dict):
-            return
+        message = _message(datagram)
         op, sequence = message.get("op"), message.get("sequence")
         if op == RENEW and (length := seconds(message.get("seconds"))) is not None:
             # The datagram may have lain here while we were stopped: the lease runs from when it was written.
@@ -221,10 +259,25 @@ class Supervisor:
             sent_s = now if written_s is None else min(written_s, now)
             self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
         elif op == REPORT:
-            done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
-            self._take(done, total, saved, time.time())
-        elif op in (SUSPEND, KILL) and isinstance(sequence, int) and not isinstance(sequence, bool):
+            self._report(message)
+        elif op == RESIZE and is_count(sequence) and is_count(message.get("batch_size")):
+            self._resize(sequence, message["batch_size"])
+        elif op in (SUSPEND, KILL) and is_count(sequence):
             self._receive(rules.Instruction(op, self.order.incarnation, sequence))
+
+    def _resize(self, sequence: int, batch_size: int) -> None:
+        """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
+        not done: it is not answered, and comes again."""
+        decision = rules.receive(
+            self.known, rules.Instruction(RESIZE, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+        )
+        if decision.action == RESIZE:
+            try:
+                write_whole(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
+            except OSError:
+                return
+            self.status = self.status._replace(start_sequence=sequence)
+        self._carry_out(decision)
 
     def _receive(self, instruction: rules.Instruction) -> None:
         self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
@@ -269,8 +322,9 @@ class Supervisor:
             self.untold = True
 
     def _begin_if_silent(self) -> None:
-        """One whose steps are not read began with its process."""
-        if self.status.began_s is None and not (self.progress and self.progress.wanted):
+        """One whose steps are not read, and who is not said to tell them, began with its process."""
+        told = self.order.progress == SESSION or (self.progress and self.progress.wanted)
+        if self.status.began_s is None and not told:
             self.status = self.status._replace(began_s=self.status.started_s)
 
     def _rotated(self, done: bool) -> None:
@@ -317,6 +371,7 @@ class Supervisor:
                 if not self._pump(self.log):
                     break
         self._look(final=True)
+        self._listen_to_job()
         code = -1 if self.exit_code is None else self.exit_code
         if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
             code = SAVED_AND_LEFT
@@ -340,6 +395,15 @@ class Supervisor:
         deadline = boot_s() + UNWRITTEN_SECONDS
         while not self._tell() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)
+
+
+def _message(datagram: bytes) -> dict[str, Any]:
+    """What a datagram says; nothing, if it is none of ours."""
+    try:
+        message = json.loads(datagram)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def main(folder: str) -> int:

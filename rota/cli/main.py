@@ -30,6 +30,7 @@ COMMANDS = {
     "fidelity": "fidelity",
     "demo": "demo",
     "check": "check",
+    "help": "help",
 }
 """Command -> the file with a function of its name."""
 

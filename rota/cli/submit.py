@@ -54,7 +54,12 @@ def submit(
         typer.Option("--weight", parser=flag.number("--weight"), metavar="W", help="Its share under fair policies; else 1."),
     ] = None,
     progress: Annotated[
-        str | None, typer.Option("--progress", metavar="REGEX", help="Finds the step in its output, e.g. 'step (\\d+)/(\\d+)'.")
+        str | None,
+        typer.Option(
+            "--progress",
+            metavar="REGEX",
+            help="Finds the step in its output, e.g. 'step (\\d+)/(\\d+)'; or session: the script tells it by rota.train.",
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,

@@ -4,7 +4,7 @@ The scheduler forgets a job when it has ended, and never knows its command; the 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +42,8 @@ class JobRecord:
     last_change: str = ""
     steps_per_second: float | None = None
     """As its last life made them, or one before that told its steps."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The last numbers that it told, such as its loss."""
 
     @property
     def ended(self) -> bool:
@@ -68,6 +70,7 @@ _KEPT = (
     "exit_code",
     "last_change",
     "steps_per_second",
+    "metrics",
 )
 
 
@@ -126,8 +129,9 @@ class JobHistory:
             return
         if part is not None:
             record.exit_code = part.exit_code
+            record.metrics = dict(part.metrics) or record.metrics
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
-            if record.submitted.progress:
+            if record.submitted.progress or part.tells_steps:
                 record.steps_per_second = _speed(part, record) or record.steps_per_second
                 record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
                 record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
@@ -182,7 +186,7 @@ class JobHistory:
             if life is not None and len(life.gpus):
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
-        if part is not None and job.progress:
+        if part is not None and (job.progress or part.tells_steps):
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
                 rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / (now_s - part.started_s)
@@ -214,6 +218,7 @@ class JobHistory:
             exit_code=record.exit_code,
             last_change=record.last_change,
             command=job.command,
+            metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
         )
 
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
@@ -246,6 +251,8 @@ def _how(part: IncarnationStatus | None) -> str:
     if part.exit_code == SAVED_AND_LEFT:
         return f": it saved its state and left with exit code {SAVED_AND_LEFT}"
     how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
+    if part.tells_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
+        return f": it saved its state and left with {how}"
     return f": it left with {how}, and what it did since it last saved is lost"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from rota.agent import rules
 from rota.agent.constants import ENDED, RUNNING, SUSPENDED
+from rota.agent.disk import write_whole
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
@@ -24,7 +25,7 @@ from rota.live.starts import Starts
 from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
-from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
 from rota.wire.submitted import SubmittedJob
 
@@ -32,6 +33,7 @@ PORTS = 20_000, 12_000
 """First port and how many: where the processes of a gang may meet."""
 
 
+HOME_ID = "home-id"
 PROGRESS_EVERY_SECONDS = 5.0
 STRAY_SEQUENCE = 1 << 40
 """Newer than any command of a scheduler."""
@@ -59,10 +61,13 @@ class Local:
         if gpus is not None:
             self._devices = tuple(tuple(gpu.uuid for gpu in each) for each in gpus)
             self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
+        self._home_id = ""
         self.machine: Machine
         self._context: DriverContext
         self._started: dict[tuple[int, int], float] = {}
         """Incarnations that were told to have started, and when they did."""
+        self._sequences: dict[tuple[int, int], int] = {}
+        """And as which command says."""
         self._starts = Starts()
         self._step_rates = StepRates()
         self._running: dict[int, IncarnationStatus] = {}
@@ -74,6 +79,7 @@ class Local:
             Kill: self._kill,
             Renew: self._renew,
             Resume: self._resume,
+            Resize: self._resize,
         }
 
     def machines(self) -> Cluster:
@@ -85,6 +91,7 @@ class Local:
     def open(self, context: DriverContext) -> None:
         self._context = context
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
 
     def close(self) -> None:
@@ -132,6 +139,10 @@ class Local:
     def _renew(self, command: Renew) -> None:
         self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._context.clock(), 0.0))
 
+    def _resize(self, command: Resize) -> None:
+        """Of a job that changes its batch size by itself: its GPUs stay (see `requests.scheduler_spec`)."""
+        self.machine.resize(command.job, command.incarnation, command.sequence, command.batch_size)
+
     def _resume(self, command: Resume) -> None:
         raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
 
@@ -154,7 +165,7 @@ class Local:
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
-        events = self._start(status) if key not in self._started else []
+        events = self._start(status) if key not in self._started else self._resized(status)
         if status.state == ENDED:
             self._running.pop(status.job, None)
             self._reported.pop(status.job, None)
@@ -169,8 +180,18 @@ class Local:
         if began_s is None:
             return []
         self._started[status.job, status.incarnation] = began_s
-        started = Started(status.job, status.incarnation, status.launch_sequence, began_s)
+        self._sequences[status.job, status.incarnation] = status.start_sequence
+        started = Started(status.job, status.incarnation, status.start_sequence, began_s)
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
+
+    def _resized(self, status: IncarnationStatus) -> list[External]:
+        """That it goes on with another size, once. Its pace is measured anew from there."""
+        key = (status.job, status.incarnation)
+        if status.start_sequence == self._sequences.get(key) or status.state != RUNNING:
+            return []
+        self._sequences[key] = status.start_sequence
+        self._started[key] = self._context.clock()
+        return [Started(status.job, status.incarnation, status.start_sequence, self._started[key])]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
@@ -181,9 +202,12 @@ class Local:
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled."""
-        if not self._context.submitted(status.job).progress and status.exit_code in (0, 75):
+        if not self._tells(status) and status.exit_code in (0, 75):
             return status.steps_saved + max((status.ended_s or 0.0) - (status.started_s or 0.0), 0.0)
         return status.steps_saved
+
+    def _tells(self, status: IncarnationStatus) -> bool:
+        return status.tells_steps or bool(self._context.submitted(status.job).progress)
 
     def _progress(self, running: Iterable[IncarnationStatus]) -> list[External]:
         """Where the jobs are that tell their steps: one batch, of those that have started and moved."""
@@ -191,7 +215,7 @@ class Local:
             status
             for status in running
             if (status.job, status.incarnation) in self._started
-            and self._context.submitted(status.job).progress
+            and self._tells(status)
             and status.steps_done != self._reported.get(status.job, 0.0)
         ]
         if not moved:
@@ -213,6 +237,7 @@ class Local:
             if status.state == ENDED:
                 self.machine.forget(status.job, status.incarnation)
                 self._started.pop((status.job, status.incarnation), None)
+                self._sequences.pop((status.job, status.incarnation), None)
 
     def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
         """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""
@@ -251,6 +276,7 @@ class Local:
             "NODE_RANK": "0",
             "PYTHONUNBUFFERED": "1",
             "ROTA_JOB_ID": str(command.job),
+            "ROTA_JOB_KEY": f"{self._home_id}-{command.job}",
             "ROTA_JOB_NAME": job.name,
             "ROTA_GPUS": str(len(gpus)),
             **({"ROTA_BATCH_SIZE": str(command.batch_size)} if command.batch_size else {}),
@@ -264,3 +290,12 @@ class Local:
         if len(gpus) == 1:
             env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
         return env
+
+
+def home_id(home: Path) -> str:
+    """A name that no other home has, made when it is first asked for. Jobs of two homes may share a working folder and a number,
+    and must not find each other's checkpoints."""
+    path = home / HOME_ID
+    if not path.exists():
+        write_whole(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
+    return path.read_text(encoding="ascii").strip()

@@ -8,7 +8,7 @@ from typing import Any
 from rota.errors import SpecError
 from rota.model.job import JobSpec
 from rota.model.units import FOREVER
-from rota.wire.spec import Range, Spec
+from rota.wire.spec import TOLD_BY_SESSION, Range, Spec
 from rota.wire.submitted import SubmittedJob
 
 PLANNED = ("after", "max_run_time", "notify")
@@ -76,6 +76,12 @@ def asked_for(job: SubmittedJob) -> dict[str, Any]:
     }
 
 
+def changes_batch_itself(job: SubmittedJob) -> bool:
+    """Whether it takes another batch size while it runs: a session of one process does. A process can't get other GPUs, so a job
+    that accepts several numbers of these is suspended and launched again."""
+    return job.progress == TOLD_BY_SESSION and job.gpus <= 1 and len(job.gpu_counts) <= 1 and len(job.batch_sizes) > 1
+
+
 def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:
     """The same as the scheduler sees it, submitted at this wall-clock time."""
     if job.deadline_at is not None and job.deadline_at <= wall_s:
@@ -93,5 +99,6 @@ def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:
         deadline_seconds=job.deadline_at - wall_s if job.deadline_at is not None else FOREVER,
         tenant=job.tenant,
         user=job.user,
+        can_resize=changes_batch_itself(job),
         retries=job.retries,
     )

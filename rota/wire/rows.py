@@ -79,6 +79,8 @@ class JobRow:
     last_change: str = ""
     """What happened to it last, in a sentence."""
     command: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The latest numbers that its script told, such as its loss."""
     spec: dict[str, Any] | None = None
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
     trials: list[TrialRow] | None = None

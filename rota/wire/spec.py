@@ -20,6 +20,9 @@ from rota.model.units import MILLI, milligpus_of
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
+TOLD_BY_SESSION = "session"
+"""In place of a pattern: the script tells its steps itself, by `rota.train`."""
+
 Moment = Literal["started", "finished", "failed", "preempted", "eta-slipped"]
 NOTIFY_ON: tuple[Moment, ...] = get_args(Moment)
 
@@ -150,7 +153,9 @@ class Spec(_Strict):
     )
     steps: int | None = Field(None, ge=1, description="Optimiser steps until it is done. With them, Rota shows progress.")
     progress: str | None = Field(
-        None, description="A regular expression that finds the step in its output; a second group finds the total."
+        None,
+        description="A regular expression that finds the step in its output, with a second group for the total; or `session`, if "
+        "the script tells its steps by `rota.train`.",
     )
     checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
     profile: str | None = Field(
@@ -226,8 +231,8 @@ class Spec(_Strict):
     @field_validator("progress")
     @classmethod
     def _pattern(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
+        if value is None or value == TOLD_BY_SESSION:
+            return value
         try:
             groups = re.compile(value).groups
         except re.error as problem:

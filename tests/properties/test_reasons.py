@@ -37,7 +37,7 @@ def confirm(core: Scheduler) -> int:
         accepted = [
             p for p, name in enumerate(state.machines.cluster.pools) if not spec.accelerators or name in spec.accelerators
         ]
-        if phase in (Phase.RUNNING, Phase.SUSPENDING, Phase.STOPPING):
+        if phase in (Phase.RUNNING, Phase.RESIZING, Phase.SUSPENDING, Phase.STOPPING):
             assert code is Reason.NONE
             continue
         waiting += 1

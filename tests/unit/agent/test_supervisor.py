@@ -371,6 +371,7 @@ def test_what_a_job_sees(bench: Bench, tmp_path: Path) -> None:
     seen = json.loads(next(line for line in bench.said().splitlines() if line.startswith("{")))
     assert seen["env"].pop("ROTA_LIFE") != mine.pop("ROTA_LIFE")
     assert seen["env"].pop("LC_CTYPE", "C.UTF-8") == "C.UTF-8"  # Python adds it to its own.
+    assert seen["env"].pop("ROTA_RUN_DIR") == str(bench.folder() / "job")
     assert seen["env"] == mine
     assert (seen["cwd"], seen["stdin"], seen["leader"]) == (str(tmp_path), "/dev/null", True)
     assert seen["files"] == ["job.lock"]

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from rota.cli.main import main, make_app
+from tests.unit.cli.conftest import Rota
 
 
 def commands() -> list[list[str]]:
@@ -33,3 +35,18 @@ def test_a_value_is_called_by_its_flag(monkeypatch: pytest.MonkeyPatch, capsys: 
         main()
     printed = capsys.readouterr().out
     assert "rota compare [OPTIONS] POLICIES..." in printed and "--cluster CLUSTER" in printed and "--seeds N" in printed
+
+
+def test_where_to_go_next(rota: Rota) -> None:
+    code, out, _ = rota("help", "next")
+    assert code == 0
+    for door in ("Run my training script", "Write a policy", "Set up a cluster"):
+        assert door in out
+    for page in re.findall(r"docs/[\w-]+\.md", out):
+        assert (Path(__file__).parents[3] / page).exists(), page
+
+
+def test_help_of_a_command_and_of_one_that_is_not_there(rota: Rota) -> None:
+    assert rota("help", "down")[1] == rota("down", "--help")[1]
+    code, _, err = rota("help", "nonsense")
+    assert code == 2 and "No such command 'nonsense'" in err

@@ -1,6 +1,7 @@
 """The seam between the daemon and its driver: the daemon knows the protocol alone, and any driver will do."""
 
 import ast
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +18,9 @@ from rota.live.cluster_changes import made_up_devices
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver, DriverCommand, DriverContext
 from rota.live.local import Local
+from rota.live.requests import scheduler_spec, submitted_job
 from rota.model.cluster import Cluster
-from rota.model.commands import Kill, Launch, Renew, Resume, Suspend
+from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.model.events import Exited, External, Outcome, Started
 from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
@@ -169,6 +171,58 @@ def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local
         assert local.carry_out([launch()]) != [], "an incarnation that was forgotten is lost, and not started again"
     finally:
         local.close()
+
+
+def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> None:
+    """Between two daemons its supervisor remembers what it was granted."""
+
+    def opened() -> Local:
+        driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
+        driver.open(DriverContext(lambda: None, lambda job: submitted("sleep", "100"), time.time, driver.machines, str))
+        return driver
+
+    def starts(driver: Local) -> list[int]:
+        """The sequences of what it tells next."""
+        end = time.monotonic() + PATIENCE
+        while not (found := driver.events()):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert all(isinstance(event, Started) for event in found)
+        return [event.sequence for event in found if isinstance(event, Started)]
+
+    local = opened()
+    try:
+        local.carry_out([launch()])
+        assert starts(local) == [1]
+        local.carry_out([Resize(1, 1, 2, 0, np.array([0, 1]), (0,), 128)])
+        assert starts(local) == [2] and local.events() == []
+        assert json.loads((tmp_path / "run/1/1/job/size.json").read_text()) == {"batch_size": 128}
+        local.close()
+        local = opened()
+        assert starts(local) == [2]
+        local.carry_out([Kill(1, 1, 3, (0,))])
+        events_until_exit(local)
+        (answer,) = local.carry_out([Resize(7, 1, 2, 0, np.array([0]), (0,), 128)])
+        assert isinstance(answer, Exited) and answer.outcome is Outcome.LOST
+    finally:
+        local.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "itself"),
+    [
+        ({"progress": "session", "gpus": 1}, True),
+        ({"progress": "session", "gpus": 0.5}, True),
+        ({"progress": r"step (\d+)", "gpus": 1}, False),
+        ({"progress": "session", "gpus": 2}, False),
+        ({"progress": "session", "gpus": {"min": 1, "max": 2}}, False),
+    ],
+)
+def test_a_session_of_one_process_changes_its_batch_size_itself(more: dict[str, object], itself: bool) -> None:
+    """One that reads other things than that is suspended and launched again."""
+    spec = Spec.model_validate({"run": "train", "batch": {"size": 64, "min": 32, "max": 128}, **more})
+    job = submitted_job(spec, "ana", "/", {})
+    assert scheduler_spec(job, 0.0).can_resize is itself
 
 
 def test_what_is_not_there_is_answered(local: Local) -> None:

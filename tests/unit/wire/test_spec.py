@@ -49,6 +49,11 @@ def test_only_run_is_required(tmp_path: Path) -> None:
     assert (spec.gpus, spec.weight, spec.retries, spec.accelerators) == (1, 1.0, 0, [])
 
 
+def test_a_script_may_tell_its_steps_itself(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("run: python train.py\nprogress: session\n")
+    assert read_spec(tmp_path / "job.yaml").progress == "session"
+
+
 def test_elastic(tmp_path: Path) -> None:
     spec = read(tmp_path, "run: x\ngpus: {min: 1, max: 8}\n")
     assert not isinstance(spec.gpus, int) and (spec.gpus.min, spec.gpus.max) == (1, 8)

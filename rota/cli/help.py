@@ -1,0 +1,31 @@
+"""`rota help`: the help of a command, and where to go next."""
+
+from typing import Annotated
+
+import typer
+
+NEXT = """\
+Where to go from here:
+
+  Run my training script   docs/tutorial-training.md    rota submit --gpus 1 --progress session -- python train.py
+  Write a policy           docs/own-policy.md           rota policy check ./mine.py:Mine
+  Set up a cluster         docs/live.md                 rota up --help
+"""
+
+
+def help(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[COMMAND|next]", help="A command, or next: where to go from here.")
+    ] = None,
+) -> None:
+    """Show the help of a command; `rota help next` says where to go from here.
+
+    Example: rota help submit
+    """
+    if topic == "next":
+        typer.echo(NEXT, nl=False)
+        return
+    from rota.cli.main import make_app
+
+    words = [] if topic is None else [topic]
+    make_app(words)([*words, "--help"], standalone_mode=False, prog_name="rota")

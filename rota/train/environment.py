@@ -1,0 +1,57 @@
+"""What a job's environment says of where it runs."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.agent.constants import RUN_FOLDER
+from rota.errors import OptionError
+
+
+class JobEnvironment(NamedTuple):
+    """Where a script runs. Outside Rota the folders are None."""
+
+    run_folder: Path | None = None
+    checkpoint_folder: Path | None = None
+    """For this job alone."""
+    incarnation: int = 1
+    rank: int = 0
+    world_size: int = 1
+    nodes: int = 1
+    batch_size: int = 0
+    """Examples per step that Rota grants; 0: the script decides."""
+
+    @property
+    def under_rota(self) -> bool:
+        return self.run_folder is not None
+
+
+def job_environment(variables: Mapping[str, str] | None = None) -> JobEnvironment:
+    """Read from these variables, by default from those of the process."""
+    found = os.environ if variables is None else variables
+    run, saved = found.get(RUN_FOLDER, ""), found.get("ROTA_CHECKPOINT_DIR", "")
+    job = found.get("ROTA_JOB_KEY") or found.get("ROTA_JOB_ID", "")
+    world_size, rank = _number(found, "WORLD_SIZE", 1), _number(found, "RANK", 0)
+    if rank >= max(world_size, 1):
+        raise OptionError(
+            f"is not a rank of {world_size} processes.", field="RANK", value=rank, hint="ranks count from 0; see WORLD_SIZE"
+        )
+    return JobEnvironment(
+        run_folder=Path(run) if run else None,
+        checkpoint_folder=Path(saved) / f"rota-{job}" if run and saved and job else None,
+        incarnation=_number(found, "ROTA_INCARNATION", 1),
+        rank=rank,
+        world_size=max(world_size, 1),
+        nodes=max(_number(found, "NNODES", 1), 1),
+        batch_size=_number(found, "ROTA_BATCH_SIZE", 0),
+    )
+
+
+def _number(variables: Mapping[str, str], name: str, missing: int) -> int:
+    text = variables.get(name, "")
+    if not text:
+        return missing
+    if not text.isascii() or not text.isdecimal():
+        raise OptionError("is not a whole number.", field=name, value=text, hint=f"unset {name}, or let the launcher set it")
+    return int(text)

@@ -1,0 +1,94 @@
+"""For the Trainer of Hugging Face Transformers: a callback, and the checkpoint to go on from.
+
+    from rota.train.huggingface import RotaCallback, last_checkpoint
+
+    trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[RotaCallback()])
+    trainer.train(resume_from_checkpoint=last_checkpoint(args.output_dir))
+
+The Trainer saves and loads by its own means, into `output_dir`. The callback counts steps and tells Rota of them and of the loss.
+When Rota wants the GPUs, it has all ranks save after the same step, and leaves with exit code 75. It seals every checkpoint that
+the Trainer writes, so one that was cut off is told from a whole one.
+"""
+
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from rota.errors import CheckpointError
+from rota.train.checkpoint import seal, verified
+from rota.train.session import SAVE_EVERY_SECONDS, CheckpointWarning, Session, Yielded
+
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+
+class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not known to the type checker
+    """Goes among the callbacks of a Trainer. `every_seconds`: under Rota, how often to save beside what the Trainer saves anyway;
+    None: never."""
+
+    def __init__(self, every_seconds: float | None = SAVE_EVERY_SECONDS) -> None:
+        self._every_seconds = every_seconds
+        self._job: Session | None = None
+        self._leaving = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        total = state.max_steps if state.max_steps > 0 else None
+        job = Session(steps=total, every_seconds=self._every_seconds, framework_saves=True, first_step=state.global_step)
+        self._job = job.__enter__()
+
+    # Processes that load data are started between these two.
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._job is not None:
+            self._job.shield(True)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._job is not None:
+            self._job.shield(False)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._job is None:
+            return
+        action = self._job.count()
+        if action.save:
+            control.should_save = True
+        if action.leave:
+            self._leaving = control.should_training_stop = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if self._job is not None and logs and "loss" in logs:
+            self._job.log(loss=logs["loss"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """After all ranks have written their parts."""
+        args.distributed_state.wait_for_everyone()
+        if self._job is None:
+            return
+        if state.is_world_process_zero:
+            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
+        self._job.saved()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        job, self._job = self._job, None
+        if job is None:
+            return
+        job.shield(False)
+        if self._leaving:
+            left = Yielded(job.step)
+            job.__exit__(Yielded, left, None)
+            raise left
+        job.__exit__(None, None, None)
+
+
+def last_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
+    """The newest checkpoint of a Trainer that is whole; None: there is none, so it begins at the beginning."""
+    found = {int(match[1]): path for path in Path(output_dir).glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))}
+    for _, path in sorted(found.items(), reverse=True):
+        try:
+            return str(verified(path).folder)
+        except CheckpointError as error:
+            warnings.warn(CheckpointWarning(f"{error.message} The checkpoint before it is used."), stacklevel=2)
+    return None

@@ -1,0 +1,403 @@
+"""A training loop that can be suspended between any two steps, and goes on as if nothing had happened.
+
+    with train.session(save=save, load=load) as job:
+        for epoch in job.epochs(10):
+            for batch in job.steps(batches):
+                loss = step(batch)
+                job.log(loss=loss)
+
+Under Rota, SIGTERM means that the GPUs are wanted. All ranks then save after the same step and leave with exit code 75. Outside
+Rota no signal is touched and nothing is written, unless a folder for checkpoints is given.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+from rota.errors import CheckpointError, OptionError
+from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
+from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint, read_manifest
+from rota.train.environment import JobEnvironment, job_environment
+from rota.train.size import SizeFile
+from rota.train.tell import Teller
+
+SAVED_AND_LEFT = 75
+"""EX_TEMPFAIL: it saved its state and wants to go on later."""
+SAVE_EVERY_SECONDS = 600.0
+
+Batch = TypeVar("Batch")
+SaveFunction = Callable[[Path], object]
+"""Writes the state of this rank into a folder of its own, which is empty."""
+LoadFunction = Callable[[Path], object]
+"""Reads what `save` wrote."""
+
+
+class Yielded(SystemExit):
+    """Raised between two steps when the state is saved and the process should leave. It ends the script with exit code 75."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(SAVED_AND_LEFT)
+        self.step = step
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written or read, and training goes on with what there is."""
+
+
+@runtime_checkable
+class ResumableBatches(Protocol):
+    """Batches that can begin in the middle of a pass. Others are drawn and dropped up to there."""
+
+    def resume_at(self, epoch: int, offset: int) -> None:
+        """The next pass is this one, and so many of its batches are done."""
+
+    def steps_left(self, epoch: int, offset: int) -> int:
+        """How many steps are left of this pass."""
+
+
+class Session:
+    """One run of a training loop. Use it in a `with` statement."""
+
+    def __init__(
+        self,
+        save: SaveFunction | None = None,
+        load: LoadFunction | None = None,
+        *,
+        steps: int | None = None,
+        batch_size: int = 0,
+        folder: str | os.PathLike[str] | None = None,
+        every_seconds: float | None = SAVE_EVERY_SECONDS,
+        keep: int = KEPT,
+        framework_saves: bool = False,
+        first_step: int = 0,
+        environment: JobEnvironment | None = None,
+    ) -> None:
+        """`steps`: how many there are in all, if that can't be counted; `folder`: of checkpoints, by default Rota's for this job;
+        `every_seconds`: how often to save without being asked, None: never; `keep`: how many checkpoints stay; `framework_saves`:
+        the caller goes by `count` and saves by itself, and goes on from `first_step`."""
+        if (save is None) != (load is None):
+            missing = "load" if load is None else "save"
+            raise OptionError("is missing: save and load come together.", field=missing, hint="train.session(save=..., load=...)")
+        self.environment = where = environment or job_environment()
+        self.step = first_step
+        """Steps that are done."""
+        self.epoch = 0
+        """Passes over the data that are done."""
+        self.batch_size = where.batch_size or batch_size
+        """Examples per step, over all ranks: what Rota grants, or what the script asked for."""
+        self.world_changed = False
+        """It goes on from a checkpoint of another number of ranks."""
+        self.resumed = False
+        """It goes on from a checkpoint."""
+        self._epochs = 0
+        """How many there will be, if `epochs` was told."""
+        self._offset = 0
+        """Batches of this pass that are done."""
+        self._drawn_for = 0
+        """The batch size when batches were last drawn."""
+        self._calls = 0
+        """Passes begun since the start of the process."""
+        self._save, self._load = save, load
+        self._heeds = where.under_rota and (save is not None or framework_saves)
+        """It leaves when it is asked to. One that can't save does not: SIGTERM ends it."""
+        self._fixed_total = steps
+        self._total: float | None = steps
+        self._metrics: dict[str, Any] = {}
+        self._saved = 0.0
+        self._work = float(first_step)
+        """Steps that are done, counted at the usual batch size: one with twice the batch is two. That is what Rota is told."""
+        self._step_work = 1.0
+        """What a step counts."""
+        self._size = SizeFile(where.run_folder if where.world_size == 1 else None)
+        self._asked = False
+        self._every_seconds = every_seconds
+        self._save_s = float("inf")
+        self._teller = Teller(where.run_folder if where.rank == 0 else None)
+        self._before: Any = None
+        self._checkpoints = self._make_checkpoints(folder, keep)
+        self._agreement = self._make_agreement()
+
+    def _make_checkpoints(self, folder: str | os.PathLike[str] | None, keep: int) -> Checkpoints | None:
+        where = self.environment
+        place = Path(folder) if folder is not None else where.checkpoint_folder
+        if self._save is None or (place is None and not where.under_rota):
+            return None
+        if place is None:
+            raise OptionError("is not set, so there is no place for checkpoints.", field="ROTA_CHECKPOINT_DIR", hint="folder=...")
+        if not where.under_rota and where.world_size > 1:
+            if where.rank == 0:
+                said = f"Outside Rota {where.world_size} ranks have no checkpoints in {place}: they could not agree on a step."
+                warnings.warn(CheckpointWarning(said), stacklevel=4)
+            return None
+        return Checkpoints(place, incarnation=where.incarnation, rank=where.rank, world_size=where.world_size, keep=keep)
+
+    def _make_agreement(self) -> Alone | FirstRank | OtherRank:
+        where = self.environment
+        if where.run_folder is None or where.world_size == 1 or not self._heeds:
+            return Alone()
+        # One folder that all ranks see: on one machine Rota's own, else where checkpoints are. torchrun may start them anew.
+        shared = where.run_folder if where.nodes == 1 else where.checkpoint_folder
+        if shared is None:
+            raise OptionError("is not set, so ranks have no folder to share.", field="ROTA_CHECKPOINT_DIR", hint="set it")
+        folder = shared / f"ranks.i{where.incarnation}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FirstRank(folder) if where.rank == 0 else OtherRank(folder)
+
+    # Beginning and end.
+
+    def __enter__(self) -> Self:
+        if self._heeds:
+            if threading.current_thread() is not threading.main_thread():
+                raise OptionError(
+                    "is not in the main thread, which is the one that hears of signals.",
+                    field="session",
+                    hint="enter the session in the main thread",
+                )
+            self._before = signal.signal(signal.SIGTERM, self._hear)
+        try:
+            self._begin()
+        except BaseException:
+            self._restore_signal()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._total = self._work
+            self._tell(sure=True)
+        if kind is None or isinstance(error, Yielded):
+            self._let_end()
+        else:
+            self._restore_signal()
+
+    def _begin(self) -> None:
+        checkpoints = self._checkpoints
+        found: WholeCheckpoint | None = None
+        if checkpoints is not None and checkpoints.rank == 0:
+            found = checkpoints.newest()
+            for torn in checkpoints.torn:
+                warnings.warn(CheckpointWarning(f"{torn} The checkpoint before it is used."), stacklevel=4)
+        start = found.folder.name if found is not None else ""
+        step = found.step if found is not None else self.step
+        first = self._agreement.begin(Announcement(step, start=start, written=checkpoints.written if checkpoints else 0))
+        if checkpoints is not None and checkpoints.rank > 0:
+            checkpoints.written = first.written
+            found = read_manifest(checkpoints.folder / first.start)[0] if first.start else None  # the first has read it all
+        if found is not None:
+            self._resume(found)
+        self._saved = self._work
+        self._plan_save()
+        self._tell()
+        self._teller.hurry()  # the first step is told at once
+
+    def _resume(self, found: WholeCheckpoint) -> None:
+        facts = found.facts
+        self.step, self.epoch, self._offset = found.step, int(facts["epoch"]), int(facts["offset"])
+        self._work = float(facts["work"])
+        self.world_changed = found.world_size != self.environment.world_size
+        self.resumed = True
+        if self._load is not None:
+            self._load(found.part(self.environment.rank))
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def _let_end(self) -> None:
+        """All is done, or saved: from here on the script only has to end, and has its grace for that. To end it now would have it
+        started once more. Processes that it starts would inherit SIG_IGN, so that comes only at its end: Python gives up its own
+        handlers then, long before it is gone."""
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, _pass_over)
+            atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
+            self._before = None
+
+    def _restore_signal(self) -> None:
+        if self._before is not None:
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, self._before)
+            self._before = None
+
+    @property
+    def asked(self) -> bool:
+        """Rota wants the GPUs back: the loop ends between two steps soon."""
+        return self._asked
+
+    # The loop.
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """0, 1, ... up to the count, from the one that is not finished. What stands behind the inner loop runs once for each."""
+        self._epochs = count
+        while self.epoch < count:
+            epoch = self.epoch
+            yield epoch
+            if self.epoch == epoch:  # no pass over the data was finished in it
+                self._finish_pass()
+
+    def steps(self, batches: Iterable[Batch], *, total: int | None = None) -> Iterator[Batch]:
+        """The batches of one pass, each a step, from the one that is next. `total`: how many steps there are in all passes."""
+        if not self._epochs and self._calls < self.epoch:
+            self._calls += 1
+            return  # this pass was finished before
+        self._calls += 1
+        self._total = total or self._fixed_total or self._count_total(batches)
+        if self._asked and isinstance(self._agreement, Alone):
+            self._do(self._agreement.at(self.step, asked=True, save=False))
+        drawn: Iterator[Batch] | None = self._draw(batches)
+        try:
+            while drawn is not None:
+                again = None
+                for batch in drawn:
+                    yield batch
+                    self._offset += 1
+                    self.step_done()
+                    if self._drawn_for != self.batch_size and isinstance(batches, ResumableBatches):
+                        again = self._draw(batches)  # the rest of this pass, in batches of another size
+                        break
+                drawn = again
+        except GeneratorExit:  # the loop was left by `break`
+            self._finish_pass()
+            raise
+        self._finish_pass()
+
+    def _finish_pass(self) -> None:
+        self.epoch += 1
+        self._offset = 0
+
+    def _count_total(self, batches: Iterable[Any]) -> float | None:
+        """Steps in all, as far as it is known which passes are to come."""
+        try:
+            length = len(batches)  # type: ignore[arg-type]
+        except (TypeError, NotImplementedError):
+            return None
+        left = max(length - self._offset, 0)
+        if isinstance(batches, ResumableBatches):
+            left = batches.steps_left(self.epoch, self._offset)
+        return self._work + self._step_work * (left + length * max(self._epochs - self.epoch - 1, 0))
+
+    def _draw(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """An iterator that stands at the next batch. Processes that it starts to load data don't hear SIGTERM, which goes to the
+        whole group: they must live until this one has saved."""
+        self._drawn_for = self.batch_size
+        resumable = isinstance(batches, ResumableBatches)
+        if isinstance(batches, ResumableBatches):
+            batches.resume_at(self.epoch, self._offset)
+        else:
+            self._before_draw()
+        self.shield(True)
+        try:
+            drawn = iter(batches)
+            if not resumable:
+                for _ in range(self._offset):
+                    next(drawn, None)
+                self._after_draw()
+            # Many iterators begin, and start their processes, with the first batch.
+            return chain(list(islice(drawn, 1)), drawn)
+        finally:
+            self.shield(False)
+
+    def _before_draw(self) -> None:
+        """A pass begins, or begins again to get to where it was."""
+
+    def _after_draw(self) -> None:
+        """It is where it was."""
+
+    def shield(self, on: bool) -> None:
+        """Processes that are started while this is on don't hear SIGTERM: they get the mask of the one that starts them."""
+        if self._before is not None:
+            signal.pthread_sigmask(signal.SIG_BLOCK if on else signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    def step_done(self) -> None:
+        """One step is done: for loops that `steps` does not fit. Saves and leaves if that is due."""
+        action = self.count()
+        if action.save:
+            self._do(action)
+
+    def count(self) -> Action:
+        """One step is done. Says what is due and does nothing: for frameworks that save by themselves."""
+        self.step += 1
+        self._work += self._step_work
+        now = time.monotonic()
+        if now >= self._teller.next_s:
+            self._tell()
+            self._look_at_size()
+        save = now >= self._save_s
+        if not save and self.step < self._agreement.next_step and not self._asked:
+            return Action()
+        return self._agreement.at(self.step, asked=self._asked, save=save)
+
+    def _look_at_size(self) -> None:
+        size = self._size.look()
+        if size and size != self.batch_size:
+            self.batch_size = size
+            self._resize()
+
+    def _resize(self) -> None:
+        """Rota granted another batch size, from the next step on."""
+
+    def log(self, **metrics: Any) -> None:
+        """The latest loss or any other number. Tensors are read only when they are sent, about twice a second."""
+        for name, value in metrics.items():
+            self._metrics[name] = value.detach() if hasattr(value, "detach") else value
+
+    # Saving.
+
+    def _do(self, action: Action) -> None:
+        if self._checkpoints is None or self._save is None:
+            if action.leave:
+                raise Yielded(self.step)
+            return
+        try:
+            self._checkpoints.write(self.step, self._facts(), self._save)
+        except CheckpointError as error:
+            if action.leave:
+                raise
+            warnings.warn(CheckpointWarning(f"{error.message} Training goes on."), stacklevel=2)
+        else:
+            self.saved()
+        if action.leave:
+            raise Yielded(self.step)
+        self._plan_save()
+
+    def saved(self) -> None:
+        """All up to here is safe on disk: for frameworks that save by themselves."""
+        self._saved = self._work
+        self._plan_save()
+        self._tell(sure=True)
+
+    def _plan_save(self) -> None:
+        if self._every_seconds is not None and (self._checkpoints is not None or self._heeds):
+            self._save_s = time.monotonic() + self._every_seconds
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"epoch": self.epoch, "offset": self._offset, "work": self._work}
+
+    def _tell(self, *, sure: bool = False) -> None:
+        self._teller.send(self._work, total=self._total, saved=self._saved, metrics=self._metrics, sure=sure)
+
+
+def _pass_over(number: int, frame: FrameType | None) -> None:
+    """Of a signal that comes too late to matter."""
+
+
+def session(
+    save: SaveFunction | None = None,
+    load: LoadFunction | None = None,
+    *,
+    steps: int | None = None,
+    batch_size: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    every_seconds: float | None = SAVE_EVERY_SECONDS,
+    keep: int = KEPT,
+) -> Session:
+    """A session for a `with` statement. `save(folder)` writes the state into a folder that is empty; `load(folder)` reads it, and
+    is called once at the beginning if there is a checkpoint."""
+    return Session(save, load, steps=steps, batch_size=batch_size, folder=folder, every_seconds=every_seconds, keep=keep)

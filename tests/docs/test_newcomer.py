@@ -1,0 +1,85 @@
+"""The first five minutes of a newcomer, command by command, with real PyTorch training. The what-if line is not there yet.
+
+`rota up` has flags here so that jobs take turns within the five minutes: one GPU, and rounds of two seconds.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rota
+from tests.docs.pages import ROOT
+from tests.live.harness import until
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+PATIENCE = 400.0
+
+
+class Terminal:
+    """Types commands in one folder, as a person would; `rota` and `python` are those of the environment of the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {
+            **os.environ,
+            "ROTA_HOME": str(folder / "home"),
+            "PYTHONPATH": str(ROOT),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        }
+
+    def types(self, command: str) -> str:
+        done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.env, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def test_the_first_five_minutes(tmp_path: Path) -> None:
+    for name in ("cnn.py", "transformer.py"):
+        shutil.copy(ROOT / "examples" / "training" / name, tmp_path / name)
+    me = Terminal(tmp_path)
+    assert "POLICY" in me.types("rota demo --no-race") and (tmp_path / "rota-demo.html").exists()
+    said = tmp_path / "up"
+    with said.open("w") as file:
+        daemon = subprocess.Popen(
+            ["bash", "-c", 'exec rota up --pretend "1xV100" --policy las --round-seconds 2 --listen 127.0.0.1:0'],
+            cwd=tmp_path,
+            env=me.env,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        until(lambda: "try: " in said.read_text() or daemon.poll() is not None, "rota up is ready")
+        first, *lines = said.read_text().splitlines()
+        assert first.startswith("ready http://127.0.0.1:"), said.read_text()
+        (sample,) = [line.removeprefix("try: ") for line in lines if line.startswith("try: ")]
+        assert sample.startswith("rota submit --gpus 1 -- python -c")
+        assert "Job 1" in me.types(sample)
+        me.types("rota wait 1")
+        assert "hello" in me.types("rota logs 1")
+        for script in ("cnn.py 3", "transformer.py 2", "cnn.py 3"):
+            me.types(f"rota submit --gpus 1 --progress session -- python {script}")
+        assert all(f"job-{job}" in me.types("rota jobs") for job in (2, 3, 4))
+        # With one GPU, two of them wait as soon as the first has started, whichever that is.
+        waits = "It needs 1 GPUs of any type; 0 are free."
+        until(lambda: any(waits in me.types(f"rota why {job}") for job in (2, 3, 4)), "one is told why it waits")
+        me.types(f"rota wait 2 3 4 --timeout {PATIENCE:.0f}")
+        client = rota.connect(tmp_path / "home")
+        rows = {row.id: row for row in client.jobs(everything=True)}
+        assert {row.phase for row in rows.values()} == {"finished"}
+        assert sum(row.suspensions for row in rows.values()) >= 1, "they took turns"
+        assert rows[2].metrics["loss"] < 0.1
+        # Two of them are the same training: whether they were suspended does not show.
+        ends = [me.types(f"rota logs {job}").rstrip().splitlines()[-2] for job in (2, 4)]
+        assert ends[0] == ends[1] and ends[0].startswith("done: 384 steps, weights ")
+        doors = me.types("rota help next")
+        assert all(door in doors for door in ("Run my training script", "Write a policy", "Set up a cluster"))
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(60)
