@@ -250,8 +250,8 @@ def _turn(view: View, slot: Slot, at: int, where: dict[int, int]) -> int:
 
 
 def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
-    """Pools on which a job can run at the size that it asked for, GPUs and rate; the fastest first. None where it would hardly get
-    further, unless it would nowhere else."""
+    """Pools on which a job can run at the size that it asked for, GPUs and rate; the fastest first. Those where it
+    hardly gets further count only if there are no others."""
     options = view.options
     rows = options.by_kind[view.jobs.kind.item(at)]
     rows = rows[(rows >= 0) & options.asked[rows]]

@@ -82,7 +82,7 @@ def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants:
 
 
 def _start_seconds(state: State, table: CandidateTable, grants: Grants) -> Floats:
-    """How long each granted job is believed to take until it runs as granted: what a move costs it, or its waking where it sleeps.
+    """How long each granted job is believed to take until it runs as granted: what moving costs it, or waking up where it sleeps.
     Both go by what it holds on its GPUs."""
     jobs, costs = state.jobs, state.knowledge.costs
     rows = table.rows[grants.position]
