@@ -82,13 +82,13 @@ def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants:
 
 
 def _start_seconds(state: State, table: CandidateTable, grants: Grants) -> Floats:
-    """How long each granted job is believed to take until it runs as granted: what moving costs it, or waking up where it sleeps.
-    Both go by what it holds on its GPUs."""
+    """How long each granted job is believed to take until it runs as granted: what moving costs it, by what it holds on its GPUs.
+    One that sleeps wakes up sooner where it is, but may have to go elsewhere: it takes as long as a job usually does."""
     jobs, costs = state.jobs, state.knowledge.costs
     rows = table.rows[grants.position]
     phase, found = jobs.table.phase[rows], np.zeros(len(rows))
     goes_on = (phase == Phase.RUNNING) & (grants.option[grants.position] == table.granted_option[grants.position])
     for at in (~goes_on).nonzero()[0].tolist():
         spec = jobs.specs[jobs.table.id.item(rows[at])]
-        found[at] = costs.resume_of(spec) if phase[at] == Phase.PARKED else costs.move_of(spec)
+        found[at] = max(costs.resume_of(spec), costs.move_seconds) if phase[at] == Phase.PARKED else costs.move_of(spec)
     return found
