@@ -53,6 +53,7 @@ class Gandiva:
         servers.join(_partners(view))
         held = _held(view, where)
         servers.follow(held, tick)
+        _leave_hopeless(view, servers, where)
         refused = self._refused(view, servers, where, before)
         waits = dict(before.waiting) if before is not None else {}
         seated = {job for slot in servers.slots for job in slot.jobs}
@@ -249,12 +250,24 @@ def _turn(view: View, slot: Slot, at: int, where: dict[int, int]) -> int:
 
 
 def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
-    """Pools on which a job can run at the size that it asked for, GPUs and rate; the fastest first."""
+    """Pools on which a job can run at the size that it asked for, GPUs and rate; the fastest first. Those where it
+    hardly gets further count only if there are no others."""
     options = view.options
     rows = options.by_kind[view.jobs.kind.item(at)]
     rows = rows[(rows >= 0) & options.asked[rows]]
+    worth = ~options.hopeless[rows]
+    rows = rows[worth] if worth.any() else rows
     for row in rows[np.argsort(-options.rate[rows], kind="stable")].tolist():
         yield options.pool.item(row), options.gpus.item(row), options.rate.item(row)
+
+
+def _leave_hopeless(view: View, servers: Servers, where: dict[int, int]) -> None:
+    """Jobs leave slots in which, as is known by now, they hardly get further. They find others as if they had just come."""
+    for slot in list(servers.slots) if view.options.uneven else ():
+        here = servers.pool_of(slot)
+        slot.jobs = [job for job in slot.jobs if any(pool == here for pool, _, _ in _pools(view, where[job]))]
+        if not slot.jobs:
+            servers.close(slot)
 
 
 def _faster_than_turns(view: View, at: int, here: int, jobs: int) -> list[tuple[int, int]]:

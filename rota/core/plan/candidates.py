@@ -56,13 +56,20 @@ def _kept_gpus(state: State, rows: Ints) -> Ints:
 
 
 def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
-    """Only those who run by the option they run by. Who has lost its partner runs alone, and goes on so."""
-    option = table.options.best[table.kind[candidates.position]] if candidates.option is None else candidates.option
-    granted = table.granted_option[candidates.position]
+    """Only those who run, by the option they run by: one that the answer names, or another that a tactic has moved them to. Who
+    has lost its partner runs alone, and goes on so."""
+    position, options = candidates.position, table.options
+    option = options.best[table.kind[position]] if candidates.option is None else candidates.option
+    granted = table.granted_option[position]
     stays = granted == option
-    if table.options.shared:
-        stays |= (granted >= 0) & (granted == table.options.alone[option])
-    return Candidates(candidates.position[stays], granted[stays])
+    if options.shared:
+        stays |= (granted >= 0) & (granted == options.alone[option])
+    named = np.zeros(len(table), dtype=bool)
+    named[position[stays]] = True
+    first = np.zeros(len(position), dtype=bool)
+    first[np.unique(position, return_index=True)[1]] = True
+    stays |= first & (granted >= 0) & ~named[position] & ~options.hopeless[granted]
+    return Candidates(position[stays], granted[stays])
 
 
 def _protected_first(candidates: Candidates, table: CandidateTable, alive: Bools | None) -> Candidates:

@@ -11,7 +11,7 @@ from rota.core.state.state import State
 from rota.core.when import AtEvents, WholeSteps
 from rota.model.allocation import Allocation, Ranking
 from rota.model.job import Phase
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Floats
 
 
 def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools | None:
@@ -77,9 +77,18 @@ def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants:
         return may_ask_s if may_ask_s > state.now_s else state.now_s + rounds.round_seconds
     rate = state.knowledge.options.rate[grants.option[position]]
     steps = np.minimum(rounds.steps_per_round(rate), table.steps_left[position])
-    seconds = steps / rate
-    if state.knowledge.costs.move_seconds:
-        runs = state.jobs.table.phase[table.rows[position]] == Phase.RUNNING
-        goes_on = runs & (grants.option[position] == table.granted_option[position])
-        seconds += np.where(goes_on, 0.0, state.knowledge.costs.move_seconds)
+    seconds = steps / rate + _start_seconds(state, table, grants)
     return state.now_s + max(float(seconds.max()), SHORTEST_HOLD_SECONDS)
+
+
+def _start_seconds(state: State, table: CandidateTable, grants: Grants) -> Floats:
+    """How long each granted job is believed to take until it runs as granted: what moving costs it, by what it holds on its GPUs.
+    One that sleeps wakes up sooner where it is, but may have to go elsewhere: it takes as long as a job usually does."""
+    jobs, costs = state.jobs, state.knowledge.costs
+    rows = table.rows[grants.position]
+    phase, found = jobs.table.phase[rows], np.zeros(len(rows))
+    goes_on = (phase == Phase.RUNNING) & (grants.option[grants.position] == table.granted_option[grants.position])
+    for at in (~goes_on).nonzero()[0].tolist():
+        spec = jobs.specs[jobs.table.id.item(rows[at])]
+        found[at] = max(costs.resume_of(spec), costs.move_seconds) if phase[at] == Phase.PARKED else costs.move_of(spec)
+    return found

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.core.settings import Settings
 from rota.core.when import AtEvents, AtRounds, When, WholeSteps
 from rota.errors import OptionError
@@ -47,6 +48,16 @@ def test_rounds_of_whole_steps_follow_each_other() -> None:
     assert rounds.first_round_s(17.0) == 17.0, "the first begins with the first job"
     assert rounds.next_round_s(17.0, 17.0, 350.5) == 350.5, "the next when all have done their steps"
     assert rounds.steps_per_round(np.array([1.0, 0.03, 0.001])).tolist() == [360.0, 10.0, 1.0]
+
+
+def test_a_round_of_whole_steps_waits_for_a_job_that_is_moved() -> None:
+    """A move takes as long as the job itself takes to save and load, also where others move for nothing."""
+    costs = MoveCosts(memory=MemoryCosts(save=1.0, load=0.5))
+    bench = Bench("4xV100", costs=costs, decide=WholeSteps(round_seconds=60.0))
+    bench.obey(bench.submit(steps=100.0, least_gib=6.0))
+    assert bench.state.question.until_s == 69.0, "it starts"
+    bench.obey(bench.tell(Woke(69.0), at_s=69.0))
+    assert bench.state.question.until_s == 100.0, "it goes on, with 31 steps to do"
 
 
 def test_who_has_done_its_whole_steps_rests() -> None:

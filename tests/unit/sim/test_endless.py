@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rota.api import check, simulate
+from rota.beliefs.costs import MemoryCosts
 from rota.beliefs.rates import Rates
 from rota.errors import Stalled, TraceError
 from rota.model.allocation import Ranking
@@ -26,15 +27,23 @@ def trace(*jobs: JobSpec, every_s: float = 0.0) -> Trace:
 )
 @pytest.mark.parametrize("preset", ["ideal", "measured", "gavel"])
 def test_a_job_that_stands_still_is_moved(policy: str, preset: str) -> None:
+    look_alikes(policy=policy, preset=preset)
+
+
+@pytest.mark.parametrize("preset", ["ideal", "measured", "gavel"])
+@pytest.mark.parametrize("tactics", ["pack", "grow"])
+def test_a_job_that_stands_still_leaves_its_slot(tactics: str, preset: str) -> None:
+    look_alikes(policy="gandiva", preset=preset, tactics=tactics)
+
+
+def look_alikes(**fields: Any) -> None:
     """Only references are known at first; `b` looks like `a`, which runs on K80s, but it does not."""
     table = {(name, card, n): speed * n for name in "acde" for card, speed in (("V100", 2.0), ("K80", 1.0)) for n in ALL}
     table |= {("b", "V100", n): 2.0 * n for n in ALL} | {("b", "K80", n): 0.0 for n in ALL}
     jobs = [JobSpec(steps=4000.0, profile="a"), JobSpec(steps=600.0, profile="b"), JobSpec(steps=300.0, profile="b")]
     rates = Rates(table=table, speeds={})
     for seed in (2, 5):
-        found = simulate(
-            trace(*jobs), policy=policy, preset=preset, cluster="1xV100 + 2xK80", profiled=0.1, rates=rates, seed=seed
-        )
+        found = simulate(trace(*jobs), cluster="1xV100 + 2xK80", profiled=0.1, rates=rates, seed=seed, **fields)
         assert np.isfinite(found.record.finished_s).all()
 
 
@@ -66,19 +75,25 @@ def test_gavels_rounds_plan_no_more_often_than_they_must(policy: str, options: d
     assert (found.summary.rounds or 0) < 400
 
 
+@pytest.mark.parametrize("costs", [{"checkpoint_seconds": 3.0}, {"memory": MemoryCosts(save=1.45, load=0.83)}])
 @pytest.mark.parametrize("policy", ["max-min-fairness:aware=false", "makespan:aware=false"])
-def test_a_job_that_is_nearly_done_is_not_moved_to_and_fro(policy: str) -> None:
+def test_a_job_that_is_nearly_done_is_not_moved_to_and_fro(policy: str, costs: dict[str, Any]) -> None:
     """Blind to types, each plan may move it; while it is saved for that, rounds were a millisecond long."""
-    jobs = [JobSpec(gpus=gpus, steps=steps) for gpus, steps in ((2, 700.01), (1, 360.001), (2, 0.5), (1, 720.02))]
-    options: dict[str, Any] = {
-        "preset": "gavel",
-        "cluster": "2xV100 + 2xK80",
-        "checkpoint_seconds": 3.0,
-        "rates": Rates(speeds={}),
-    }
+    sizes = ((2, 700.01), (1, 360.001), (2, 0.5), (1, 720.02))
+    jobs = [JobSpec(gpus=gpus, steps=steps, gpu_gib=6.0) for gpus, steps in sizes]
+    options: dict[str, Any] = {"preset": "gavel", "cluster": "2xV100 + 2xK80", "rates": Rates(speeds={}), **costs}
     for seed in range(3):
         found = simulate(trace(*jobs, every_s=5.0), policy=policy, seed=seed, **options)
         assert np.isfinite(found.record.finished_s).all() and (found.summary.rounds or 0) < 200
+
+
+def test_a_job_that_a_tactic_has_moved_goes_on_between_answers() -> None:
+    """The answer holds for ever and names K80s; `migrate` moves the job to the V100 as that is free."""
+    table = {("a", "V100", 1): 4.0, ("a", "K80", 1): 1.0}
+    jobs = [JobSpec(steps=steps, profile="a") for steps in (400.0, 20_000.0)]
+    options: dict[str, Any] = {"preset": "gavel", "decide": "both", "rates": Rates(table=table, speeds={})}
+    found = simulate(trace(*jobs), policy="gandiva", cluster="1xV100 + 1xK80", tactics="migrate", **options)
+    assert found.record.migrations.tolist() == [0, 1] and found.record.finished_s[1] < 8000.0
 
 
 class Nobody:
