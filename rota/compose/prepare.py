@@ -129,7 +129,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     policy_named, placer_named = named_parts(study)
     policy = make_policy(policy_named, preset.options)
     placer = make_placer(placer_named, preset.options)
-    trace = _jobs(study, opened, cluster, physics)
+    given = trace = _jobs(study, opened, cluster, physics)
     if study.elastic is not None:
         trace = made_elastic(study.elastic, trace, physics.rates, cluster.gpus)
     if study.park is not None:
@@ -155,7 +155,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         round_seconds = settings.decide.round_seconds if isinstance(settings.decide, WholeSteps) else 0.0
         physics = replace(physics, whole_steps_seconds=round_seconds)
     guesses = _guesses(trace, cluster, physics.rates)
-    idle = Combination(study, trace, cluster, physics, settings, policy, placer).notes()
+    idle = Combination(study, trace, cluster, physics, settings, policy, placer, given).notes()
     notes = [*trace.notes, *idle, *guesses]
     return Prepared(
         study=study,

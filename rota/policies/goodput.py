@@ -15,7 +15,7 @@ from rota.solver.size_table import BatchRule, SizeTable
 class Goodput:
     """Every job gets one size or waits. A size is worth `1.1 - (goodput / least goodput) ** -fairness`: the first GPUs of a job
     are worth most, and a job that runs at all is worth more than any other that runs faster. A job that would have to be stopped
-    for another size counts as if that cost it the same part of its time again."""
+    or resized for another number of GPUs counts as if that cost it the same part of its time again."""
 
     interval_seconds: float = 60.0
     fairness: float = 0.5
@@ -34,7 +34,9 @@ class Goodput:
         ran = jobs.run_seconds
         kept = ran / (ran + 2 * jobs.move_seconds + 1e-9)
         better = rate / slowest[at]
-        better *= np.where(jobs.granted[at] & (jobs.option[at] != option), kept[at], 1.0)
+        now = jobs.option[at]
+        moves = jobs.granted[at] & ((options.pool[now] != pool) | (options.gpus[now] != gpus))
+        better *= np.where(moves, kept[at], 1.0)
         value = 1.1 - np.maximum(better, 1e-6) ** -self.fairness
         chosen = choose(at, pool, gpus, value * jobs.weight[at], view.capacity, len(jobs))
         runs = (chosen >= 0).nonzero()[0]

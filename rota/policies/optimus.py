@@ -67,7 +67,7 @@ class Optimus:
         def offer(at: int) -> None:
             pool, now = options.pool.item(found[at]), options.gpus.item(found[at])
             rates = table.rate[kind[at], pool]
-            sizes = (rates[now + 1 :] > rates[now]).nonzero()[0] + now + 1
+            sizes = (rates[now + 1 : now + free[pool] + 1] > rates[now]).nonzero()[0] + now + 1
             if len(sizes):
                 steps = left.item(at) if np.isfinite(left.item(at)) else 1.0
                 gains = (steps / rates[now] - steps / rates[sizes]) / (sizes - now)
@@ -82,4 +82,4 @@ class Optimus:
             if size - now <= free[pool]:
                 free[pool] -= size - now
                 found[at] = table.option[kind[at], pool, size]
-                offer(at)
+            offer(at)  # a larger size yet, or a smaller one if this does not fit any more

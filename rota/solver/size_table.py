@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 
 from rota.model.options import Options
-from rota.model.units import MILLI, Floats, Ints
+from rota.model.units import Floats, Ints
 
 BatchRule = Literal["best", "largest", "asked"]
 """Of the batch sizes that a job accepts on so many GPUs: the one it is fastest with; the largest that keeps its examples on each
-GPU at what it asked for (ONES); or the one it asked for."""
+GPU at what it asked for (ONES), or the smallest if none does; or the one it asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,21 +24,23 @@ class SizeTable:
 
     @classmethod
     def of(cls, options: Options, kinds: Ints, pools: int, rule: BatchRule = "best") -> "SizeTable":
-        """Of these kinds, in their order. Options that take less than a GPU, or share some, are left out."""
+        """Of these kinds, in their order. A part of a GPU counts as a whole one; options that share GPUs are left out."""
         number = np.full(len(options.by_kind) + 1, -1, dtype=np.int64)
         number[kinds] = np.arange(len(kinds))
-        rows = ((number[options.kind] >= 0) & (options.partner_kind < 0) & (options.milligpus >= MILLI)).nonzero()[0]
-        gpus = options.milligpus[rows] // MILLI
+        rows = ((number[options.kind] >= 0) & (options.partner_kind < 0)).nonzero()[0]
+        gpus = options.gpus[rows]
         most = int(gpus.max(initial=1))
         if rule != "best":
             asked = (options.asked & (options.partner_kind < 0)).nonzero()[0]
             batch, width = np.zeros(len(options.by_kind), dtype=np.int64), np.ones(len(options.by_kind), dtype=np.int64)
             batch[options.kind[asked]], width[options.kind[asked]] = options.batch_size[asked], options.gpus[asked]
-            kind = options.kind[rows]
+            kind, size = options.kind[rows], options.batch_size[rows]
             if rule == "asked":
-                fits = (options.batch_size[rows] == batch[kind]) | (batch[kind] == 0)
+                fits = size == batch[kind]
             else:
-                fits = (options.batch_size[rows] * width[kind] <= batch[kind] * gpus) | (batch[kind] == 0)
+                least = np.full(len(options.by_kind), np.iinfo(np.int64).max)
+                np.minimum.at(least, kind, size)
+                fits = (size * width[kind] <= batch[kind] * gpus) | (size == least[kind])
             rows, gpus = rows[fits], gpus[fits]
         key = options.batch_size[rows] if rule == "largest" else options.rate[rows]
         order = np.lexsort((options.rate[rows], key))  # what comes last is kept

@@ -9,8 +9,9 @@ from rota.model.foresight import Foresight, Prediction
 from rota.model.units import Floats, Ints
 
 KEPT = 256
-"""Lengths remembered of each model, the latest; and predictions of all."""
+"""Lengths remembered of each model, the latest."""
 MOST_PREDICTIONS = 4096
+"""Predictions remembered of all jobs, the latest."""
 NOTED = 16
 """What is believed of a job is noted each time it has trained twice as long, so often at most."""
 
@@ -50,6 +51,8 @@ def finished(state: State, job: int, row: int) -> None:
     """A job ran to its end."""
     spec, table, knowledge = state.jobs.specs[job], state.jobs.table, state.knowledge
     epochs = table.steps_done.item(row) / (spec.epoch_steps or EPOCH_SECONDS * table.nominal_rate.item(row))
+    if epochs <= 0:
+        return  # it had nothing to do, or did not say what it did
     model = model_of(spec.profile)
     knowledge.lengths[model] = (*knowledge.lengths.get(model, ()), epochs)[-KEPT:]
     notes = knowledge.foreseen.pop(job, ())
