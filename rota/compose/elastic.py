@@ -44,6 +44,14 @@ def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
     return replace(trace, arrivals=arrivals, notes=notes)
 
 
+def same_sizes(one: Trace, other: Trace) -> bool:
+    """Whether the jobs of two traces accept the same sizes, and change theirs in the same way."""
+    return one is other or all(
+        a.spec.demand.sizes() == b.spec.demand.sizes() and a.spec.can_resize == b.spec.can_resize
+        for a, b in zip(one.arrivals, other.arrivals, strict=True)
+    )
+
+
 def _elastic(spec: JobSpec, way: str, rates: Rates, gpus: int) -> JobSpec:
     counts = spec.gpu_counts or tuple(count for count in COUNTS if count <= min(MOST_TIMES * spec.width, gpus))
     batch_size = spec.batch_size or _batch_size(spec.profile, spec.width)

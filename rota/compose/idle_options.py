@@ -35,8 +35,8 @@ class Combination:
     settings: Settings
     policy: Policy
     placer: Placer
-    given: Trace
-    """The trace before `--elastic` changed the sizes of its jobs."""
+    same_sizes: bool
+    """Jobs accept the sizes that the trace gives them, and no others."""
 
     def notes(self) -> list[str]:
         """A sentence for every option that does nothing."""
@@ -49,10 +49,7 @@ class Combination:
             found.append(f"--first {study.first} does nothing: there are {jobs:,} jobs")
         if study.drop_oversized and not any(each.why.endswith(NEVER_FITS) for each in self.trace.skipped):
             found.append("--drop-oversized does nothing: every job fits")
-        if study.elastic is not None and all(
-            one.spec.demand.sizes() == other.spec.demand.sizes() and one.spec.can_resize == other.spec.can_resize
-            for one, other in zip(self.given.arrivals, self.trace.arrivals, strict=True)
-        ):
+        if study.elastic is not None and self.same_sizes:
             rigid = not any(arrival.spec.demand.elastic for arrival in self.trace.arrivals)
             why = "no job here accepts another size" if rigid else "every job accepts the same sizes without it"
             found.append(f"--elastic {study.elastic} does nothing: {why}")

@@ -21,11 +21,13 @@ class Allotted:
 
 @dataclass(frozen=True)
 class Optimus:
-    """Greedy by marginal gain, anew every `interval_seconds`. In between, jobs keep what they have, and a job that comes or waits
-    gets the smallest size that is free. How much a job has left is foreseen from those that have finished."""
+    """Every job gets its smallest size, and each further GPU goes where it saves most time. Sizes are kept for a while; a job
+    that comes gets the smallest that is free. What jobs have left is foreseen."""
 
     interval_seconds: float = 600.0
+    """Sizes are chosen anew so often."""
     batch: BatchRule = "asked"
+    """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
     foresees: ClassVar[bool] = True
 
     def allocate(self, view: View) -> Assignment:

@@ -31,9 +31,7 @@ def test_a_job_that_is_longer_than_all_others_has_something_left() -> None:
 
 
 @given(st.lists(st.floats(0.1, 1e4), max_size=20), st.floats(0.1, 1e4), st.lists(st.floats(0.0, 2e4), min_size=1, max_size=9))
-def test_jobs_are_foreseen_one_by_one_and_never_to_end_in_the_past(
-    finished: list[float], usual: float, done: list[float]
-) -> None:
+def test_jobs_are_foreseen_one_by_one_and_not_to_end_in_the_past(finished: list[float], usual: float, done: list[float]) -> None:
     found = epochs_left(np.array(done), finished, usual)
     assert (found >= 0).all() and np.isfinite(found).all()
     assert found.tolist() == [left(each, finished, usual) for each in done]
