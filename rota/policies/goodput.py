@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rota.errors import OptionError
 from rota.model.allocation import Assignment
 from rota.model.view import View
 from rota.solver.knapsack import choose
@@ -28,6 +29,11 @@ class Goodput:
     """How soon a job has enough: the larger, the less its speed-ups are worth."""
     batch: BatchRule = "best"
     """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
+
+    def __post_init__(self) -> None:
+        if not self.interval_seconds >= 1:
+            hint = "goodput:interval_seconds=60"
+            raise OptionError("must be at least 1.", field="goodput interval_seconds", value=self.interval_seconds, hint=hint)
 
     def allocate(self, view: View) -> Assignment:
         jobs, options = view.jobs, view.options

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rota.errors import OptionError
 from rota.model.allocation import Assignment
 from rota.model.units import Ints
 from rota.model.view import View
@@ -29,6 +30,11 @@ class Optimus:
     batch: BatchRule = "asked"
     """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
     foresees: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.interval_seconds >= 1:
+            hint = "optimus:interval_seconds=600"
+            raise OptionError("must be at least 1.", field="optimus interval_seconds", value=self.interval_seconds, hint=hint)
 
     def allocate(self, view: View) -> Assignment:
         jobs = view.jobs
