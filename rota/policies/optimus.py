@@ -59,6 +59,8 @@ class Optimus:
     def _smallest(self, view: View, table: SizeTable, kind: Ints, found: Ints, free: Ints) -> None:
         """The smallest size for each job without one, in the order in which they came, where it is fastest."""
         for at in (found < 0).nonzero()[0].tolist():
+            if free.max(initial=0) < 1:
+                return
             sizes = (table.option[kind[at]] >= 0) & (np.arange(table.option.shape[2]) <= free[:, None])
             pools = sizes.any(axis=1).nonzero()[0].tolist()
             least = {pool: int(sizes[pool].argmax()) for pool in pools}
