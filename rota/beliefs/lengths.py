@@ -15,7 +15,7 @@ USUAL_EPOCHS = 30.0
 """How long a job trains that nothing is known of."""
 
 EPOCH_SECONDS = 60.0
-"""An epoch of a job that does not say how long its own is: so many seconds at the size that it asked for."""
+"""An epoch of a job that does not say how long its own is: so many seconds at its fastest size."""
 
 LEAST_LEFT = 1.0
 """A job that has trained longer than all others is believed to have at least one epoch left..."""

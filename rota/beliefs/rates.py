@@ -114,12 +114,14 @@ class Rates:
         self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
     ) -> tuple[float, float]:
         """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: one with another
-        batch counts as many as do as much training. A profile that names its batch (`cifar10/global2048`) has the rates of the
-        one that names the other. Where nothing is known of a batch size, as many examples a second are believed as at the one it
-        asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
+        batch counts as many as do as much training. A profile that names its batch (`cifar10/global2048`, or `cifar10/bs512` with
+        four GPUs) has the rates of the one that names the other. Where nothing is known of a batch size, as many examples a
+        second are believed as at the one it asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
         if not demand.elastic and not self.batches:
             return self.rate(profile, accelerator, gpus, levels)
-        key = at_batch(profile, demand, batch_size)
+        key = at_size(profile, demand, gpus, batch_size)
+        if key != profile and not self.knows(key):
+            key = profile
         rate, spread = self.rate(key, accelerator, gpus, levels)
         if gpus != demand.width and not self.knows(profile):
             rate, spread = rate * gpus / demand.width, UNPROFILED_SPREAD
@@ -128,10 +130,21 @@ class Rates:
             near = self.rate(key, accelerator, gpus)[0]
             rate = measured * self.progress(profile, demand, batch_size) * (rate / near if near > 0 else 1.0)
         elif key != profile:
-            rate *= self.progress(profile, demand, batch_size)
-        elif batch_size != demand.batch_size:
-            spread = max(spread, UNPROFILED_SPREAD)
+            rate *= self.progress(profile, demand, batch_size) * self._as_measured(profile, demand, accelerator, key)
+        elif wanted := batch_size or examples_of(profile, demand):
+            examples = examples_of(profile, demand, gpus)
+            rate *= examples / wanted * self.progress(profile, demand, batch_size)
+            spread = spread if examples == wanted else max(spread, UNPROFILED_SPREAD)
         return rate, spread
+
+    def _as_measured(self, profile: str, demand: Demand, accelerator: str, key: str) -> float:
+        """How many times faster a profile was measured than the source says that the rates of its other sizes come from."""
+        if self.model is None or profile not in self._profiles or key in self._profiles:
+            return 1.0
+        asked = f"{model_of(profile)}/global{examples_of(profile, demand)}"
+        said = self.model.rate(asked, self.everywhere or accelerator, demand.width)
+        measured = self.rate(profile, accelerator, demand.width)[0]
+        return measured / said[0] if said is not None and said[0] > 0 and measured > 0 else 1.0
 
     def progress(self, profile: str, demand: Demand, batch_size: int) -> float:
         """Training that a step with this batch does, in steps of the batch size that the job asked for."""
@@ -169,6 +182,10 @@ class Rates:
         if not profile or profile in self._profiles or model is None:
             return False
         return not model.tried(profile, self.everywhere or accelerator, gpus)
+
+    def measured(self, profile: str) -> bool:
+        """Whether a profile was measured: then these measurements count, and no model."""
+        return profile in self._profiles
 
     def knows(self, profile: str) -> bool:
         """Whether anything is known about a profile, measured or modelled."""
@@ -225,7 +242,8 @@ class Rates:
 
     def goes_by_batch(self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int) -> bool:
         """Whether what is believed of a size goes by what was measured at its batch size, or should once it has been."""
-        return batch_size != demand.batch_size or (profile, self.everywhere or accelerator, gpus, batch_size) in self.batches
+        other = batch_size != demand.batch_size or (local_batch(profile) > 0 and gpus != demand.width)
+        return other or (profile, self.everywhere or accelerator, gpus, batch_size) in self.batches
 
     def batch_learned(self, profile: str, demand: Demand, accelerator: str, gpus: int, rate: float, batch_size: int) -> "Rates":
         """These rates with a measurement at another batch size than asked for, in one node. Steps are as in `rate_of`."""
@@ -256,11 +274,26 @@ def model_of(profile: str) -> str:
     return name if slash and rest.startswith(("global", "bs")) else profile
 
 
-def at_batch(profile: str, demand: Demand, batch_size: int) -> str:
-    """The profile at another batch size; itself if it does not name the one of the whole gang."""
-    if batch_size == demand.batch_size or not profile.endswith(f"/global{demand.batch_size}"):
-        return profile
-    return f"{model_of(profile)}/global{batch_size}"
+def local_batch(profile: str) -> int:
+    """Examples on each GPU, if a profile names its batch like that (`resnet50/bs64`); else 0."""
+    _, _, local = profile.rpartition("/bs")
+    return int(local) if local != profile and local.isdecimal() else 0
+
+
+def examples_of(profile: str, demand: Demand, gpus: int = 0) -> int:
+    """Examples in a step at the batch size that a job asked for; 0: it is not known. `gpus`: at what its profile names, on so
+    many."""
+    local = local_batch(profile)
+    return local * gpus if local and gpus else demand.batch_size or local * demand.width
+
+
+def at_size(profile: str, demand: Demand, gpus: int, batch_size: int) -> str:
+    """The profile at another size; itself if it does not name its batch size, or that is the same."""
+    asked = examples_of(profile, demand)
+    wanted = batch_size or asked
+    if local_batch(profile):
+        return profile if wanted == examples_of(profile, demand, gpus) else f"{model_of(profile)}/global{wanted}"
+    return f"{model_of(profile)}/global{wanted}" if wanted != asked and profile.endswith(f"/global{asked}") else profile
 
 
 SAME_SPEED = Rates(speeds={})

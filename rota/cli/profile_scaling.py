@@ -34,17 +34,16 @@ def scaling(
             x.model,
             x.accelerator,
             f"{x.points:,}",
-            f"{x.typical_error:.1%}",
-            f"{x.p90_error:.1%}",
+            *("-" if part is None else f"{part:.1%}" for part in (x.mean_error, x.p90_error)),
             f"{x.most_local:,.0f}",
             "-" if x.noise_examples is None else f"{x.noise_examples:,.0f}",
             "-" if x.efficiency is None else f"{x.efficiency:.0%}",
         ]
         for x in found
     ]
-    show_table(["MODEL", "TYPE", "POINTS", "TYPICAL", "P90", "LARGEST", "NOISE", "EFFICIENCY"], rows, left=2)
+    show_table(["MODEL", "TYPE", "POINTS", "ERROR", "P90", "LOCAL", "NOISE", "EFFICIENCY"], rows, left=2)
     typer.echo(
-        "TYPICAL and P90: half and nine tenths of the modelled step times are within this of the measured ones. LARGEST:\n"
-        "examples on a GPU. NOISE: gradient noise scale, in examples. EFFICIENCY: training per example at the largest batch\n"
-        "size that was measured, over that at the smallest."
+        "ERROR: mean error of the fitted step times; nine tenths are within P90; -: too few points to fit.\n"
+        "LOCAL: most examples on a GPU. NOISE: gradient noise scale, in examples.\n"
+        "EFFICIENCY: training per example at the largest batch size measured, over the smallest."
     )

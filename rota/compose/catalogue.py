@@ -46,11 +46,6 @@ PLACERS = {
     "pm-first": "rota.placers.pm_first:PmFirst",
     "pal": "rota.placers.pal:Pal",
 }
-COMING = {
-    "policy": (),
-    "placer": (),
-}
-"""Names of the public contract whose part has not arrived yet: refused by name."""
 
 T = TypeVar("T", bound=type)
 
@@ -91,9 +86,6 @@ class Registry:
                     raise OptionError(
                         f"the plug-in cannot be loaded ({problem}).", field=self.what, value=name, hint=hint
                     ) from problem
-        if name in COMING[self.what]:
-            known = ", ".join(self.names())
-            raise OptionError("is planned and not in this version yet.", field=self.what, value=name, hint=f"one of {known}")
         raise NameUnknown(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
 
     def _checked(self, found: Any, name: str) -> type:

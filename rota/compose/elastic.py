@@ -25,30 +25,43 @@ def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
     how it scales."""
     if way not in WAYS:
         raise NameUnknown("way to be elastic", way, WAYS, hint="--elastic batch")
-    made = [_elastic(arrival.spec, way, rates, gpus) for arrival in trace.arrivals]
-    rigid = Counter(spec.profile or "no profile" for spec in made if not spec.demand.elastic) if way != "none" else Counter()
+    made, unknown = [], Counter[str]()
+    for _, spec in trace.arrivals:
+        if way == "none":
+            made.append(replace(spec, gpu_counts=(), batch_sizes=(), can_resize=False))
+        elif spec.gpus < 1:
+            made.append(spec)
+        elif not rates.knows(spec.profile) or spec.profile.startswith("pal/"):
+            made.append(spec)
+            unknown[repr(spec.profile) if spec.profile else "no profile"] += 1
+        else:
+            made.append(_elastic(spec, way, rates, gpus))
     notes = trace.notes
-    if rigid:
-        names = ", ".join(repr(name) for name, _ in rigid.most_common(3))
-        notes = (*notes, f"{rigid.total():,} of {len(made):,} jobs stay rigid: it is not known how they scale ({names})")
+    if unknown:
+        names = ", ".join(name for name, _ in unknown.most_common(3))
+        notes = (*notes, f"{unknown.total():,} of {len(made):,} jobs stay as they are: it is not known how they scale ({names})")
     arrivals = tuple(Arrival(arrival.submitted_s, spec) for arrival, spec in zip(trace.arrivals, made, strict=True))
     return replace(trace, arrivals=arrivals, notes=notes)
 
 
+def same_sizes(one: Trace, other: Trace) -> bool:
+    """Whether the jobs of two traces accept the same sizes, and change theirs in the same way."""
+    return one is other or all(
+        a.spec.demand.sizes() == b.spec.demand.sizes() and a.spec.can_resize == b.spec.can_resize
+        for a, b in zip(one.arrivals, other.arrivals, strict=True)
+    )
+
+
 def _elastic(spec: JobSpec, way: str, rates: Rates, gpus: int) -> JobSpec:
-    if way == "none":
-        return replace(spec, gpu_counts=(), batch_sizes=(), can_resize=False)
-    if spec.gpus < 1 or not rates.knows(spec.profile) or spec.profile.startswith("pal/"):
-        return spec
-    counts = tuple(count for count in COUNTS if count <= min(MOST_TIMES * spec.width, gpus)) if not spec.gpu_counts else ()
-    batch_size = spec.batch_size or _batch_size(spec)
+    counts = spec.gpu_counts or tuple(count for count in COUNTS if count <= min(MOST_TIMES * spec.width, gpus))
+    batch_size = spec.batch_size or _batch_size(spec.profile, spec.width)
     if not batch_size:
-        return replace(spec, gpu_counts=spec.gpu_counts or counts, batch_sizes=(), can_resize=True)
+        return replace(spec, gpu_counts=counts, batch_sizes=(), can_resize=True)
     sizes = spec.batch_sizes or _sizes(model_of(spec.profile), batch_size, rates.efficiency)
     return replace(
         spec,
-        profile=f"{model_of(spec.profile)}/global{batch_size}",
-        gpu_counts=spec.gpu_counts or counts,
+        profile=spec.profile if rates.measured(spec.profile) else f"{model_of(spec.profile)}/global{batch_size}",
+        gpu_counts=counts,
         batch_size=batch_size,
         batch_sizes=sizes if way == "batch" else (),
         can_resize=True,
@@ -56,12 +69,12 @@ def _elastic(spec: JobSpec, way: str, rates: Rates, gpus: int) -> JobSpec:
 
 
 @lru_cache(maxsize=4096)
-def _batch_size(spec: JobSpec) -> int:
+def _batch_size(profile: str, width: int) -> int:
     """Of the whole gang, as its profile says it; 0: it does not."""
-    reading = read_key(spec.profile)
+    reading = read_key(profile)
     if reading is None or reading.summed:
         return 0
-    return reading.batch if reading.of_gang else reading.batch * spec.width
+    return reading.batch if reading.of_gang else reading.batch * width
 
 
 def _sizes(model: str, batch_size: int, efficiency: Efficiency) -> tuple[int, ...]:

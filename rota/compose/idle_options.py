@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rota.beliefs.rates import model_of
 from rota.beliefs.variability import plain_name
 from rota.compose.study import Study
 from rota.core.settings import Settings
@@ -13,6 +14,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.placers.picky import Picky
+from rota.profiles.scaling import StepTimes
 from rota.profiles.variability import has_runs
 from rota.sim.physics import Physics
 from rota.sim.record import Record
@@ -33,6 +35,8 @@ class Combination:
     settings: Settings
     policy: Policy
     placer: Placer
+    same_sizes: bool
+    """Jobs accept the sizes that the trace gives them, and no others."""
 
     def notes(self) -> list[str]:
         """A sentence for every option that does nothing."""
@@ -45,6 +49,10 @@ class Combination:
             found.append(f"--first {study.first} does nothing: there are {jobs:,} jobs")
         if study.drop_oversized and not any(each.why.endswith(NEVER_FITS) for each in self.trace.skipped):
             found.append("--drop-oversized does nothing: every job fits")
+        if study.elastic is not None and self.same_sizes:
+            rigid = not any(arrival.spec.demand.elastic for arrival in self.trace.arrivals)
+            why = "no job here accepts another size" if rigid else "every job accepts the same sizes without it"
+            found.append(f"--elastic {study.elastic} does nothing: {why}")
         if study.jobs is not None and study.jobs == (0, jobs):
             found.append(f"--jobs 0:{jobs} does nothing: it counts every job")
         return found
@@ -117,9 +125,10 @@ class Combination:
         if study.profile is not None:
             rates = self.physics.rates
             measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
-            if not any(arrival.spec.profile in measured for arrival in self.trace.arrivals):
-                told = sorted({arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile})
-                near = closest(told[0], sorted(measured)) if told else ""
+            scaled = frozenset(rates.model.models if isinstance(rates.model, StepTimes) else ())
+            told = sorted({arrival.spec.profile for arrival in self.trace.arrivals if arrival.spec.profile})
+            if not any(profile in measured or model_of(profile) in scaled for profile in told):
+                near = closest(told[0], sorted(measured | scaled)) if told else ""
                 found.append(f"--profile does nothing: no job here is of a profile in {study.profile}.{near}")
             if study.rates is not None and (study.rates.table or study.rates.apart or study.rates.pairs):
                 found.append("the measurements in `rates` do nothing: --profile replaces them")

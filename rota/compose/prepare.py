@@ -16,7 +16,7 @@ from rota.beliefs.variability import Variability
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.cluster_yaml import open_site
-from rota.compose.elastic import made_elastic
+from rota.compose.elastic import made_elastic, same_sizes
 from rota.compose.idle_options import Combination
 from rota.compose.limits import LIMITS, check_limits, out_of_range
 from rota.compose.parking import parked
@@ -133,9 +133,9 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     policy_named, placer_named = named_parts(study)
     policy = make_policy(policy_named, preset.options)
     placer = make_placer(placer_named, preset.options)
-    trace = _jobs(study, opened, cluster, physics)
-    if study.elastic is not None:
-        trace = made_elastic(study.elastic, trace, physics.rates, cluster.gpus)
+    given = opened if opened is not None else _opened(study)
+    sized = made_elastic(study.elastic, given, physics.rates, cluster.gpus) if study.elastic is not None else given
+    trace = _jobs(study, sized, cluster, physics)
     if study.park is not None:
         physics, trace = parked(study.park, physics, trace)
     settings = Settings(**preset.settings)
@@ -159,7 +159,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         round_seconds = settings.decide.round_seconds if isinstance(settings.decide, WholeSteps) else 0.0
         physics = replace(physics, whole_steps_seconds=round_seconds)
     guesses = _guesses(trace, cluster, physics.rates)
-    idle = Combination(study, trace, cluster, physics, settings, policy, placer).notes()
+    idle = Combination(study, trace, cluster, physics, settings, policy, placer, same_sizes(given, sized)).notes()
     notes = [*trace.notes, *idle, *guesses]
     return Prepared(
         study=study,
@@ -231,14 +231,15 @@ def named_parts(study: Study) -> tuple[str | Policy, str | Placer]:
     return policy, study.placer if study.placer is not None else pair or "packed"
 
 
-def _jobs(study: Study, opened: Trace | None, cluster: Cluster, physics: Physics) -> Trace:
+def _opened(study: Study) -> Trace:
+    """The trace as it is."""
+    if isinstance(study.trace, Trace):
+        return _unfiltered(study, study.trace)
+    return open_trace(study.trace, format=study.format, where=study.filters)
+
+
+def _jobs(study: Study, trace: Trace, cluster: Cluster, physics: Physics) -> Trace:
     """The trace, without what the study leaves out."""
-    if opened is not None:
-        trace = opened
-    elif isinstance(study.trace, Trace):
-        trace = _unfiltered(study, study.trace)
-    else:
-        trace = open_trace(study.trace, format=study.format, where=study.filters)
     if study.drop_oversized:
         trace = _fitting(trace, cluster, physics, study.drop_oversized)
     if study.first is not None:

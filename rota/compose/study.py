@@ -87,8 +87,8 @@ class Study:
     """
 
     trace: "str | Path | Trace" = field(kw_only=False)
-    """The jobs: a file (.gz too, - for standard input), demo, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500, sia: or
-    tiresias:jobs=480.
+    """The jobs: a file (.gz too, - for standard input), demo, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500, sia:,
+    ones: or tiresias:jobs=480.
 
     Or a `Trace`."""
     policy: "str | Policy" = "fifo"
@@ -106,7 +106,7 @@ class Study:
     preset: str | None = None
     """ideal: no overheads, equal GPUs; gavel, blox: rounds as theirs. Default: measured overheads."""
     profile: str | Path | None = None
-    """Measured rates: our table or Gavel's JSON."""
+    """Measured rates: our table, Gavel's JSON, or a folder of step times as Pollux or ElasticFlow publish them."""
     profiled: float | None = field(default=None, metadata={"example": "0.3"})
     """Tell the scheduler this part of the measured rates; it estimates the rest and learns from what runs.
 
@@ -124,7 +124,7 @@ class Study:
 
     As a pair of numbers; the last is not included."""
     elastic: str | None = field(default=None, metadata={"example": "batch"})
-    """Which other sizes jobs accept: none, gpus (any number of GPUs up to four times what they ask for) or batch (other batch
+    """Which other sizes jobs accept: none, gpus (1, 2, 4, ... GPUs, up to four times what they ask for) or batch (other batch
     sizes too). Default: those that the trace gives."""
     drop_oversized: bool = False
     """Leave out jobs that can never fit, and count them."""

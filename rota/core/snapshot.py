@@ -25,6 +25,7 @@ from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
+from rota.model.foresight import Prediction
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
@@ -186,6 +187,9 @@ _SHAPES: dict[Any, _Shape] = {
     dict[trial.PairKey, trial.PairSeen]: _Shape(
         lambda pairs: {key: tuple(seen) for key, seen in pairs.items()},
         lambda packed: {key: trial.PairSeen(*seen) for key, seen in packed.items()},
+    ),
+    tuple[Prediction, ...]: _Shape(
+        lambda made: [tuple(each) for each in made], lambda packed: tuple(Prediction(*each) for each in packed)
     ),
     dict[Kind, int]: _Shape(list, lambda kinds: {kind: number for number, kind in enumerate(kinds)}),
 }

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.costs import MoveCosts
+from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.locality import Locality
 from rota.beliefs.options import grown, renewed
 from rota.beliefs.rates import SPEEDS, Rates
@@ -86,7 +87,7 @@ def told_rates(told: Mapping[str, Mapping[str, Plain]]) -> Rates:
 def plain_rates(measured: Rates) -> Plain:
     """What a file says of rates, as a configuration keeps it."""
     model = measured.model.fitted() if isinstance(measured.model, StepTimes) else None
-    return _WORDS.encode(replace(measured, speeds={}, model=model, spread_penalty=None))
+    return _WORDS.encode(replace(measured, speeds={}, model=model, spread_penalty=None, efficiency=Efficiency()))
 
 
 def plain_scores(scores: Variability, devices: Sequence[str]) -> Plain:

@@ -10,16 +10,24 @@ from rota.model.view import View
 from rota.solver.knapsack import choose
 from rota.solver.size_table import BatchRule, SizeTable, check_interval
 
+RUNS = 2.0
+"""A size is worth `2 - (goodput / least goodput) ** -fairness`: 1 if it is the slowest, and less than 2 however fast it is. So no
+speed-up of a job is worth more than that another runs at all. (Sia has 1.1 here: jobs wait for the speed-ups of others.)"""
+LEAST = 0.01
+"""A change is worth a little at least, for stopping the job would cost as much."""
+
 
 @dataclass(frozen=True)
 class Goodput:
-    """Every job gets one size or waits. A size is worth `1.1 - (goodput / least goodput) ** -fairness`: the first GPUs of a job
-    are worth most, and a job that runs at all is worth more than any other that runs faster. A job that would have to be stopped
-    for another size counts as if that cost it the same part of its time again."""
+    """Each job gets the size at which all of them train fastest, against their slowest sizes. The first GPUs of a job are worth
+    most, and what a change of size costs counts."""
 
     interval_seconds: float = 60.0
+    """Sizes are chosen anew at least so often."""
     fairness: float = 0.5
+    """How soon a job has enough: the larger, the less its speed-ups are worth."""
     batch: BatchRule = "best"
+    """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
 
     def __post_init__(self) -> None:
         check_interval("goodput", self.interval_seconds)
@@ -34,11 +42,14 @@ class Goodput:
         option, rate = table.option[kind[at], pool, gpus], table.rate[kind[at], pool, gpus]
         slowest = np.full(len(jobs), np.inf)
         np.minimum.at(slowest, at, rate)
+        # The part of its time that a job keeps if it pays for a move twice: when it started, and now.
         ran = jobs.run_seconds
-        kept = ran / (ran + 2 * jobs.move_seconds + 1e-9)
+        kept = (ran + 1e-9) / (ran + 2 * jobs.move_seconds + 1e-9)
         better = rate / slowest[at]
-        better *= np.where(jobs.granted[at] & (jobs.option[at] != option), kept[at], 1.0)
-        value = 1.1 - np.maximum(better, 1e-6) ** -self.fairness
+        now = jobs.option[at]
+        moves = jobs.granted[at] & ((options.pool[now] != pool) | (options.gpus[now] != gpus))
+        better *= np.where(moves, kept[at], 1.0)
+        value = np.maximum(RUNS - np.maximum(better, 1e-6) ** -self.fairness, LEAST)
         chosen = choose(at, pool, gpus, value * jobs.weight[at], view.capacity, len(jobs))
         runs = (chosen >= 0).nonzero()[0]
         until_s = view.now_s + self.interval_seconds

@@ -21,11 +21,13 @@ class Allotted:
 
 @dataclass(frozen=True)
 class Optimus:
-    """Greedy by marginal gain, anew every `interval_seconds`. In between, jobs keep what they have, and a job that comes or waits
-    gets the smallest size that is free. How much a job has left is foreseen from those that have finished."""
+    """Every job gets its smallest size, and each further GPU goes where it saves most time. Sizes are kept for a while; a job
+    that comes gets the smallest that is free. What jobs have left is foreseen."""
 
     interval_seconds: float = 600.0
+    """Sizes are chosen anew so often."""
     batch: BatchRule = "asked"
+    """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
     foresees: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -54,6 +56,8 @@ class Optimus:
     def _smallest(self, view: View, table: SizeTable, kind: Ints, found: Ints, free: Ints) -> None:
         """The smallest size for each job without one, in the order in which they came, where it is fastest."""
         for at in (found < 0).nonzero()[0].tolist():
+            if free.max(initial=0) < 1:
+                return
             sizes = (table.option[kind[at]] >= 0) & (np.arange(table.option.shape[2]) <= free[:, None])
             pools = sizes.any(axis=1).nonzero()[0].tolist()
             least = {pool: int(sizes[pool].argmax()) for pool in pools}
@@ -70,7 +74,7 @@ class Optimus:
         def offer(at: int) -> None:
             pool, now = options.pool.item(found[at]), options.gpus.item(found[at])
             rates = table.rate[kind[at], pool]
-            sizes = (rates[now + 1 :] > rates[now]).nonzero()[0] + now + 1
+            sizes = (rates[now + 1 : now + free[pool] + 1] > rates[now]).nonzero()[0] + now + 1
             if len(sizes):
                 steps = left.item(at) if np.isfinite(left.item(at)) else 1.0
                 gains = (steps / rates[now] - steps / rates[sizes]) / (sizes - now)
@@ -85,4 +89,4 @@ class Optimus:
             if size - now <= free[pool]:
                 free[pool] -= size - now
                 found[at] = table.option[kind[at], pool, size]
-                offer(at)
+            offer(at)  # a larger size yet, or a smaller one if this does not fit any more

@@ -83,7 +83,7 @@ def _elasticflow(path: Path) -> Iterator[Measurement]:
     own = f"elasticflow/{path.stem}" if accelerator == "A100" else path.stem
     name = own if own in ALIASES else path.stem
     per_node, catalogue = (8, INFINIBAND) if accelerator == "A100" else (4, ONE_STREAM)
-    table = _with_columns(path, "global_batch_size")
+    table = with_columns(path, "global_batch_size")
     counts = [column for column in table.columns if column != "global_batch_size"]
     for column in counts:
         if not column.isascii() or not column.isdecimal() or len(column) > _MOST_DIGITS or int(column) < 1:
@@ -101,7 +101,7 @@ def _elasticflow(path: Path) -> Iterator[Measurement]:
 
 
 def _pollux(path: Path) -> Iterator[Measurement]:
-    for row in _with_columns(path, "placement", "local_bsz", "step_time").rows():
+    for row in with_columns(path, "placement", "local_bsz", "step_time").rows():
         gpus = _placed(row)
         seconds = row.number("step_time")
         if seconds == 0:
@@ -116,7 +116,7 @@ def _placed(row: Row) -> list[int]:
     return [int(digit) for digit in row.text("placement")]
 
 
-def _with_columns(path: Path, *columns: str) -> FileTable:
+def with_columns(path: Path, *columns: str) -> FileTable:
     table = read_table(path, ProfileError)
     for column in columns:
         if column not in table.columns:

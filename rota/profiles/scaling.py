@@ -17,12 +17,11 @@ import numpy as np
 from rota.beliefs.rates import Source
 from rota.beliefs.step_time import TINY, StepMeasured, StepTime, fit
 from rota.errors import ProfileError
-from rota.files.rows import read_table
 from rota.model.accelerators import ACCELERATORS
 from rota.model.units import Floats
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
-from rota.profiles.published import read_measurements
+from rota.profiles.published import read_measurements, with_columns
 
 _KEY = re.compile(r"(?P<name>.+)/(?P<of>bs|global)(?P<batch>[1-9]\d{0,6})")
 
@@ -44,13 +43,19 @@ class StepTable:
     most_local: float
 
     def seconds(self, gpus: int, batch_size: float, spans: bool) -> float:
-        """Between two numbers of GPUs a line, and beyond the last as much more for each; what exceeds the memory of a GPU is
-        gathered in several passes."""
+        """Between two numbers of GPUs a line, and beyond the last as much more for each, never less; what exceeds the memory of a
+        GPU is gathered in several passes."""
         local = max(batch_size / gpus, 1.0)
         passes = math.ceil(local / self.most_local - TINY)
-        rows = self.between if spans and self.between else self.inside
-        last = self._at(rows, gpus, local / passes)
-        return last + (passes - 1) * min(self._at(self.inside, 1, local / passes), last) if passes > 1 else last
+        if passes == 1:
+            return self._gathered(gpus, local, 1, spans)
+        # No measurement says so, but more examples than fit into one pass less do not take less time than these.
+        return max(self._gathered(gpus, local / passes, passes, spans), self._gathered(gpus, self.most_local, passes - 1, spans))
+
+    def _gathered(self, gpus: int, local: float, passes: int, spans: bool) -> float:
+        """With so many examples on each GPU in a pass: gradients are exchanged after the last one."""
+        last = self._at(self.between if spans and self.between else self.inside, gpus, local)
+        return last + (passes - 1) * min(self._at(self.inside, 1, local), last) if passes > 1 else last
 
     @cached_property
     def _counts(self) -> tuple[list[int], list[int]]:
@@ -66,7 +71,9 @@ class StepTable:
         low, high = counts[at - 1], counts[at]
         first, second = _on_line(rows[low], local), _on_line(rows[high], local)
         found = first + (second - first) * (gpus - low) / (high - low)
-        return max(found, first / 2 if gpus < low else second)
+        if low <= gpus <= high:
+            return found
+        return max(found, first / 2) if gpus < low else max(found, second)
 
 
 def _on_line(line: Line, local: float) -> float:
@@ -110,6 +117,11 @@ class StepTimes:
         """The same as a scheduler believes it."""
         return replace(self, tables={key: _fitted(table) for key, table in self.tables.items()})
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Those that step times are known of."""
+        return tuple(self._types)
+
     @cached_property
     def _types(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -121,6 +133,9 @@ class StepTimes:
 
 def read_step_times(folder: Path | str) -> StepTimes:
     """What a folder of Pollux or ElasticFlow says."""
+    if not Path(folder).is_dir():
+        problem = "is not a folder." if Path(folder).exists() else "there is no such folder."
+        raise ProfileError(problem, where=str(folder), hint="a folder with throughputs_A100/*.csv or MODEL/placements.csv")
     found: dict[str, dict[tuple[int, bool], dict[float, tuple[int, float]]]] = {}
 
     def add(key: str, gpus: int, nodes: int, local: float, seconds: float) -> None:
@@ -134,7 +149,7 @@ def read_step_times(folder: Path | str) -> StepTimes:
             local = int(match["batch"]) / (1 if match["of"] == "bs" else each.gpus)
             add(f"{match['name']} {each.accelerator}", each.gpus, each.nodes, local, 1 / each.rate)
     for path in sorted(Path(folder).glob("*/scalability.csv")):
-        for row in read_table(path, ProfileError).rows():
+        for row in with_columns(path, "num_nodes", "num_replicas", "local_bsz", "step_time").rows():
             seconds = row.number("step_time")
             if seconds == 0:
                 raise row.wrong("step_time", "must be more than 0.", hint="take the row out")
@@ -181,9 +196,13 @@ class ScalingLine:
     model: str
     accelerator: str
     points: int
-    typical_error: float
-    """Half of the modelled step times are within this of what was measured; 0: too few were, and the table is believed."""
-    p90_error: float
+    mean_error: float | None
+    """Mean of how far modelled step times are from those that were measured, relative; None: too few were measured to fit a
+    model, and the table is believed."""
+    typical_error: float | None
+    """Half of them are within this."""
+    p90_error: float | None
+    """Nine tenths are."""
     most_local: float
     noise_examples: float | None
     """Gradient noise scale; None: not known."""
@@ -200,7 +219,7 @@ def describe_scaling(folder: Path | str) -> list[ScalingLine]:
         model, _, accelerator = key.rpartition(" ")
         believed = fitted.tables[key]
         assert isinstance(table, StepTable)
-        off = np.abs(fit_errors(table, believed)) if isinstance(believed, StepTime) else np.zeros(1)
+        off = np.abs(fit_errors(table, believed)) if isinstance(believed, StepTime) else None
         sizes = known.sizes(model)
         most = sizes[-1] if sizes else 0
         found.append(
@@ -208,8 +227,9 @@ def describe_scaling(folder: Path | str) -> list[ScalingLine]:
                 model,
                 accelerator,
                 len(measured_points(table)),
-                float(np.median(off)),
-                float(np.quantile(off, 0.9)),
+                None if off is None else float(off.mean()),
+                None if off is None else float(np.median(off)),
+                None if off is None else float(np.quantile(off, 0.9)),
                 table.most_local,
                 modelled.noise.get(model),
                 known.progress(model, most) / most if sizes else None,

@@ -17,7 +17,7 @@ class PredictionErrors:
     """Predictions made while a part of the training was done."""
 
     done_upto: float
-    """From the part before up to this one."""
+    """From the part before up to this one; the last has also those of jobs that were believed to be further than they were."""
     predictions: int
     typical_factor: float
     """Half of them were within this factor of the truth."""
@@ -41,7 +41,7 @@ class PredictionsSummary:
         made = known.predictions
         low, parts = 0.0, []
         for high in QUARTERS:
-            mine = [each for each in made if low < each.at_epochs / each.epochs <= high]
+            mine = [each for each in made if low < min(each.at_epochs / each.epochs, 1.0) <= high]
             if mine:
                 parts.append(_errors(high, mine))
             low = high

@@ -11,7 +11,7 @@ from rota.model.units import FOREVER, Floats, Ints
 
 BatchRule = Literal["best", "largest", "asked"]
 """Of the batch sizes that a job accepts on so many GPUs: the one it is fastest with; the largest that keeps its examples on each
-GPU at what it asked for (ONES); or the one it asked for."""
+GPU at what it asked for (ONES), or the smallest if none does; or the one it asked for."""
 
 
 def check_interval(policy: str, seconds: float) -> None:
@@ -42,11 +42,13 @@ class SizeTable:
             asked = (options.asked & (options.partner_kind < 0)).nonzero()[0]
             batch, width = np.zeros(len(options.by_kind), dtype=np.int64), np.ones(len(options.by_kind), dtype=np.int64)
             batch[options.kind[asked]], width[options.kind[asked]] = options.batch_size[asked], options.gpus[asked]
-            kind = options.kind[rows]
+            kind, size = options.kind[rows], options.batch_size[rows]
             if rule == "asked":
-                fits = (options.batch_size[rows] == batch[kind]) | (batch[kind] == 0)
+                fits = size == batch[kind]
             else:
-                fits = (options.batch_size[rows] * width[kind] <= batch[kind] * gpus) | (batch[kind] == 0)
+                least = np.full(len(options.by_kind), np.iinfo(np.int64).max)
+                np.minimum.at(least, kind, size)
+                fits = (size * width[kind] <= batch[kind] * gpus) | (size == least[kind])
             rows, gpus = rows[fits], gpus[fits]
         key = options.batch_size[rows] if rule == "largest" else options.rate[rows]
         order = np.lexsort((options.rate[rows], key))  # what comes last is kept

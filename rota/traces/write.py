@@ -27,7 +27,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
             where=where,
             hint="leave feedback_steps out",
         )
-    work = "steps" if any(each.spec.profile for each in trace.arrivals) else "duration"
+    work = "steps" if any(each.spec.profile or each.spec.epoch_steps for each in trace.arrivals) else "duration"
     rows = [cells(each, work) for each in trace.arrivals]
     columns = [column for column in rows[0] if column in _ALWAYS or any(row[column] for row in rows)]
     text = io.StringIO()

@@ -145,7 +145,8 @@ def check_work(ready: Prepared, record: Record) -> None:
     twice = sum(count * (end_s - start_s) for _, _, _, count, start_s, end_s in holds.shared)
     assert np.isclose(record.held_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
     assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
-    free = not costs(ready) and not physics.rates.batches  # what was held does not tell the batch size
+    several = any(arrival.spec.batch_sizes for arrival in ready.trace.arrivals)
+    free = not costs(ready) and not physics.rates.batches and not several  # what was held does not tell the batch size
     if not free or ready.changes or physics.fails or physics.whole_steps_seconds or physics.ends_every_seconds or holds.shared:
         return
     done = np.zeros(len(ready.trace.arrivals))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.rates import Rates
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
@@ -58,6 +59,16 @@ POLICIES: dict[str, dict[str, tuple[str, ...]]] = {
     "min-cost": {"slo": ("true",), "idle": ("true",), "aware": ("false",), "packing": ("true",)},
     "allox": {"alpha": ("0.5",)},
     "isolated": {},
+    "goodput": {"fairness": ("1",), "batch": ("largest", "asked"), "interval_seconds": ("200",)},
+    "optimus": {"batch": ("best", "largest"), "interval_seconds": ("30",)},
+    "ones": {
+        "population": ("4",),
+        "generations": ("1",),
+        "batch": ("largest", "asked"),
+        "score": ("gpu-seconds",),
+        "draws": ("true",),
+        "first_gpus": ("1",),
+    },
 }
 """Names, and the values that each option takes besides its default."""
 
@@ -148,9 +159,15 @@ def _with_tactics(dice: random.Random, keywords: dict[str, Any]) -> None:
 
 
 def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) -> None:
-    """In a quarter of all set-ups jobs accept several sizes, and some change theirs while they run."""
-    if dice.random() >= 0.25:
+    """In a quarter of all set-ups, and in most of those whose policy is made for it, jobs accept several sizes, and some change
+    theirs while they run. A larger batch is not always worth as much."""
+    if dice.random() >= (0.8 if str(keywords["policy"]).startswith(("goodput", "optimus", "ones")) else 0.25):
         return
+    if dice.random() < 0.5:
+        noise = {profile: dice.choice((20.0, 200.0, 5000.0)) for profile in PROFILES}
+        curve = {32: 400.0, 64: 220.0, 128: 140.0}
+        known = dice.choice((Efficiency(noise=noise), Efficiency(curves=dict.fromkeys(PROFILES, curve))))
+        keywords["rates"] = replace(keywords["rates"], efficiency=known)
     batches: dict[tuple[str, str, int, int], float] = {}
     if not plain and dice.random() < 0.4:
         for (profile, card, gpus), rate in keywords["rates"].table.items():
@@ -163,7 +180,8 @@ def _make_elastic(dice: random.Random, keywords: dict[str, Any], plain: bool) ->
         if spec.gpus >= 1 and dice.random() < 0.7:
             counts = tuple(dice.sample((1, 2, 3, 4, 6, 8), dice.randrange(0, 4)))
             sizes = {"batch_size": 64, "batch_sizes": (32, 128)} if dice.random() < 0.4 else {}
-            spec = replace(spec, gpu_counts=counts, can_resize=dice.random() < 0.6, **sizes)
+            epoch = dice.choice((0.0, round(spec.steps / 10, 1)))
+            spec = replace(spec, gpu_counts=counts, can_resize=dice.random() < 0.6, epoch_steps=epoch, **sizes)
         arrivals.append(Arrival(submitted_s, spec))
     keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from rota.beliefs.costs import MoveCosts
+from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -22,7 +23,9 @@ from rota.placers.packed import Packed
 from rota.placers.random import Random
 from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
+from rota.policies.goodput import Goodput
 from rota.policies.las import Las
+from rota.policies.optimus import Optimus
 from rota.policies.srsf import Srsf
 from rota.policies.srtf import Srtf
 from rota.policies.tiresias import Tiresias
@@ -67,7 +70,8 @@ def tables(draw: st.DrawFn) -> Rates:
                 table[profile, accelerator, gpus] = draw(speeds)
     batches = {(*key, size): draw(speeds) for key in table for size in draw(st.sampled_from([(), (32, 64, 256)]))}
     relative = draw(st.one_of(st.just({}), st.fixed_dictionaries(dict.fromkeys(TYPES, speeds))))
-    return Rates(table=table, speeds=relative, batches=batches)
+    noise = {profile: draw(st.sampled_from([10.0, 300.0])) for profile in draw(st.sampled_from([(), ("a", "b")]))}
+    return Rates(table=table, speeds=relative, batches=batches, efficiency=Efficiency(noise=noise))
 
 
 @st.composite
@@ -116,6 +120,8 @@ POLICIES: list[Policy] = [
     Tiresias(thresholds=(20.0, 100.0)),
     Tiresias(thresholds=(60.0,), service="seconds"),
     Las(quantum_seconds=60.0),
+    Goodput(),
+    Optimus(interval_seconds=100.0),
 ]
 MOMENTS = [
     Settings(),

@@ -101,7 +101,7 @@ def idle_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
         (forgetful_placer, "gang is not whole|asked for"),
         (overbooking_mechanism, "AssertionError|ValueError|IndexError"),
         (unfair_mechanism, "Stalled"),
-        (hasty_reconcile, "held by jobs|overlap|holds GPUs|strangers|is held|promised"),
+        (hasty_reconcile, "held by jobs|more of GPU|overlap|holds GPUs|strangers|is held|promised"),
         (idle_reconcile, "Stalled"),
     ],
 )

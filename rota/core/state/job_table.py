@@ -33,6 +33,8 @@ class JobTable:
         "steps_total": (np.float64, FOREVER),
         "steps_done": (np.float64, 0.0),
         "steps_saved": (np.float64, 0.0),
+        "epoch_steps": (np.float64, 0.0),
+        "noted_epochs": (np.float64, 0.0),
         "rate": (np.float64, 0.0),
         "best_rate": (np.float64, 1.0),
         "nominal_rate": (np.float64, 1.0),
@@ -84,6 +86,10 @@ class JobTable:
     steps_total: Floats
     steps_done: Floats
     steps_saved: Floats
+    epoch_steps: Floats
+    """Steps of one pass over its data; 0: it did not say."""
+    noted_epochs: Floats
+    """Epochs that it had done when it was last noted how long it is believed to train."""
     rate: Floats
     best_rate: Floats
     nominal_rate: Floats

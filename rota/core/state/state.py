@@ -233,6 +233,7 @@ class State:
         table.weight[row] = spec.weight
         table.submitted_s[row] = table.phase_s[row] = table.as_of_s[row] = at_s
         table.steps_total[row] = spec.steps
+        table.epoch_steps[row] = spec.epoch_steps
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
         table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
         table.move_seconds[row] = known.costs.move_of(spec)

@@ -90,9 +90,11 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--cluster", "floor.yaml"), ("floor.yaml:2", "gpu", "Closest: gpus")),
     ((*SIM, "--cluster", "good.yaml", "--policy", "fifo:x=1"), ("No option of fifo 'x'",)),
     # Policies, placers, presets
+    ((*SIM, "--elastic", "batsch"), ("batsch", "Closest: batch")),
+    ((*SIM, "--policy", "optimus:interval_seconds=0"), ("interval_seconds", "at least 1")),
+    ((*SIM, "--policy", "goodput:interval_seconds=0.5"), ("interval_seconds", "at least 1")),
+    ((*SIM, "--policy", "goodput:batch=smallest"), ("batch", "smallest")),
     ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
-    ((*SIM, "--policy", "ones"), ("ones", "not in this version yet")),
-    ((*SIM, "--policy", "ones"), ("ones", "not in this version yet")),
     ((*SIM, "--policy", ""), ("policy",)),
     ((*SIM, "--policy", "tiresias:threshold=5"), ("threshold", "Closest: thresholds")),
     ((*SIM, "--policy", "tiresias:thresholds=a/b"), ("thresholds", "a/b")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import COMING, POLICY_REGISTRY, make_placer, make_policy, split_pair
+from rota.compose.catalogue import POLICY_REGISTRY, make_placer, make_policy, split_pair
 from rota.compose.presets import PRESETS, preset
 from rota.compose.spell import Spelled
 from rota.errors import NameUnknown, OptionError
@@ -59,12 +59,6 @@ def test_a_plug_in_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) 
     assert type(make_policy("from-a-plugin")).__name__ == "Srsf"
     with pytest.raises(OptionError, match="cannot be loaded"):
         make_policy("broken")
-
-
-def test_names_of_the_contract_that_are_still_to_come_are_refused_by_name() -> None:
-    for name in COMING["policy"]:
-        with pytest.raises(OptionError, match="not in this version yet"):
-            make_policy(name)
 
 
 def test_a_file_with_one_policy_needs_no_class_name(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ MATTERS = {
 
 IDLE: dict[str, tuple[dict[str, Any], str]] = {
     "first": ({"first": 500}, "--first 500 does nothing: there are 12 jobs"),
+    "elastic": ({"elastic": "none"}, "--elastic none does nothing: no job here accepts another size"),
     "jobs": ({"jobs": (0, 12)}, "--jobs 0:12 does nothing: it counts every job"),
     "drop_oversized": ({"drop_oversized": True}, "--drop-oversized does nothing: every job fits"),
     "round_seconds": ({"round_seconds": 60, "decide": "events"}, "--round-seconds does nothing with --decide events"),

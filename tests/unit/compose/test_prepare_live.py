@@ -1,6 +1,7 @@
 """What a home keeps of the flags that `rota up` shares with `rota sim`."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rota.core.when import AtEvents, AtRounds
 from rota.errors import InputError, NameUnknown, OptionError
 from rota.live.told import SCORED, TOLD, ToldBeliefs
 from rota.model.cluster import Cluster
+from tests.unit.profiles.test_scaling import TRUTH, write_pollux
 
 CLUSTER = Cluster.parse("2xV100 + 1xK80")
 NAMES = ["V100:0", "V100:1", "K80:0"]
@@ -44,6 +46,16 @@ def test_what_files_say_is_kept_and_the_files_are_not_needed_again(files: Path) 
     assert found.skews.of("net") == 0.9 and found.costs.resize_seconds == 2.0
     assert found.scores is not None and found.scores.scores.tolist() == [[1.2, 1.0, 1.4]]
     assert kept["profile"]["said"] == str(files / "rates.csv"), "a start from another folder tells the same"
+
+
+def test_a_folder_of_step_times_is_kept_as_the_model_that_fits_it(files: Path) -> None:
+    kept = told(profile=str(write_pollux(files / "profiles")))
+    shutil.rmtree(files / "profiles")
+    found = ToldBeliefs.of({TOLD: kept, SCORED: NAMES}).rates
+    assert found.rate("cifar10/global128", "T4", 4)[0] == pytest.approx(1 / TRUTH.seconds(4, 128, False), rel=0.05)
+    assert found.knows("resnet50"), "the rest is in the catalogue"
+    assert found.efficiency.progress("cifar10", 4096) < 4096, "a larger batch is no free progress for a live scheduler either"
+    assert len(json.dumps(kept)) < 3000
 
 
 def test_nothing_told_is_the_catalogue() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
+from rota.beliefs.step_time import StepMeasured, fit
 from rota.beliefs.variability import Variability
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
@@ -21,10 +22,13 @@ from rota.live import daemon as daemon_module
 from rota.live.daemon import Daemon
 from rota.live.recovery import recover
 from rota.live.replay import configured_anew, replay
-from rota.live.told import SCORED, TOLD, plain_rates, plain_scores, scored_devices
+from rota.live.told import SCORED, TOLD, ToldBeliefs, plain_rates, plain_scores, scored_devices, told_anew
 from rota.model.allocation import Ranking
 from rota.model.events import Allocated, Progressed, Started, Submitted
 from rota.model.job import JobSpec
+from rota.profiles.catalogue import Catalogue
+from rota.profiles.curves import published_efficiency
+from rota.profiles.scaling import StepTimes
 from rota.server.serve import WORDS, make_scheduler, plain_settings
 from rota.tactics.pack import Pack
 from tests.unit.live import test_daemon
@@ -51,6 +55,11 @@ def told(
     if skews is not None:
         found["tensors"] = {"said": "tensors.csv", "value": skews}
     return found
+
+
+STEP_TIMES = StepTimes(
+    {"net T4": fit([StepMeasured(n, n > 2, b, 0.1 + 0.01 * b + 0.05 * n) for n in (1, 2, 4) for b in (4, 8, 16)])}
+)
 
 
 def configuration(says: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
@@ -273,3 +282,27 @@ def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() ->
     validate(later.state)
     again = configured_anew(later, make_scheduler, packing, before)
     assert again.state.knowledge.options.shared, "jobs may share GPUs at that moment"
+
+
+def test_a_folder_of_step_times_is_told_as_the_model_that_fits_it() -> None:
+    """It goes into the configuration as a few numbers, and comes out the same after a restart."""
+    measured = Rates(model=STEP_TIMES, efficiency=published_efficiency())
+    says = json.loads(json.dumps(told(measured)))
+    assert "curves" not in json.dumps(says).replace('"curves": {"dict": []}', ""), "what is published need not be kept"
+    found = ToldBeliefs.of(configuration(says)).rates
+    assert found.model == STEP_TIMES.fitted() == ToldBeliefs.of(configuration(says)).rates.model
+    assert found.efficiency == published_efficiency().modelled()
+    assert found.rate("net/global16", "T4", 2)[0] == pytest.approx(1 / (0.1 + 0.08 + 0.1), rel=0.15)
+    assert found.rate("vgg16/bs32", "V100", 1) == Rates(model=Catalogue()).rate("vgg16/bs32", "V100", 1)
+
+
+def test_other_step_times_replace_those_that_were_told_before() -> None:
+    before, now = (ToldBeliefs.of(configuration(told(Rates(model=model)))) for model in (STEP_TIMES, Catalogue()))
+    core = make_scheduler(configuration(told(Rates(model=STEP_TIMES))))
+    core.step(0.0, [Submitted(0, JobSpec(profile="net/global16", gpus=2, gpu_counts=(1,), steps=10.0), 0.0)])
+    assert core.state.knowledge.rates.model == STEP_TIMES
+    state = told_anew(core.state, before, now, core.settings)
+    validate(state)
+    assert state.knowledge.rates.model == Catalogue()
+    back = told_anew(state, now, before, core.settings)
+    assert back.knowledge.rates.model == STEP_TIMES

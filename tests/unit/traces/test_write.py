@@ -24,6 +24,7 @@ SPECS = st.builds(
     batch_sizes=st.lists(st.integers(1, 4096), max_size=4).map(tuple),
     can_resize=st.booleans(),
     steps=NUMBERS,
+    epoch_steps=NUMBERS,
     profile=TEXT,
     accelerators=st.lists(st.from_regex(r"[A-Z0-9.-]{1,6}", fullmatch=True), max_size=3, unique=True).map(tuple),
     weight=st.floats(0, 1e15, exclude_min=True),
