@@ -128,16 +128,18 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         if spread:
             mean = np.mean(spread, axis=0).tolist()
             curves.append(Series(label=label, x=mean, y=np.linspace(0, 100, len(mean)).tolist()))
-    plots = [
-        chart(
-            "Jobs that are done after a time",
-            "Quantiles of JCT, means over seeds",
-            curves,
-            x_title="JCT, seconds",
-            y_title="jobs done, %",
-            log_x=True,
+    plots = []
+    if curves:
+        plots.append(
+            chart(
+                "Jobs that are done after a time",
+                "Quantiles of JCT, means over seeds",
+                curves,
+                x_title="JCT, seconds",
+                y_title="jobs done, %",
+                log_x=True,
+            )
         )
-    ]
     return claims, Section(
         key="main",
         title="Mean JCT",
@@ -146,7 +148,7 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         "where the learning rate reaches its ceiling; what a larger batch costs in training is counted. Gap: how far the mean "
         "JCT "
         "is above what no schedule of the same jobs can beat, elastic ones by the bound for elastic jobs.",
-        plots=plots if curves else [],
+        plots=plots,
         heads=[
             "contender",
             "mean JCT",
