@@ -123,7 +123,8 @@ class Rates:
         if key != profile and not self.knows(key):
             key = profile
         rate, spread = self.rate(key, accelerator, gpus, levels)
-        if gpus != demand.width and not self.knows(profile):
+        known = self.knows(profile)
+        if gpus != demand.width and not known:
             rate, spread = rate * gpus / demand.width, UNPROFILED_SPREAD
         measured = self.batches.get((profile, self.everywhere or accelerator, gpus, batch_size))
         if measured is not None:
@@ -132,7 +133,7 @@ class Rates:
         elif key != profile:
             rate *= self.progress(profile, demand, batch_size) * self._as_measured(profile, demand, accelerator, key)
         elif wanted := batch_size or examples_of(profile, demand):
-            examples = examples_of(profile, demand, gpus)
+            examples = examples_of(profile, demand, gpus if known else 0)
             rate *= examples / wanted * self.progress(profile, demand, batch_size)
             spread = spread if examples == wanted else max(spread, UNPROFILED_SPREAD)
         return rate, spread

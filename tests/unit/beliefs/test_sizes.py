@@ -91,6 +91,12 @@ def test_a_batch_size_that_nothing_is_known_of_has_as_many_examples_a_second() -
     assert known.rate_of("net", demand, "V100", 1, 50)[0] == pytest.approx(10.0 * 200 / 150)
 
 
+@pytest.mark.parametrize("profile", ["", "stranger", "stranger/bs64", "stranger/global256"])
+def test_a_job_that_nothing_is_known_of_has_speed_in_proportion_to_its_gpus(profile: str) -> None:
+    found = [MODELLED.rate_of(profile, Demand(4, COUNTS), "V100", gpus)[0] for gpus in COUNTS]
+    assert found == pytest.approx([0.25, 0.5, 1.0, 2.0])
+
+
 def test_a_profile_that_names_a_batch_nobody_measured() -> None:
     """Not one step a second, as a job without a profile: as many examples as at the one that was measured."""
     demand = Demand(2, (1, 2), 64, (64, 128))
