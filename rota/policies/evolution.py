@@ -119,6 +119,10 @@ class Problem:
     def smallest_of(self, pool: Ints) -> Ints:
         return self.smallest[np.arange(self.jobs), pool]
 
+    def at_least(self, limit: Ints, pool: Ints) -> Ints:
+        """A limit that is not below the smallest size of a job in its pool; 0 stays 0."""
+        return np.where(limit > 0, np.maximum(limit, self.smallest_of(pool)), 0)
+
     @property
     def jobs(self) -> int:
         return len(self.limit)
@@ -217,7 +221,7 @@ def generation(
 
 def limited(problem: Problem, genes: Genes) -> Genes:
     """No job above its limit, each at a size that it accepts, and those that are pinned as they are."""
-    found = problem.floored(Genes(np.minimum(genes.gpus, problem.limit), genes.pool))
+    found = problem.floored(Genes(np.minimum(genes.gpus, problem.at_least(problem.limit, genes.pool)), genes.pool))
     gpus = np.where(problem.pinned, problem.now.gpus, found.gpus)
     pool = np.where(problem.pinned, problem.now.pool, found.pool)
     for number, capacity in enumerate(problem.capacity.tolist()):
@@ -250,16 +254,19 @@ def padded(
     at last to the most that they may hold."""
     filling = _Filling(problem, genes, left, rng)
     new, order = problem.limit == 0, filling.seconds if order is None else order
-    filling.give(problem.smallest_of(filling.pool), new, np.arange(problem.jobs, dtype=np.float64))
-    if score == "gpu-seconds":  # as in the paper
-        for most in (problem.limit, problem.most):
-            filling.give(np.broadcast_to(most, filling.gpus.shape), ~new, order)
-            filling.fill(most, order)
-        return filling.genes
-    some = np.ceil(np.maximum(problem.limit, 1) ** rng.random(filling.gpus.shape)).astype(np.int64)
-    filling.give(some, ~new & (filling.gpus == 0), order)
-    for most in (problem.limit, problem.most):
-        filling.fill(most)
+    came = np.arange(problem.jobs, dtype=np.float64)
+    for _ in problem.capacity:  # a job for which its pool has no room may go to another
+        filling.choose_pools()
+        filling.give(problem.smallest_of(filling.pool), new, came)
+        if score == "gpu-seconds":  # as in the paper
+            for most in (problem.limit, problem.most):
+                filling.give(np.broadcast_to(most, filling.gpus.shape), ~new, order)
+                filling.fill(most, order)
+        else:
+            some = np.ceil(np.maximum(problem.limit, 1) ** rng.random(filling.gpus.shape)).astype(np.int64)
+            filling.give(some, ~new & (filling.gpus == 0), order)
+            for most in (problem.limit, problem.most):
+                filling.fill(most)
     return filling.genes
 
 
@@ -267,15 +274,20 @@ class _Filling:
     """Candidates while they are filled."""
 
     def __init__(self, problem: Problem, genes: Genes, left: Floats, rng: np.random.Generator) -> None:
-        self.problem, self.worth, self.seconds = problem, problem.worth(left), problem.seconds(left)
+        self.problem, self.rng, self.worth, self.seconds = problem, rng, problem.worth(left), problem.seconds(left)
         self.gpus, self.pool = genes.gpus.copy(), genes.pool.copy()
-        count = len(genes)
         pools = len(problem.capacity)
         self.free = np.stack([problem.capacity[n] - np.where(self.pool == n, self.gpus, 0).sum(axis=1) for n in range(pools)], 1)
-        if pools > 1:  # one that has no GPUs goes to one of the pools on which it runs, mostly to those where it is fast
-            chance = problem.speed / np.maximum(problem.speed.sum(axis=1, keepdims=True), 1e-300)
-            drawn = (rng.random((count, problem.jobs, 1)) > np.cumsum(chance, axis=1)).sum(axis=2).clip(max=pools - 1)
-            self.pool = np.where(self.gpus > 0, self.pool, drawn)
+
+    def choose_pools(self) -> None:
+        """A job that has no GPUs goes to one of the pools with room for it, mostly to those where it is fast."""
+        problem, pools = self.problem, len(self.problem.capacity)
+        if pools == 1:
+            return
+        room = (problem.smallest > 0) & (self.free[:, None, :] >= problem.smallest)
+        chance = np.cumsum(np.where(room, problem.speed, 0.0), axis=2)
+        drawn = (self.rng.random((*self.gpus.shape, 1)) * chance[:, :, -1:] >= chance).sum(axis=2).clip(max=pools - 1)
+        self.pool = np.where(self.gpus > 0, self.pool, drawn)
 
     @property
     def genes(self) -> Genes:
@@ -297,7 +309,7 @@ class _Filling:
         problem, jobs = self.problem, np.arange(self.problem.jobs)
         size = problem.next[jobs, self.pool, self.gpus]
         free = self.free[np.arange(len(self.gpus))[:, None], self.pool]
-        fits = (size > self.gpus) & (size <= most) & (size - self.gpus <= free)
+        fits = (size > self.gpus) & (size <= problem.at_least(most, self.pool)) & (size - self.gpus <= free)
         if not fits.any():
             return False
         if key is not None:

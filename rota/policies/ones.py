@@ -141,8 +141,6 @@ class _State:
         grows = granted & executed & (gpus >= most)
         most = np.where(grows, np.minimum(2 * most, capacity), most)
         limit = np.where(granted, np.where(executed, np.minimum(most, largest), gpus), np.where(executed, resume, 0))
-        least = (floor.max(axis=1) > 0).argmax(axis=1)
-        limit = np.where(limit > 0, np.maximum(limit, least), 0)  # at least its smallest size
         state = cls(granted, gpus, pool, option, epochs, since_epoch, most, resume, limit, executed, floor, table.rate[kind])
         state._scale_down(view, capacity)
         return state
