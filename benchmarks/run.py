@@ -2,7 +2,7 @@
 
     make bench                          everything but the million-job trace
     make bench ARGS="philly"            one of: decision, fork, philly, sweep, idle, solve, gavel, placement, elastic,
-                                        shares, train, million
+                                        shares, train, evolution, million
     make bench ARGS="--json"
 
 Times are CPU seconds of this process, the best of several where that is cheap; ratios compare two things in one run.
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import elastic
+import evolution
 import gavel
 import numpy as np
 import placement
@@ -259,6 +260,7 @@ PARTS = {
     "elastic": elastic.elastic,
     "shares": shares.shares,
     "train": train_overhead.train,
+    "evolution": evolution.evolution,
     "million": million,
 }
 

@@ -22,7 +22,9 @@ from rota.core.learn.cordon import slow_gpus
 from rota.errors import GuessWarning, OptionError, RotaError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
+from rota.report.given_up import given_up_notes
 from rota.report.metrics import summarise
+from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result
 from rota.report.thrash import thrash_notes
 from rota.report.trials import TrialsSummary
@@ -101,7 +103,8 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         simulated_in_seconds=time.perf_counter() - started,
         peak_memory_mb=_peak_memory_mb(),
     )
-    ready.params["notes"] += [*slow_gpus(state), *thrash_notes(record, arrivals, physics), *unused_costs(study, record)]
+    notes = [*slow_gpus(state), *thrash_notes(record, arrivals, physics), *unused_costs(study, record)]
+    ready.params["notes"] += [*notes, *given_up_notes(record)]
     return Result(
         summary,
         ready.params,
@@ -112,6 +115,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
         state.knowledge.variability,
         tuple(sorted(state.out_of_service())),
         trials=TrialsSummary.of(state.knowledge) if ready.settings.tactics else None,
+        predictions=PredictionsSummary.of(state.knowledge) if ready.settings.foresees else None,
         guesses=ready.guesses,
         study=study,
     )

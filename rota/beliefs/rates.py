@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
+from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.locality import Locality
 from rota.model.accelerators import ACCELERATORS, REFERENCE
 from rota.model.job import Demand
@@ -67,6 +68,8 @@ class Rates:
     """How many times slower a gang is over several nodes, whatever was measured or modelled; None: what that says."""
     everywhere: str = ""
     """Every accelerator type runs like this one; empty: each like itself."""
+    efficiency: Efficiency = field(default_factory=Efficiency)
+    """How much training a step does at each batch size."""
 
     @cached_property
     def _together(self) -> dict[tuple[str, str], list[int]]:
@@ -110,21 +113,32 @@ class Rates:
     def rate_of(
         self, profile: str, demand: Demand, accelerator: str, gpus: int, batch_size: int = 0, levels: int = 0
     ) -> tuple[float, float]:
-        """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: one with twice the
-        batch counts as two. Where nothing is known of a batch size, as many examples a second are believed as at the one it
+        """The same for a job at one of the sizes it accepts. Steps are those of the batch size it asked for: one with another
+        batch counts as many as do as much training. A profile that names its batch (`cifar10/global2048`) has the rates of the
+        one that names the other. Where nothing is known of a batch size, as many examples a second are believed as at the one it
         asked for; where nothing is known of a profile, speed in proportion to the GPUs."""
-        rate, spread = self.rate(profile, accelerator, gpus, levels)
         if not demand.elastic and not self.batches:
-            return rate, spread
+            return self.rate(profile, accelerator, gpus, levels)
+        key = at_batch(profile, demand, batch_size)
+        rate, spread = self.rate(key, accelerator, gpus, levels)
         if gpus != demand.width and not self.knows(profile):
             rate, spread = rate * gpus / demand.width, UNPROFILED_SPREAD
         measured = self.batches.get((profile, self.everywhere or accelerator, gpus, batch_size))
         if measured is not None:
-            near = self.rate(profile, accelerator, gpus)[0]
-            rate = measured * batch_size / demand.batch_size * (rate / near if near > 0 else 1.0)
+            near = self.rate(key, accelerator, gpus)[0]
+            rate = measured * self.progress(profile, demand, batch_size) * (rate / near if near > 0 else 1.0)
+        elif key != profile:
+            rate *= self.progress(profile, demand, batch_size)
         elif batch_size != demand.batch_size:
             spread = max(spread, UNPROFILED_SPREAD)
         return rate, spread
+
+    def progress(self, profile: str, demand: Demand, batch_size: int) -> float:
+        """Training that a step with this batch does, in steps of the batch size that the job asked for."""
+        if batch_size == demand.batch_size or not demand.batch_size:
+            return 1.0
+        model = model_of(profile)
+        return self.efficiency.progress(model, batch_size) / self.efficiency.progress(model, demand.batch_size)
 
     def _further(self, profile: str, kind: str, gpus: int, levels: int) -> float:
         """How many times slower than over the nodes of a rack: tables end there, so it is as the model says."""
@@ -216,7 +230,7 @@ class Rates:
     def batch_learned(self, profile: str, demand: Demand, accelerator: str, gpus: int, rate: float, batch_size: int) -> "Rates":
         """These rates with a measurement at another batch size than asked for, in one node. Steps are as in `rate_of`."""
         key = (profile, self.everywhere or accelerator, gpus, batch_size)
-        return replace(self, batches={**self.batches, key: rate * demand.batch_size / batch_size})
+        return replace(self, batches={**self.batches, key: rate / self.progress(profile, demand, batch_size)})
 
     def partners(self, profile: str, accelerator: str, gpus: int) -> frozenset[str]:
         """Profiles that were measured beside this one."""
@@ -234,6 +248,19 @@ class Rates:
     def layout_matters(self, profile: str) -> bool:
         """Whether a gang of this profile may run at another rate when it spans nodes."""
         return profile in self._spread_profiles or bool(profile and self.model is not None and profile not in self._profiles)
+
+
+def model_of(profile: str) -> str:
+    """The model that a profile is of: what comes before its batch size."""
+    name, slash, rest = profile.rpartition("/")
+    return name if slash and rest.startswith(("global", "bs")) else profile
+
+
+def at_batch(profile: str, demand: Demand, batch_size: int) -> str:
+    """The profile at another batch size; itself if it does not name the one of the whole gang."""
+    if batch_size == demand.batch_size or not profile.endswith(f"/global{demand.batch_size}"):
+        return profile
+    return f"{model_of(profile)}/global{batch_size}"
 
 
 SAME_SPEED = Rates(speeds={})

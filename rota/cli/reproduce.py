@@ -11,7 +11,7 @@ from rota.cli.show import save, say
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="gavel, pal, tiresias or gandiva.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="gavel, pal, tiresias, gandiva or ones.")],
     quick: Annotated[bool, typer.Option("--quick", help="A coarse grid: a minute or two instead of ten.")] = False,
     data: Annotated[
         str | None, typer.Option("--data", metavar="FOLDER", help="The paper's own data; without it, modelled or made up.")

@@ -35,7 +35,9 @@ def sim(
         s = result.summary
         note = (
             f"simulated in {s.simulated_in_seconds:.1f} s, {s.decisions:,} decisions, {s.peak_memory_mb:.0f} MB "
-            f"(seed {setup['seed']})" + (f", {result.trials}" if result.trials is not None else "")
+            f"(seed {setup['seed']})"
+            + (f", {result.trials}" if result.trials is not None else "")
+            + (f", {result.predictions}" if result.predictions is not None else "")
         )
         say(shaped, whole, value=result.to_dict(per_job=per_job), note=note)
     if per_job and shaped in ("table", "wide"):

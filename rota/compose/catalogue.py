@@ -34,6 +34,9 @@ POLICIES = {
     "min-cost": "rota.policies.min_cost:MinCost",
     "allox": "rota.policies.allox:Allox",
     "isolated": "rota.policies.isolated:Isolated",
+    "ones": "rota.policies.ones:Ones",
+    "optimus": "rota.policies.optimus:Optimus",
+    "goodput": "rota.policies.goodput:Goodput",
 }
 PLACERS = {
     "packed": "rota.placers.packed:Packed",
@@ -44,7 +47,7 @@ PLACERS = {
     "pal": "rota.placers.pal:Pal",
 }
 COMING = {
-    "policy": ("ones",),
+    "policy": (),
     "placer": (),
 }
 """Names of the public contract whose part has not arrived yet: refused by name."""

@@ -32,6 +32,7 @@ SIMULATED: Mapping[str, str] = {
     "first": "of a trace",
     "jobs": "of a trace",
     "drop_oversized": "of a trace; a job that can never run is refused when it is submitted",
+    "elastic": "jobs say which sizes they accept",
     "cluster": "the GPUs of the machine, or those of --pretend",
     "preset": "stands for a simulator, its overheads and its speeds",
     "profiled": "hides a part of what is known, to see whether it is learned",

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rota.beliefs.variability import Variability
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.cluster_yaml import open_site
+from rota.compose.elastic import made_elastic
 from rota.compose.idle_options import Combination
 from rota.compose.limits import LIMITS, check_limits, out_of_range
 from rota.compose.parking import parked
@@ -34,11 +36,14 @@ from rota.model.options import Kind
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
+from rota.profiles.curves import published_efficiency
 from rota.profiles.read import read_rates
+from rota.profiles.scaling import StepTimes
 from rota.profiles.tensors import read_tensors
 from rota.profiles.variability import read_variability
 from rota.sim.engine import Engine, Progress
 from rota.sim.physics import Physics
+from rota.sim.search_engine import SearchEngine
 from rota.traces.read import AUTO
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
@@ -96,7 +101,9 @@ class Prepared:
             variability=self.variability_shown and self.variability_shown.first(there.gpus),
             skews=self.skews,
         )
-        return Engine(
+        searches = self.trace.searches
+        make = partial(SearchEngine, searches=searches) if searches else Engine
+        return make(
             scheduler,
             self.policy,
             physics,
@@ -127,6 +134,8 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     policy = make_policy(policy_named, preset.options)
     placer = make_placer(placer_named, preset.options)
     trace = _jobs(study, opened, cluster, physics)
+    if study.elastic is not None:
+        trace = made_elastic(study.elastic, trace, physics.rates, cluster.gpus)
     if study.park is not None:
         physics, trace = parked(study.park, physics, trace)
     settings = Settings(**preset.settings)
@@ -136,6 +145,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
         seed=study.seed,
         policy=policy_named if isinstance(policy_named, str) else type(policy_named).__qualname__,
         packing=bool(getattr(policy, "packing", False)),
+        foresees=bool(getattr(policy, "foresees", False)),
         wait_for_place=study.wait_for_place,
         tactics=make_tactics(study.tactics or getattr(policy, "tactics", "")),
         learn_variability=study.variability_learned,
@@ -199,6 +209,7 @@ def _facts(
         "seed": study.seed,
         "first": study.first,
         "where": dict(study.filters) or None,
+        "elastic": study.elastic,
         "drop_oversized": study.drop_oversized,
         "physics": _plain_physics(study),
     }
@@ -258,7 +269,9 @@ def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Phy
         rates = replace(rates, model=links)
     if study.profile is not None:
         # What was measured wins, on every type as it is; what was not is left to the model.
-        rates = replace(read_rates(study.profile), model=rates.model, speeds=rates.speeds)
+        rates = measured_over(read_rates(study.profile), rates)
+    if not rates.efficiency.curves and not rates.efficiency.noise:
+        rates = replace(rates, efficiency=published_efficiency())
     physics = Physics(**{**values, "rates": rates})
     if study.spread_penalty is not None and physics.spread_penalty is not None:
         for factor in (f for each in (physics.spread_penalty.usual, *physics.spread_penalty.models.values()) for f in each):
@@ -267,10 +280,23 @@ def make_physics(study: Study, base: Mapping[str, Any], cluster: Cluster) -> Phy
     return physics
 
 
+def measured_over(measured: Rates, usual: Rates) -> Rates:
+    """What was measured, and for all other profiles the model that there was before."""
+    model = usual.model
+    if isinstance(measured.model, StepTimes):
+        model = replace(measured.model, beyond=model) if model is not None else measured.model
+    return replace(measured, model=model, speeds=usual.speeds)
+
+
 def _rates_shown(physics: Physics, settings: Settings) -> Rates:
-    """What the scheduler is told of rates. A tactic finds out by trials how two jobs get on, so that a profile must not tell it;
+    """What the scheduler is told of rates. Of batch sizes and step times it has a model that was fitted to what was measured. A
+    tactic finds out by trials how two jobs get on, so that a profile must not tell it;
     a policy that packs by itself makes no trials, and is told."""
     rates = physics.whole_rates
+    if rates.efficiency.curves:
+        rates = replace(rates, efficiency=rates.efficiency.modelled())
+    if isinstance(rates.model, StepTimes):
+        rates = replace(rates, model=rates.model.fitted())
     return replace(rates, pairs={}) if settings.tactics.pack is not None and not settings.packing else rates
 
 

@@ -134,7 +134,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     """Ask a policy for one allocation. The clock runs from the view to its answer."""
     policy = _with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
-    settings = Settings(packing=bool(getattr(policy, "packing", False)))
+    settings = Settings(packing=bool(getattr(policy, "packing", False)), foresees=bool(getattr(policy, "foresees", False)))
     scheduler = Scheduler(instance.cluster, placer, settings, rates=instance.rates)
     order = np.argsort([-age for age, _ in instance.jobs], kind="stable").tolist()
     now_s = max((age for age, _ in instance.jobs), default=0.0)

@@ -123,6 +123,9 @@ class Study:
     """FIRST:LAST, the jobs that count for averages.
 
     As a pair of numbers; the last is not included."""
+    elastic: str | None = field(default=None, metadata={"example": "batch"})
+    """Which other sizes jobs accept: none, gpus (any number of GPUs up to four times what they ask for) or batch (other batch
+    sizes too). Default: those that the trace gives."""
     drop_oversized: bool = False
     """Leave out jobs that can never fit, and count them."""
     decide: str | None = None

@@ -8,6 +8,7 @@ first, on recorded events, and so never decides anything again.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from rota.beliefs.costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
@@ -16,6 +17,7 @@ from rota.beliefs.variability import Variability
 from rota.core import snapshot
 from rota.core.fold.events import advance, apply, asked_to_wake, set_clock
 from rota.core.learn.cordon import cordon
+from rota.core.learn.progress import foresee
 from rota.core.plan.make_plan import make_plan
 from rota.core.reconcile import reconcile, renewals, stray_kills
 from rota.core.settings import Settings
@@ -111,6 +113,8 @@ class Scheduler:
             seed=self.settings.seed,
             decision=state.question.decision,
             usable=state.usable()[0],
+            foresight=foresee(state, state.jobs.rows) if self.settings.foresees else None,
+            held=MappingProxyType(state.jobs.desired),
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":

@@ -27,6 +27,8 @@ class Settings:
     cordon_slower_than: float = FOREVER
     """GPUs that are believed to be slower than this for any class of applications, 1 the median, are taken out of service: a
     tenth of a pool at most, the slowest first."""
+    foresees: bool = False
+    """The policy asks how long jobs train: that is learned from those that finish."""
     packing: bool = False
     """Offer options by which two jobs share GPUs."""
     tactics: Tactics = field(default_factory=Tactics)

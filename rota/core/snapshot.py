@@ -5,7 +5,10 @@ from collections.abc import Callable
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from rota.beliefs.costs import MemoryCosts, MoveCosts
+from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
@@ -25,7 +28,7 @@ from rota.model.codec import Codec, Plain
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 10
+VERSION = 11
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -77,6 +80,7 @@ _STATE_TYPES = (
     Node,
     Cluster,
     Rates,
+    Efficiency,
     Estimator,
     Locality,
     Variability,
@@ -158,8 +162,9 @@ def _unpack_table(packed: dict[str, Any]) -> JobTable:
     size = len(packed["id"])
     table = JobTable(packed["received"].shape[1], max(256, 2 * size))
     table.size, table.dead = size, packed.pop("dead")
-    for name, column in packed.items():
-        getattr(table, name)[:size] = column
+    for name, column in packed.items():  # a rare column that was never written to stays so
+        if not np.array_equal(getattr(table, name)[:size], column, equal_nan=True):
+            table.own(name)[:size] = column
     return table
 
 

@@ -10,12 +10,14 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota.errors import JournalError
+from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
-from rota.model.events import Decided, External
+from rota.model.events import Allocated, Decided, External
 
 SCHEMA = 1
 
@@ -43,6 +45,13 @@ class JournalEntry(NamedTuple):
 
 class JournalFull(JournalError):
     """The journal cannot be written now: its disk has no room. What was to be written is not in it, and can be written again."""
+
+
+def _journaled(event: External) -> External:
+    """An answer without its memory, if only snapshots keep that."""
+    if isinstance(event, Allocated) and isinstance(event.allocation, Assignment) and event.allocation.memory_in_snapshots:
+        return replace(event, allocation=replace(event.allocation, memory=None))
+    return event
 
 
 class Journal:
@@ -97,7 +106,7 @@ class Journal:
         jobs: Mapping[int, tuple[Plain, Plain, bool]] | None = None,
     ) -> None:
         """Durable when this returns. `jobs`: what clients see of the jobs that changed, (spec, row, ended) by number."""
-        text = json.dumps(self._words.encode(list(events)), separators=(",", ":"))
+        text = json.dumps(self._words.encode([_journaled(event) for event in events]), separators=(",", ":"))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))
         with self._transaction():
             self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (self.last + 1, now_s, text, answer))

@@ -33,6 +33,8 @@ from rota.core.state.state import State
 from rota.model.codec import Plain
 from rota.model.units import FOREVER, MILLI
 from rota.profiles.catalogue import Catalogue
+from rota.profiles.curves import published_efficiency
+from rota.profiles.scaling import SOURCES, StepTimes
 
 TOLD = "told"
 """In a configuration: name of a field -> what was `said`, and for a file the `value` that was read from it."""
@@ -41,7 +43,7 @@ SCORED = "scored"
 LAUNCH_SECONDS = 1.0
 """What starting a process is believed to cost before any was started."""
 
-_WORDS = codec()
+_WORDS = codec(*SOURCES)
 _TABLES = ("table", "apart", "pairs", "batches")
 
 
@@ -77,12 +79,14 @@ def told_rates(told: Mapping[str, Mapping[str, Plain]]) -> Rates:
     """What was measured comes from the profile, the rest from the catalogue."""
     measured = _WORDS.decode(told["profile"]["value"]) if "profile" in told else Rates()
     penalty = Locality.of(told["spread_penalty"]["said"]) if "spread_penalty" in told else None
-    return replace(measured, speeds=SPEEDS, model=Catalogue(), spread_penalty=penalty)
+    model = measured.model if measured.model is not None else Catalogue()
+    return replace(measured, speeds=SPEEDS, model=model, spread_penalty=penalty, efficiency=published_efficiency().modelled())
 
 
 def plain_rates(measured: Rates) -> Plain:
     """What a file says of rates, as a configuration keeps it."""
-    return _WORDS.encode(replace(measured, speeds={}, model=None, spread_penalty=None))
+    model = measured.model.fitted() if isinstance(measured.model, StepTimes) else None
+    return _WORDS.encode(replace(measured, speeds={}, model=model, spread_penalty=None))
 
 
 def plain_scores(scores: Variability, devices: Sequence[str]) -> Plain:

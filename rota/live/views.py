@@ -15,11 +15,12 @@ import numpy as np
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
+from rota.model.foresight import Foresight
 from rota.model.options import Options
 from rota.model.policy import Policy
 from rota.model.view import JobColumns, Jobs, View
 
-WORDS = Codec(Ranking, Shares, Assignment, Options, Cluster, Node)
+WORDS = Codec(Ranking, Shares, Assignment, Options, Cluster, Node, Foresight)
 
 COLUMNS = tuple(JobColumns.__annotations__)
 
@@ -37,6 +38,8 @@ def encode_view(view: View) -> Plain:
         "history": WORDS.encode(view.history_gpu_seconds),
         "memory": view.memory,
         "usable": None if view.usable is None else WORDS.encode(view.usable),
+        "foresight": None if view.foresight is None else WORDS.encode(view.foresight),
+        "held": [[job, gpus.tolist()] for job, gpus in view.held.items()],
         "seed": view.seed,
         "decision": view.decision,
     }
@@ -62,6 +65,8 @@ def decode_view(plain: Plain, memory: Any) -> View:
         seed=plain["seed"],
         decision=plain["decision"],
         usable=None if plain["usable"] is None else WORDS.decode(plain["usable"]),
+        foresight=None if plain["foresight"] is None else WORDS.decode(plain["foresight"]),
+        held={job: np.array(gpus, dtype=np.int64) for job, gpus in plain["held"]},
     )
 
 

@@ -228,10 +228,14 @@ class Assignment:
     """The option of each: a row of the view's options."""
     gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Position -> GPUs it should get, where the policy has a wish."""
+    may_move: bool = False
+    """Tactics may move its jobs to other GPUs than it names. The next view says where they are (`held`)."""
     until_s: float = FOREVER
     """The answer holds until this instant if nothing happens."""
     memory: Any = None
     """What the policy wants to see again: the next view has it as `memory`."""
+    memory_in_snapshots: bool = False
+    """It is large and may be a little old: journals leave it out, and only snapshots keep it."""
     key: str = "assignment"
     """What the choice goes by, in a word or two, for explanations."""
 

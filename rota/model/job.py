@@ -102,6 +102,8 @@ class JobSpec:
     """It can change its size while it runs. If not, it is suspended and launched again with the other size."""
     steps: float = math.inf
     """Optimiser steps until it is done, counted at the batch size it asked for; infinite if unknown."""
+    epoch_steps: float = 0.0
+    """Steps of one pass over its data, counted likewise; 0: the job did not say."""
     profile: str = ""
     """Key into the table of rates; empty: it has no profile."""
     accelerators: tuple[str, ...] = ()
@@ -140,6 +142,8 @@ class JobSpec:
             self._check_sizes()
         if not self.steps >= 0:
             raise OptionError("must be 0 or more.", field="steps", value=self.steps, hint="leave it out if nobody knows")
+        if not 0 <= self.epoch_steps < math.inf:
+            raise OptionError("must be 0 or more, and finite.", field="epoch_steps", value=self.epoch_steps, hint="leave it out")
         if not 0 < self.weight < math.inf:
             raise OptionError("must be more than 0, and finite.", field="weight", value=self.weight, hint="weight=1")
         if not self.deadline_seconds > 0:

@@ -1,11 +1,13 @@
 """The view: what a policy may see. Read-only columns, gathered from the job table when first asked for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from rota.model.cluster import Cluster
+from rota.model.foresight import Foresight
 from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
@@ -220,6 +222,10 @@ class View:
     """Counts the questions to the policy, from 1."""
     usable: Bools | None = None
     """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
+    foresight: Foresight | None = None
+    """How long jobs are believed to train still. None: the policy did not ask for it (`foresees = True`)."""
+    held: Mapping[int, Ints] = field(default_factory=dict)
+    """GPUs that each job has by the plan in force; those that have none are not in it."""
 
     def rng(self) -> np.random.Generator:
         """Randomness that depends on the seed and the decision number alone, so that replays repeat it."""

@@ -19,6 +19,7 @@ from rota.model.job import Arrival
 from rota.model.policy import Policy
 from rota.model.tenants import Tenants
 from rota.papers.figures import own_figures, tenant_shares
+from rota.papers.gang_figures import gang_figures, search_figures
 from rota.policies.hierarchical import Hierarchical
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
@@ -53,6 +54,8 @@ class PaperCell:
     """All jobs come so much later: where rounds begin at 0, that moves the rounds."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Of tenants, for a policy that serves tenants; with any, the share that each received over time is told."""
+    gangs: bool = False
+    """What became of jobs with more than one GPU, and of whole nodes, is told too."""
     solve: bool = False
     """No simulation: all jobs of the trace are there, and the policy is asked once for shares."""
     effort: float = 1.0
@@ -102,8 +105,10 @@ def measure(work: dict[str, Any], alive: Alive) -> Answer:
         study = replace(study, policy=Hierarchical(tenants=Tenants(weights=cell.weights)))
     result = run_study(study, alive, trace)
     shares = tenant_shares(result, known) if cell.weights else {}
-    own = {**own_figures(result, known), "cpu_seconds": time.process_time() - started}
-    return {"figures": {**result.summary.to_dict(), **own, **shares}}
+    own = {**own_figures(result, known), **search_figures(result, trace.searches)}
+    if cell.gangs:
+        own |= gang_figures(result)
+    return {"figures": {**result.summary.to_dict(), **own, **shares, "cpu_seconds": time.process_time() - started}}
 
 
 def _shifted(trace: Trace, seconds: float) -> Trace:

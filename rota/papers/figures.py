@@ -30,6 +30,7 @@ def own_figures(result: Result, known: Rates) -> dict[str, Any]:
         "useful_share": _useful(result, known),
         **_throughput(result, known),
         **_searches(result),
+        **_distribution(result),
         "median_queueing_seconds": float(np.median(waited)) if len(waited) else None,
         "p95_queueing_seconds": float(np.quantile(waited, 0.95)) if len(waited) else None,
     }
@@ -86,6 +87,20 @@ def _work(spec: JobSpec, known: Rates, cluster: Cluster) -> float:
     """In GPU-seconds of the first type, as close together as its GPUs can be."""
     rate, _ = known.rate(spec.profile, cluster.pools[0], spec.width, cluster.fewest_levels(0, spec.width))
     return spec.gpus * spec.steps / rate if rate > 0 else 0.0
+
+
+def _distribution(result: Result) -> dict[str, Any]:
+    """How long jobs took: quantiles in steps of 2%, and the mean of the time in which they had GPUs."""
+    record = result.record
+    done = np.isfinite(record.finished_s)
+    if not done.any():
+        return {}
+    taken = (record.finished_s - record.submitted_s)[done]
+    return {
+        "jct_quantiles": np.quantile(taken, np.linspace(0, 1, 51)).tolist(),
+        "mean_held_seconds": float(record.held_seconds[done].mean()),
+        **({"predictions": result.predictions.to_dict()} if result.predictions is not None else {}),
+    }
 
 
 def _searches(result: Result) -> dict[str, Any]:

@@ -36,24 +36,35 @@ FACTS = {
     "Paper": "Gandiva: Introspective Cluster Scheduling for Deep Learning, OSDI 2018",
     "Cluster": f"{CLUSTER}, {GPUS} GPUs as the paper's; against Tiresias {TIRESIAS_CLUSTER}",
     "Jobs": "made up: half like Philly's, half in sweeps of 8 to 32 jobs with early stopping; memory of models is guessed",
+    "Searches": "jobs of a sweep show after 500 steps how good they are; the worse are stopped once enough better ones have",
     "Costs": "a launch takes 5 s; a suspended job sleeps on its host, by the memory that it holds; measurements are 5% off",
 }
 RULE = "Figures are means over seeds, each of which draws other jobs."
 
 FIFO, TURNS, GANDIVA, TIRESIAS = "FIFO", "Gandiva without packing", "Gandiva", "Tiresias-L"
-MOVES = "FIFO with migration"
-CONTENDERS: Mapping[str, Mapping[str, str]] = {
+MOVES, STAYS = "FIFO with migration", "Gandiva without moves"
+WAITS, WAITS_MOVES = "Gandiva, jobs wait for places", "the same with moves"
+CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     FIFO: {"policy": "fifo"},
     TURNS: {"policy": "gandiva", "tactics": "none"},
     GANDIVA: {"policy": "gandiva"},
     MOVES: {"policy": "fifo", "tactics": "migrate,defragment"},
+    STAYS: {"policy": "gandiva", "tactics": "pack:least_gain=0,grow"},
+    WAITS: {"policy": "gandiva", "tactics": "none", "wait_for_place": True},
+    WAITS_MOVES: {"policy": "gandiva", "tactics": "migrate,defragment", "wait_for_place": True},
     TIRESIAS: {"policy": LAS},
 }
 BY_LOAD = (FIFO, TURNS, GANDIVA)
-BY_PLACE = (FIFO, MOVES, TURNS, GANDIVA)
+BY_PLACE = (FIFO, MOVES, TURNS, STAYS, GANDIVA)
+BY_FRAGMENTS = (FIFO, MOVES, STAYS, GANDIVA, WAITS, WAITS_MOVES)
+BY_SEARCH = (FIFO, TURNS, GANDIVA)
 
 LOAD = 1.2
 """Of the claims."""
+FEEDBACK = 500
+"""Steps after which a search sees how good a job is."""
+FEW_LOAD = 0.3
+"""Of searches on few GPUs: most have them to themselves."""
 LINK, DRIVER, STORAGE = "link", "driver", "storage"
 WAYS: Mapping[str, Mapping[str, str]] = {LINK: {"park": "link"}, DRIVER: {"park": "driver"}, STORAGE: {}}
 """What becomes of a suspended job: its memory goes to the host at the speed of the link or by the driver's checkpoint, or it is
@@ -70,11 +81,29 @@ class GandivaScale:
     factors: Sequence[float]
     """How many times as fast pairs are as they were measured."""
     ways: Sequence[str]
+    fragments: Sequence[float]
+    """Loads at which it is seen how fragmented the cluster is."""
+    searches: Sequence[float]
+    """Loads at which searches stop their losers."""
+    few: Sequence[int]
+    """Clusters of so many GPUs for searches alone."""
+    few_jobs: int = 200
     tiresias_jobs: int = TIRESIAS_JOBS
 
 
-FULL = GandivaScale(seeds=5, jobs=800, loads=(0.6, 0.8, 1.0, LOAD, 1.5, 2.0), factors=(0.6, 0.8), ways=(LINK, DRIVER, STORAGE))
-QUICK = GandivaScale(seeds=1, jobs=800, loads=(LOAD, 2.0), factors=(0.6,), ways=(LINK, STORAGE))
+FULL = GandivaScale(
+    seeds=5,
+    jobs=800,
+    loads=(0.6, 0.8, 1.0, LOAD, 1.5, 2.0),
+    factors=(0.6, 0.8),
+    ways=(LINK, DRIVER, STORAGE),
+    fragments=(0.6, 0.8, 1.0),
+    searches=(0.8, LOAD, 2.0),
+    few=(4, 8, 16),
+)
+QUICK = GandivaScale(
+    seeds=1, jobs=800, loads=(LOAD, 2.0), factors=(0.6,), ways=(LINK, STORAGE), fragments=(0.8,), searches=(LOAD,), few=(4,)
+)
 
 
 def cells(request: ReproduceRequest) -> list[PaperCell]:
@@ -89,12 +118,30 @@ def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
     apart = str(write_rates(rates, scratch / "apart.csv"))
     found: list[PaperCell] = []
 
-    def add(experiment: str, labels: Sequence[str], x: float, load: float, profile: str, **more: Any) -> None:
+    def add(
+        experiment: str,
+        labels: Sequence[str],
+        x: float,
+        load: float,
+        profile: str,
+        drawn: Mapping[str, float] | None = None,
+        **more: Any,
+    ) -> None:
         for seed in range(scale.seeds):
+            trace = {"jobs": scale.jobs, "seed": seed, "load": load, "gpus": GPUS, **(drawn or {}), "profile": profile}
             for label in labels:
-                study = _study(label, scale.jobs, seed, load, profile, **{"park": "link", **more})
-                effort = scale.jobs * load * (0.05 if label in (FIFO, MOVES) else 1.0)
-                found.append(PaperCell(experiment=experiment, label=label, x=x, group=str(seed), study=study, effort=effort))
+                study = _study(label, trace, **{"park": "link", **more})
+                found.append(
+                    PaperCell(
+                        experiment=experiment,
+                        label=label,
+                        x=x,
+                        group=str(seed),
+                        study=study,
+                        gangs=experiment == "fragmentation",
+                        effort=scale.jobs * load * (0.05 if label in (FIFO, MOVES) else 1.0),
+                    )
+                )
 
     for load in scale.loads:
         add("load", BY_LOAD, load, load, usual)
@@ -105,20 +152,25 @@ def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
         if way in scale.ways and way != LINK:
             add("switching", (TURNS, GANDIVA), number, LOAD, usual, park=WAYS[way].get("park"))
     add("locality", BY_PLACE, 0.0, LOAD, apart)
+    for load in scale.fragments:
+        add("fragmentation", BY_FRAGMENTS, load, load, apart, {"sweeps": 0.0})
+    for load in scale.searches:
+        add("search", BY_SEARCH, load, load, usual, {"feedback_steps": FEEDBACK})
+    for gpus in scale.few:
+        drawn = {"jobs": scale.few_jobs, "load": FEW_LOAD, "gpus": gpus, "sweeps": 1, "feedback_steps": FEEDBACK}
+        add("search alone", BY_SEARCH, gpus, 0.1, usual, drawn, cluster=f"{gpus // 4}x(4xV100)")
     for seed in range(scale.seeds):
         found += [_against_tiresias(label, scale.tiresias_jobs, seed) for label in (TIRESIAS, TURNS)]
     return found
 
 
-def _study(label: str, jobs: int, seed: int, load: float, profile: str, **more: Any) -> Study:
-    trace = {"jobs": jobs, "seed": seed, "load": load, "gpus": GPUS, "profile": profile}
+def _study(label: str, trace: Mapping[str, Any], **more: Any) -> Study:
     return Study(
         f"gandiva:{spelled(trace)}",
-        cluster=CLUSTER,
-        profile=profile,
+        profile=trace["profile"],
         noise=NOISE,
-        seed=seed,
-        **{**CONTENDERS[label], **more},
+        seed=trace["seed"],
+        **{"cluster": CLUSTER, **CONTENDERS[label], **more},
     )
 
 
@@ -129,6 +181,6 @@ def _against_tiresias(label: str, jobs: int, seed: int) -> PaperCell:
         cluster=TIRESIAS_CLUSTER,
         preset="ideal",
         seed=seed,
-        **CONTENDERS[label],  # type: ignore[arg-type]
+        **CONTENDERS[label],
     )
     return PaperCell(experiment="tiresias", label=label, x=0.0, group=str(seed), study=study, effort=jobs)

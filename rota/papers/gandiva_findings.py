@@ -1,13 +1,15 @@
 """What the experiments of Gandiva come to: claims beside the paper's, and a section of the page for each experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from rota.papers.by_seed import by_seed, curves, interval, judged, percent, places, problems, times, vanishes
 from rota.papers.cells import CellResult
-from rota.papers.claims import Claim, claim, mean
-from rota.papers.gandiva import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, TIRESIAS, TURNS, WAYS
+from rota.papers.claims import Claim, mean
+from rota.papers.gandiva import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAYS
+from rota.papers.gandiva_moves import fragmentation
+from rota.papers.gandiva_stopping import early_stopping
 from rota.papers.page import Section
-from rota.report.plots import Plot, Series, chart
 
 THROUGHPUT, PER_GPU, FEEDBACK = "throughput", "work_per_gpu_second", "mean_feedback_seconds"
 LOOK, BEST, JCT = "search_look_seconds", "search_best_seconds", "mean_jct_seconds"
@@ -15,94 +17,23 @@ LOOK, BEST, JCT = "search_look_seconds", "search_best_seconds", "mean_jct_second
 LITTLE_PERCENT, LITTLE_TIMES = 1.0, 1.5
 """Gains that are less count as vanished."""
 
-BySeed = Mapping[str, float]
-
 
 def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
     claims: list[Claim] = []
     sections: list[Section] = []
-    for experiment in (_throughput, _feedback, _search, _interference, _switching, _locality, _tiresias):
+    studies = (_throughput, _feedback, _search, early_stopping, _interference, _switching, _locality, fragmentation, _tiresias)
+    for experiment in studies:
         found, section = experiment(results)
         claims += found
         sections.append(replace(section, claims=found))
     return claims, sections
 
 
-def by_seed(results: Sequence[CellResult], experiment: str, label: str, figure: str, x: float) -> BySeed:
-    """One figure at one place of an experiment."""
-    return {
-        each.cell.group: float(each.figures[figure])
-        for each in results
-        if (each.cell.experiment, each.cell.label, each.cell.x) == (experiment, label, x) and each.figures.get(figure) is not None
-    }
-
-
-def times(more: BySeed, less: BySeed) -> list[float]:
-    """How many times more one is than the other, by the seeds that both have."""
-    return [more[seed] / less[seed] for seed in more if less.get(seed, 0.0) > 0]
-
-
-def percent(more: BySeed, less: BySeed) -> list[float]:
-    """How much more one is than the other."""
-    return [100 * (ratio - 1) for ratio in times(more, less)]
-
-
-def _places(results: Sequence[CellResult], experiment: str) -> list[float]:
-    return sorted({each.cell.x for each in results if each.cell.experiment == experiment})
-
-
-def _problems(results: Sequence[CellResult], experiment: str) -> list[str]:
-    return [
-        f"{each.cell.label} at {each.cell.x:g}, seed {each.cell.group}: {each.error}"
-        for each in results
-        if each.cell.experiment == experiment and each.error
-    ]
-
-
-def _over(values: Sequence[float], unit: str) -> str:
-    """Where each seed has one: the mean, the least and the most."""
-    if not values:
-        return "-"
-    told = f"{_short(mean(values))}{unit}"
-    return told if len(values) == 1 else f"{told} ({_short(min(values))} to {_short(max(values))})"
-
-
-def _short(value: float) -> str:
-    # Rounded first, so that nothing is -0 or a tiny power of ten.
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{round(value, 3) + 0.0:.3g}"
-
-
-def _judged(
-    name: str, paper: float, values: Sequence[float], note: str, unit: str = "x", *, below: bool = False, above: bool = False
-) -> Claim:
-    if not values:
-        return claim(name, paper=paper, measured=None, unit=unit, note="No two of the runs that it needs have ended.")
-    seeds = f"Mean of {len(values)} seeds, from {min(values):.3g}{unit} to {max(values):.3g}{unit}. " if len(values) > 1 else ""
-    return claim(name, paper=paper, measured=mean(values), unit=unit, note=f"{seeds}{note}".strip(), below=below, above=above)
-
-
-def _curves(
-    title: str, about: str, curves: Mapping[str, Mapping[float, Sequence[float]]], y: str, *, log_y: bool = False
-) -> list[Plot]:
-    series = []
-    for label, points in curves.items():
-        known = {x: mean(values) for x, values in points.items() if values}
-        if known:
-            series.append(Series(label=label, x=list(known), y=list(known.values())))
-    return [chart(title, about, series, x_title="load", y_title=y, log_y=log_y)] if series else []
-
-
-def _vanishes(points: Mapping[float, Sequence[float]], little: float, told: str, what: str) -> list[str]:
-    """A sentence on where there is little to gain."""
-    gone = [x for x, values in points.items() if values and mean(values) < little]
-    return [f"{told} at {what} {', '.join(f'{x:g}' for x in gone)}."] if gone else []
-
-
 # By load -------------------------------------------------------------------------------------------------------------
 
 
 def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    loads = _places(results, "load")
+    loads = places(results, "load")
 
     def gains(than: str, figure: str) -> dict[float, list[float]]:
         return {
@@ -111,18 +42,18 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 
     packing, against_fifo, per_gpu = gains(TURNS, THROUGHPUT), gains(FIFO, THROUGHPUT), gains(TURNS, PER_GPU)
     claims = [
-        _judged(
+        judged(
             f"Throughput from packing, load {x:g}",
             26,
             packing.get(x, []),
-            f"Work done while jobs arrive, against turns alone; against FIFO {_over(against_fifo.get(x, []), '%')}. "
-            f"For each GPU-second taken in the whole run {_over(per_gpu.get(x, []), '%')} more.",
+            f"Work done while jobs arrive, against turns alone; against FIFO {interval(against_fifo.get(x, []), '%')}. "
+            f"For each GPU-second taken in the whole run {interval(per_gpu.get(x, []), '%')} more.",
             "%",
         )
         for x in dict.fromkeys((LOAD, max(loads, default=LOAD)))
     ]
     rows = [
-        [f"{x:g}", *(_over(each[x], "%") for each in (packing, against_fifo, per_gpu)), *_work(results, x)]
+        [f"{x:g}", *(interval(each[x], "%") for each in (packing, against_fifo, per_gpu)), *_work(results, x)]
         for x in loads
         if packing[x]
     ]
@@ -132,7 +63,7 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         lead="Work done in the time in which jobs arrive, without its first quarter. The work of a job is the GPU-seconds that "
         "it takes on GPUs of its own. More than the load cannot be done: where packing lets the cluster keep up, there is "
         "nothing more to gain.",
-        plots=_curves(
+        plots=curves(
             "Throughput gained by packing",
             "Gandiva against the same without packing, and against FIFO; means over seeds",
             {"against turns alone": packing, "against FIFO": against_fifo},
@@ -140,17 +71,17 @@ def _throughput(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         ),
         heads=["load", "against turns alone", "against FIFO", "per GPU-second taken", FIFO, TURNS, GANDIVA],
         rows=rows,
-        found=_vanishes(packing, LITTLE_PERCENT, "Packing gains less than 1%", "load"),
-        problems=_problems(results, "load"),
+        found=vanishes(packing, LITTLE_PERCENT, "Packing gains less than 1%", "load"),
+        problems=problems(results, "load"),
     )
 
 
 def _work(results: Sequence[CellResult], x: float) -> list[str]:
-    return [_over(list(by_seed(results, "load", label, THROUGHPUT, x).values()), "") for label in (FIFO, TURNS, GANDIVA)]
+    return [interval(list(by_seed(results, "load", label, THROUGHPUT, x).values()), "") for label in (FIFO, TURNS, GANDIVA)]
 
 
 def _feedback(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    loads = _places(results, "load")
+    loads = places(results, "load")
     seconds = {
         label: {x: list(by_seed(results, "load", label, FEEDBACK, x).values()) for x in loads} for label in (FIFO, TURNS, GANDIVA)
     }
@@ -160,15 +91,15 @@ def _feedback(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         by_seed(results, "load", GANDIVA, "p95_feedback_seconds", LOAD),
     )
     claims = [
-        _judged(
+        judged(
             "Mean time to the first 100 steps, against FIFO",
             4.5,
             gains.get(LOAD, []),
-            f"At load {LOAD:g}; the 95th percentile {_over(late, 'x')} lower.",
+            f"At load {LOAD:g}; the 95th percentile {interval(late, 'x')} lower.",
         )
     ]
     rows = [
-        [f"{x:g}", *(_over(each[x], " s") for each in seconds.values()), _over(gains[x], "x"), _jct(results, x)]
+        [f"{x:g}", *(interval(each[x], " s") for each in seconds.values()), interval(gains[x], "x"), _jct(results, x)]
         for x in loads
         if gains[x]
     ]
@@ -176,38 +107,37 @@ def _feedback(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         key="feedback",
         title="Early feedback",
         lead="Time from the submission of a job until it has made its first 100 steps, or all of them if it has fewer.",
-        plots=_curves("Time to the first 100 steps", "Means over jobs and seeds", seconds, "seconds", log_y=True),
+        plots=curves("Time to the first 100 steps", "Means over jobs and seeds", seconds, "seconds", log_y=True),
         heads=["load", *seconds, "FIFO over Gandiva", "mean JCT, FIFO over Gandiva"],
         rows=rows,
-        found=_vanishes(gains, LITTLE_TIMES, f"Feedback comes less than {LITTLE_TIMES:g} times earlier", "load"),
+        found=vanishes(gains, LITTLE_TIMES, f"Feedback comes less than {LITTLE_TIMES:g} times earlier", "load"),
     )
 
 
 def _jct(results: Sequence[CellResult], x: float) -> str:
-    return _over(times(by_seed(results, "load", FIFO, JCT, x), by_seed(results, "load", GANDIVA, JCT, x)), "x")
+    return interval(times(by_seed(results, "load", FIFO, JCT, x), by_seed(results, "load", GANDIVA, JCT, x)), "x")
 
 
 def _search(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    loads = _places(results, "load")
+    loads = places(results, "load")
     looks, bests = (
         {x: times(by_seed(results, "load", FIFO, figure, x), by_seed(results, "load", GANDIVA, figure, x)) for x in loads}
         for figure in (LOOK, BEST)
     )
     largest = _largest_sweep(results, LOAD)
-    note = (
-        f"At load {LOAD:g}; published as up to an order of magnitude. Until the best job ends {_over(bests.get(LOAD, []), 'x')}."
-    )
+    ends = interval(bests.get(LOAD, []), "x")
+    note = f"At load {LOAD:g}; published as up to an order of magnitude. Until the best job ends {ends}."
     if largest is not None:
         note += f" Of single sweeps, {largest:.3g}x at most."
-    rows = [[f"{x:g}", _over(looks[x], "x"), _over(bests[x], "x")] for x in loads if looks[x]]
-    return [_judged("Search: a first look at every job of a sweep, against FIFO", 10, looks.get(LOAD, []), note)], Section(
+    rows = [[f"{x:g}", interval(looks[x], "x"), interval(bests[x], "x")] for x in loads if looks[x]]
+    return [judged("Search: a first look at every job of a sweep, against FIFO", 10, looks.get(LOAD, []), note)], Section(
         key="search",
         title="Hyper-parameter search",
         lead="Sweeps of 8 to 32 one-GPU jobs that are submitted together. First look: every job of a sweep has made its first "
         "100 steps, and those that are not worth it can be stopped. Best job: one ends that was not stopped early, the mean over "
         "those, since any of them may be the best. Which jobs are stopped, and after how many steps, is part of the trace: it "
         "does not depend on the policy.",
-        plots=_curves(
+        plots=curves(
             "Searches: how many times sooner than with FIFO",
             "Means over sweeps and seeds",
             {"first look at all": looks, "best job": bests},
@@ -216,7 +146,7 @@ def _search(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         ),
         heads=["load", "first look at all", "best job"],
         rows=rows,
-        found=_vanishes(bests, LITTLE_TIMES, f"The best job ends less than {LITTLE_TIMES:g} times sooner", "load"),
+        found=vanishes(bests, LITTLE_TIMES, f"The best job ends less than {LITTLE_TIMES:g} times sooner", "load"),
     )
 
 
@@ -240,9 +170,7 @@ def _largest_sweep(results: Sequence[CellResult], x: float) -> float | None:
 
 def _interference(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     turns = by_seed(results, "load", TURNS, THROUGHPUT, LOAD)
-    gains = {
-        x: percent(by_seed(results, "interference", GANDIVA, THROUGHPUT, x), turns) for x in _places(results, "interference")
-    }
+    gains = {x: percent(by_seed(results, "interference", GANDIVA, THROUGHPUT, x), turns) for x in places(results, "interference")}
     gains[1.0] = percent(by_seed(results, "load", GANDIVA, THROUGHPUT, LOAD), turns)
     gains = {x: values for x, values in sorted(gains.items()) if values}
     return [], Section(
@@ -251,9 +179,9 @@ def _interference(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         lead=f"Load {LOAD:g}. Both rates of every pair times a factor; no job is faster than alone. 1 is as measured. What a "
         "pair does is found out by trials, so that bad pairs cost their trials and no more.",
         heads=["pairs times", "throughput from packing"],
-        rows=[[f"{x:g}", _over(values, "%")] for x, values in gains.items()],
-        found=_vanishes(gains, LITTLE_PERCENT, "Packing gains less than 1%", "a factor of"),
-        problems=_problems(results, "interference"),
+        rows=[[f"{x:g}", interval(values, "%")] for x, values in gains.items()],
+        found=vanishes(gains, LITTLE_PERCENT, "Packing gains less than 1%", "a factor of"),
+        problems=problems(results, "interference"),
     )
 
 
@@ -271,10 +199,15 @@ def _switching(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             if label == TURNS:
                 lost[way] = less
             if sooner:
-                said = [_over(sooner, "x"), _over(more, "%"), _over(less, "%") if label == TURNS else "-", f"{mean(stops):,.0f}"]
+                said = [
+                    interval(sooner, "x"),
+                    interval(more, "%"),
+                    interval(less, "%") if label == TURNS else "-",
+                    f"{mean(stops):,.0f}",
+                ]
                 rows.append([way, label, *said])
     note = f"GPU-seconds of turns without packing that FIFO would not have taken. Load {LOAD:g}, {LINK}."
-    return [_judged("Lost to switching", 2, lost.get(LINK, []), f"Less is better. {note}", "%", below=True)], Section(
+    return [judged("Lost to switching", 2, lost.get(LINK, []), f"Less is better. {note}", "%", below=True)], Section(
         key="switching",
         title="What switching costs",
         lead="A suspended job sleeps on its host: its memory goes there at the speed of the link, or by the driver's own "
@@ -282,7 +215,7 @@ def _switching(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         f"be lost. Load {LOAD:g}.",
         heads=["suspended jobs", "contender", "feedback sooner than FIFO", "throughput over FIFO", "lost", "suspensions"],
         rows=rows,
-        problems=_problems(results, "switching"),
+        problems=problems(results, "switching"),
     )
 
 
@@ -295,9 +228,9 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         ]
         if figures[0]:
             units = ("", "", " s", " s", " s")
-            rows.append([label, *(_over(values, unit) for values, unit in zip(figures, units, strict=True))])
+            rows.append([label, *(interval(values, unit) for values, unit in zip(figures, units, strict=True))])
     fifo = by_seed(results, "locality", FIFO, PER_GPU, 0.0)
-    said = {label: percent(by_seed(results, "locality", label, PER_GPU, 0.0), fifo) for label in (MOVES, TURNS, GANDIVA)}
+    said = {label: percent(by_seed(results, "locality", label, PER_GPU, 0.0), fifo) for label in (MOVES, TURNS, STAYS, GANDIVA)}
     return [], Section(
         key="locality",
         title="Where gangs that span servers are slower",
@@ -306,8 +239,8 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         "there unless they are migrated.",
         heads=["contender", "throughput", "work per GPU-second", "first 100 steps", "mean JCT", "makespan"],
         rows=rows,
-        found=[f"{label}: {_over(gains, '%')} more work per GPU-second than FIFO." for label, gains in said.items() if gains],
-        problems=_problems(results, "locality"),
+        found=[f"{label}: {interval(gains, '%')} more work per GPU-second than FIFO." for label, gains in said.items() if gains],
+        problems=problems(results, "locality"),
     )
 
 
@@ -315,7 +248,7 @@ def _tiresias(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     slower = times(by_seed(results, "tiresias", TURNS, JCT, 0.0), by_seed(results, "tiresias", TIRESIAS, JCT, 0.0))
     sooner = times(by_seed(results, "tiresias", TIRESIAS, FEEDBACK, 0.0), by_seed(results, "tiresias", TURNS, FEEDBACK, 0.0))
     rows = [
-        [label, *(_over(list(by_seed(results, "tiresias", label, figure, 0.0).values()), " s") for figure in (JCT, FEEDBACK))]
+        [label, *(interval(list(by_seed(results, "tiresias", label, figure, 0.0).values()), " s") for figure in (JCT, FEEDBACK))]
         for label in (TIRESIAS, TURNS)
         if by_seed(results, "tiresias", label, JCT, 0.0)
     ]
@@ -323,12 +256,12 @@ def _tiresias(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         "On Tiresias' workload, where nothing costs; 2.2x in the simulator of its authors. Gandiva was not made for short JCTs."
     )
     if sooner:
-        note += f" Its first 100 steps come {_over(sooner, 'x')} as soon."
-    return [_judged("Mean JCT of Gandiva without packing over Tiresias", 2.2, slower, note)], Section(
+        note += f" Its first 100 steps come {interval(sooner, 'x')} as soon."
+    return [judged("Mean JCT of Gandiva without packing over Tiresias", 2.2, slower, note)], Section(
         key="tiresias",
         title="Against Tiresias",
         lead="480 jobs in the shape of Tiresias' testbed on 60 GPUs; neither placement nor switching costs anything.",
         heads=["contender", "mean JCT", "first 100 steps"],
         rows=rows,
-        problems=_problems(results, "tiresias"),
+        problems=problems(results, "tiresias"),
     )

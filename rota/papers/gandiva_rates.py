@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rota.beliefs.rates import Rates
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.read import read_measured
+from rota.profiles.measured import read_measured
 from rota.profiles.table import COLUMNS
 from rota.traces.gandiva_jobs import GIB, ONE_GPU, SIZES
 

@@ -1,17 +1,18 @@
 """Gandiva (OSDI'18): every job runs soon. Jobs of one size take turns on servers of their own; no job waits while one could be
-shared. Packing, migration and growing are tactics: `--policy gandiva` turns them on.
+shared. Packing, migration, defragmentation and growing are tactics: `--policy gandiva` turns them on, and it looks where they
+have put its jobs.
 
 It wants early feedback for all and busy GPUs. Fairness between users and short completion times are not what it is for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from rota.errors import OptionError
 from rota.model.allocation import Assignment
-from rota.model.units import FOREVER
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
 from rota.model.view import View
 from rota.policies.slots import Seating, Servers, Slot
 
@@ -32,7 +33,7 @@ class Gandiva:
     balance_seconds: float = 600.0
     """How often a server may go from one size of jobs to another that needs it more."""
 
-    tactics = "pack:least_gain=0,grow"
+    tactics = "pack:least_gain=0,grow,migrate,defragment"
     """What else belongs to it, where a study names no tactics."""
 
     def __post_init__(self) -> None:
@@ -50,41 +51,65 @@ class Gandiva:
         before: Seating | None = view.memory
         servers = Servers.of(before, view.cluster, view.usable, set(where))
         servers.join(_partners(view))
+        held = _held(view, where)
+        servers.follow(held, tick)
+        refused = self._refused(view, servers, where, before)
         waits = dict(before.waiting) if before is not None else {}
         seated = {job for slot in servers.slots for job in slot.jobs}
         arrived = [(waits.get(job, view.now_s), job) for job in where if job not in seated]
-        waiting = [job for _, job in sorted(arrived) if not self._seat(view, servers, job, where, tick)]
-        self._spread_out(view, servers, tick)
+        waiting = [job for _, job in sorted(arrived) if not self._seat(view, servers, job, where, tick, job in refused)]
+        self._spread_out(view, servers, where, tick, refused)
         balanced_s = before.balanced_s if before is not None else view.now_s
         if waiting:
             waiting = self._make_room(view, servers, waiting, waits, where, tick)
         if view.now_s - balanced_s >= self.balance_seconds - ROUNDING:
             balanced_s = view.now_s
-            waiting += self._balance(view, servers, where, tick)
+            waiting += self._balance(view, servers, where, tick, refused)
         shared = [slot for slot in servers.slots if len(slot.jobs) > 1]
         for slot in shared:
             tried = view.jobs.pinned.item(where[slot.jobs[0]])
             if not tried and tick - slot.turn >= self._ticks(view, slot, where):
                 slot.jobs.append(slot.jobs.pop(0))
                 slot.turn = tick
-        runs = [(where[slot.jobs[0]], slot) for slot in servers.slots]
+        # A job that has GPUs to itself leaves them before it is given others: it stops by this answer and starts by the next.
+        alone = {job: gpus for job, gpus in held.items() if view.jobs.partner[where[job]] < 0}
+        leaving = [slot for slot in servers.slots if alone.get(slot.jobs[0], slot.gpus) != slot.gpus]
+        runs = [(where[slot.jobs[0]], slot) for slot in servers.slots if slot not in leaving]
         option = [_option(view, at, servers.pool_of(slot), slot.width) for at, slot in runs]
-        later = bool(shared) or bool(waiting)
+        # A job for which GPUs are free on too many servers names none: it gets those, or others move aside for it.
+        gpus = {at: slot.gpus for at, slot in runs if slot.jobs[0] in view.held or not servers.spans_more(slot)}
+        for at in (where[job] for job in waiting if job in refused):
+            runs.append((at, Slot((), True, tick, view.now_s)))
+            option.append(_widest_room(view, servers, at))
+        later = bool(shared) or bool(waiting) or len(gpus) < len(runs)
         return Assignment(
             position=np.array([at for at, _ in runs], dtype=np.int64),
             option=np.array(option, dtype=np.int64),
-            gpus={at: slot.gpus for at, slot in runs},
-            until_s=(tick + 1) * self.slice_seconds if later else FOREVER,
-            memory=servers.seating([(job, waits.get(job, view.now_s)) for job in waiting], balanced_s),
+            gpus=gpus,
+            may_move=True,
+            until_s=view.now_s + SHORTEST_HOLD_SECONDS if leaving else (tick + 1) * self.slice_seconds if later else FOREVER,
+            memory=servers.seating([(job, waits.get(job, view.now_s)) for job in waiting], balanced_s, refused.items()),
             key="turns in slots",
         )
 
-    def _seat(self, view: View, servers: Servers, job: int, where: dict[int, int], tick: int) -> bool:
+    def _refused(self, view: View, servers: Servers, where: dict[int, int], before: Seating | None) -> dict[int, float]:
+        """Jobs that were to start on more servers than they need and were not let (`wait_for_place`), and when. While they wait,
+        and for some turns in any case, they take no such slot, so that the GPUs serve others."""
+        recent_s = view.now_s - self.patience_slices * self.slice_seconds + ROUNDING
+        waiting = {job for job, _ in before.waiting} if before is not None else set()
+        known = before.refused if before is not None else ()
+        refused = {job: at_s for job, at_s in known if job in where and (job in waiting or at_s > recent_s)}
+        for slot in [each for each in servers.slots if each.jobs[0] not in view.held and servers.spans_more(each)]:
+            refused |= dict.fromkeys(slot.jobs, view.now_s)
+            servers.close(slot)
+        return refused
+
+    def _seat(self, view: View, servers: Servers, job: int, where: dict[int, int], tick: int, together: bool = False) -> bool:
         """The order of the paper: a server for its size, a new one, any free GPUs, and then a slot that others have already."""
         at = where[job]
         pools = list(_pools(view, at))
         for pool, width, _ in pools:
-            slot = servers.open(width, pool, tick, view.now_s)
+            slot = servers.open(width, pool, tick, view.now_s, together=together)
             if slot is not None:
                 slot.jobs.append(job)
                 return True
@@ -95,12 +120,16 @@ class Gandiva:
         slot.jobs.insert(_turn(view, slot, at, where), job)
         return True
 
-    def _spread_out(self, view: View, servers: Servers, tick: int) -> None:
-        """Free GPUs go to jobs that share a slot, those of the fullest slots first."""
+    def _spread_out(self, view: View, servers: Servers, where: dict[int, int], tick: int, refused: Collection[int]) -> None:
+        """Free GPUs go to jobs that share a slot, those of the fullest slots first: GPUs of the same type, or of another on which
+        a job is faster than in turns."""
         while True:
             shared = sorted((s for s in servers.slots if len(s.jobs) > 1), key=lambda s: -len(s.jobs))
             for slot in shared:
-                new = servers.open(slot.width, servers.pool_of(slot), tick, view.now_s)
+                job, here = slot.jobs[-1], servers.pool_of(slot)
+                pools = [(here, slot.width), *_faster_than_turns(view, where[job], here, len(slot.jobs))]
+                opened = (servers.open(width, pool, tick, view.now_s, together=job in refused) for pool, width in pools)
+                new = next((each for each in opened if each is not None), None)
                 if new is not None:
                     new.jobs.append(slot.jobs.pop())
                     break
@@ -172,7 +201,7 @@ class Gandiva:
                 return chosen
         return set()
 
-    def _balance(self, view: View, servers: Servers, where: dict[int, int], tick: int) -> list[int]:
+    def _balance(self, view: View, servers: Servers, where: dict[int, int], tick: int, refused: Collection[int]) -> list[int]:
         """A server goes from the size whose jobs share least to the one whose jobs share most, if both are better off so.
         Answers with the jobs that find no other slot."""
         left: list[int] = []
@@ -190,21 +219,18 @@ class Gandiva:
             size = servers.node_gpus[node]
             jobs = servers.height(low, pool) * servers.room(low, pool)
             after = jobs / max(servers.room(low, pool) - size // low, 1e-9)
-            if size < high or after >= servers.height(high, pool):
+            shared = [s for s in servers.slots if s.width == high and len(s.jobs) > 1 and servers.pool_of(s) == pool]
+            if not shared or size < high or after >= servers.height(high, pool):
                 continue
             out = [slot for slot in servers.slots if node in servers.nodes_of(slot)]
             for slot in out:
                 servers.close(slot)
             new = servers.open(high, pool, tick, view.now_s, own=True)
-            shared = [s for s in servers.slots if s.width == high and len(s.jobs) > 1 and servers.pool_of(s) == pool]
-            tall = max(shared, key=lambda s: len(s.jobs), default=None)
-            if new is not None and tall is not None:
-                new.jobs.append(tall.jobs.pop())
-            elif new is not None:
-                servers.close(new)
+            if new is not None:
+                new.jobs.append(max(shared, key=lambda s: len(s.jobs)).jobs.pop())
             moved = [job for slot in out for job in slot.jobs]
-            left += [job for job in moved if not self._seat(view, servers, job, where, tick)]
-            self._spread_out(view, servers, tick)
+            left += [job for job in moved if not self._seat(view, servers, job, where, tick, job in refused)]
+            self._spread_out(view, servers, where, tick, refused)
         return left
 
     def _ticks(self, view: View, slot: Slot, where: dict[int, int]) -> int:
@@ -231,10 +257,36 @@ def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
         yield options.pool.item(row), options.gpus.item(row), options.rate.item(row)
 
 
+def _faster_than_turns(view: View, at: int, here: int, jobs: int) -> list[tuple[int, int]]:
+    """Other pools on which a job does more than in its turns in a slot of so many jobs, and GPUs; the fastest first."""
+    pools = list(_pools(view, at))
+    in_turns = next(rate for pool, _, rate in pools if pool == here) / jobs
+    return [(pool, width) for pool, width, rate in pools if pool != here and rate > in_turns]
+
+
 def _option(view: View, at: int, pool: int, width: int) -> int:
     options = view.options
     rows = options.by_kind[view.jobs.kind.item(at)]
     return int(rows[(rows >= 0) & options.asked[rows] & (options.pool[rows] == pool) & (options.gpus[rows] == width)][0])
+
+
+def _widest_room(view: View, servers: Servers, at: int) -> int:
+    """The option of a job where most GPUs are free; of several such, where it is fastest."""
+    free = np.bincount(view.cluster.gpu_pool[servers.free], minlength=len(view.cluster.pools))
+    pool, width, _ = max(_pools(view, at), key=lambda each: int(free[each[0]]) - each[1])
+    return _option(view, at, pool, width)
+
+
+def _held(view: View, where: dict[int, int]) -> dict[int, tuple[int, ...]]:
+    """GPUs of jobs that have as many as they asked for, all of which can still be had."""
+    options, option = view.options, view.jobs.option
+    whole = (option >= 0) & options.asked[option] & (options.partner_kind[option] < 0) & (view.jobs.gpus >= 1)
+    held = {}
+    for job, gpus in view.held.items():
+        at = where.get(job)
+        if at is not None and whole[at] and (view.usable is None or view.usable[gpus].all()):
+            held[job] = tuple(gpus.tolist())
+    return held
 
 
 def _partners(view: View) -> Iterator[tuple[int, int]]:

@@ -1,10 +1,10 @@
 """Slots: GPUs on which jobs of one size take turns (Gandiva, OSDI'18, section 4.1). Used by `gandiva` alone.
 
 A server belongs to the size of the first job it gets, so that jobs that take turns there have the same number of GPUs and no GPU
-is left over. A job keeps its slot, and so wakes up where it sleeps.
+is left over. A job keeps its slot, and so wakes up where it sleeps. Where tactics move a job, its slot goes with it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,6 +33,8 @@ class Seating:
     """Jobs without a slot, and since when."""
     balanced_s: float
     """When servers were last given from one size to another."""
+    refused: tuple[tuple[int, float], ...] = ()
+    """Jobs that were not let run on more servers than they need, and when."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,14 +57,17 @@ class Servers:
 
     def __init__(self, cluster: Cluster, slots: Iterable[Slot] = (), usable: Bools | None = None) -> None:
         self.cluster = cluster
-        self.slots = list(slots)
-        self.free = np.ones(cluster.gpus, dtype=bool) if usable is None else usable.copy()
-        self.node_gpus: list[int] = cluster.count_by_node(self.free).tolist()
+        self._usable = np.ones(cluster.gpus, dtype=bool) if usable is None else usable
+        self.node_gpus: list[int] = cluster.count_by_node(self._usable).tolist()
         """GPUs of each server that can be had."""
-        self.affinity = [0] * len(cluster.nodes)
+        self._begin(slots)
+
+    def _begin(self, slots: Iterable[Slot]) -> None:
+        self.slots: list[Slot] = []
+        self.free = self._usable.copy()
+        self.affinity = [0] * len(self.cluster.nodes)
         """The size of jobs that each server is for; 0: any."""
-        for slot in self.slots:
-            self._take(slot)
+        self.reopen(slots)
 
     @classmethod
     def of(cls, seating: Seating | None, cluster: Cluster, usable: Bools | None, there: set[int]) -> "Servers":
@@ -77,7 +82,9 @@ class Servers:
         kept = [slot for slot in slots if slot.jobs and (usable is None or usable[list(slot.gpus)].all())]
         return cls(cluster, kept, usable)
 
-    def seating(self, waiting: Iterable[tuple[int, float]], balanced_s: float) -> Seating:
+    def seating(
+        self, waiting: Iterable[tuple[int, float]], balanced_s: float, refused: Iterable[tuple[int, float]] = ()
+    ) -> Seating:
         pairs = [(job, number) for number, slot in enumerate(self.slots) for job in slot.jobs]
         return Seating(
             np.array([job for job, _ in pairs], dtype=np.int64),
@@ -88,15 +95,72 @@ class Servers:
             tuple(slot.since_s for slot in self.slots),
             tuple(waiting),
             balanced_s,
+            tuple(refused),
         )
 
-    def open(self, width: int, pool: int, tick: int, now_s: float, own: bool = False) -> Slot | None:
+    def follow(self, held: Mapping[int, tuple[int, ...]], tick: int) -> None:
+        """Slots are where the plan has put their jobs, if a tactic or the placer chose other GPUs. Others of the slot stay where
+        they sleep. If those GPUs were given away, they go along to a server for their size, or have no slot any more."""
+        seated = {job for slot in self.slots for job in slot.jobs}
+        new = {job: gpus for job, gpus in held.items() if job not in seated}
+        if not new and all(held.get(job, slot.gpus) == slot.gpus for slot in self.slots for job in slot.jobs):
+            return
+        moved: list[tuple[Slot | None, Slot]] = []
+        for slot in self.slots:
+            away: dict[tuple[int, ...], list[int]] = {}
+            for job in slot.jobs:
+                if (gpus := held.get(job, slot.gpus)) != slot.gpus:
+                    away.setdefault(gpus, []).append(job)
+            for gpus, jobs in away.items():
+                slot.jobs = [job for job in slot.jobs if job not in jobs]
+                moved.append((slot, Slot(gpus, True, slot.turn, -FOREVER, jobs)))
+        moved += [(None, Slot(gpus, True, tick, -FOREVER, [job])) for job, gpus in new.items()]
+        settled = [slot for slot in self.slots if any(job in held for job in slot.jobs)]
+        asleep = [slot for slot in self.slots if slot.jobs and slot not in settled]
+        taken = {gpu for slot in settled for gpu in slot.gpus}
+        found: list[tuple[Slot | None, Slot]] = []
+        for home, slot in moved:
+            if taken.isdisjoint(slot.gpus):
+                taken.update(slot.gpus)
+                found.append((home, slot))
+                continue
+            shared = next((each for each in (*settled, *(other for _, other in found)) if each.gpus == slot.gpus), None)
+            if shared is not None:  # the two are partners
+                shared.jobs[1:1] = slot.jobs
+        stay = [slot for slot in asleep if taken.isdisjoint(slot.gpus)]
+        self._begin([*settled, *stay])
+        for home, slot in found:
+            slot.foreign = not self._suits(slot)
+            self.reopen([slot])
+            if home in asleep and home not in stay and not slot.foreign and self.pool_of(slot) == self.pool_of(home):
+                slot.jobs += home.jobs
+                asleep.remove(home)
+
+    def _suits(self, slot: Slot) -> bool:
+        """Whether its servers are for jobs of its size, or can be, and are no more than it needs."""
+        if self.spans_more(slot):
+            return False
+        nodes = self.nodes_of(slot)
+        return all(self.affinity[node] == slot.width or len(self._free_on(node)) == self.node_gpus[node] for node in nodes)
+
+    def spans_more(self, slot: Slot) -> bool:
+        """Whether it has GPUs on more servers than it needs."""
+        nodes = self.nodes_of(slot)
+        return len(nodes) > 1 and len(nodes) > self._fewest(slot.width, self.pool_of(slot))
+
+    def _fewest(self, width: int, pool: int) -> int:
+        sizes = sorted((self.node_gpus[node] for node in self.cluster.pool_nodes[pool]), reverse=True)
+        return int(np.searchsorted(np.cumsum(sizes), width)) + 1
+
+    def open(self, width: int, pool: int, tick: int, now_s: float, own: bool = False, together: bool = False) -> Slot | None:
         """A new slot of free GPUs in a pool: on a server for jobs of this size, on one for any size, or, unless it has to be a
-        server of its `own`, wherever enough are free."""
+        server of its `own`, wherever enough are free; all `together`: on no more servers than it needs."""
         gpus = self._on_own_server(width, pool) or self._on_new_servers(width, pool)
         foreign = False
         if gpus is None and not own:
             gpus, foreign = self._anywhere(width, pool), True
+            if gpus is not None and together and self.spans_more(Slot(gpus, True, tick, now_s)):
+                return None
         if gpus is None:
             return None
         slot = Slot(gpus, foreign, tick, now_s if own else -FOREVER)

@@ -11,6 +11,7 @@ A profile key names a workload and, if it says so, its batch:
 | `cifar10`, `imagenet` | Pollux's names (OSDI'21), with `/bs` or `/global`; its others are ours |
 | `elasticflow/bert` | ElasticFlow's models where their input differs from ours (ASPLOS'23) |
 | `pal/vgg19` | an iteration takes as long as PAL published it on a V100 (SC'24), on any number of GPUs |
+| `ones/resnet50/global512` | a step takes as long as ONES published it on RTX 5000s (SC'21), see `ones.py` |
 """
 
 import math
@@ -21,6 +22,8 @@ from functools import lru_cache
 
 from rota.beliefs.roofline import Workload, fits, room, step_seconds
 from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S, REFERENCE, Accelerator
+from rota.profiles.ones import ACCELERATOR as ONES_TYPE
+from rota.profiles.ones import STEP_TIMES
 from rota.profiles.workloads import WORKLOADS
 
 SPREAD = 0.25
@@ -108,7 +111,9 @@ class Catalogue:
         """(optimiser steps per second of the gang, relative spread); 0 where it does not fit in memory, None if not known."""
         levels = min(levels, 1 + len(self.beyond_gb_s))
         key = (profile, accelerator, gpus, levels)
-        if key not in self._answers:
+        if key not in self._answers and profile.startswith("ones/"):
+            self._answers[key] = ones_rate(profile, accelerator, gpus, levels)
+        elif key not in self._answers:
             reading = read_key(profile)
             spread = SPREAD if accelerator in ACCELERATORS else UNKNOWN_SPREAD
             self._answers[key] = None if reading is None else (self._rate(reading, accelerator, gpus, levels), spread)
@@ -139,6 +144,20 @@ class Catalogue:
             passes=passes,
         )
         return (gpus if reading.summed else 1) / seconds
+
+
+def ones_rate(profile: str, accelerator: str, gpus: int, levels: int) -> tuple[float, float] | None:
+    """Of a model of ONES; on another accelerator type as much faster or slower as its memory is."""
+    match = _BATCH.fullmatch(profile.removeprefix("ones/"))
+    known = STEP_TIMES.get(match["name"]) if match is not None else None
+    if match is None or known is None or match["batch"] is None:
+        return None
+    batch = int(match["batch"]) * (gpus if match["of"] == "bs" else 1)
+    rate = 1 / known.seconds(gpus, batch, levels > 0)
+    if accelerator == ONES_TYPE:
+        return rate, 0.0
+    card = ACCELERATORS.get(accelerator, ACCELERATORS[REFERENCE])
+    return rate * card.bandwidth_gb_s / ACCELERATORS[ONES_TYPE].bandwidth_gb_s, UNKNOWN_SPREAD
 
 
 def share(reading: Reading, card: Accelerator, gpus: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import SPEEDS, Key, Rates
 from rota.errors import OptionError, ProfileError
-from rota.profiles.read import read_measured
+from rota.profiles.measured import read_measured
 
 T = TypeVar("T")
 

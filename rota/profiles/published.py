@@ -23,7 +23,7 @@ from rota.errors import ProfileError
 from rota.files.rows import FileTable, Row, read_table
 from rota.files.text import read_text
 from rota.profiles.catalogue import ALIASES, Catalogue
-from rota.profiles.read import is_json, read_measured
+from rota.profiles.measured import is_json, read_measured
 
 VIRTUAL_MACHINES = Catalogue(between_gb_s=1.25)
 INFINIBAND = Catalogue(between_gb_s=100.0)

@@ -1,25 +1,16 @@
-"""Measured rates from a file: our own table or Gavel's JSON, whichever it is."""
+"""Rates of a simulation: measured ones from a file or from a folder that Pollux or ElasticFlow published, else the catalogue."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from rota.beliefs.rates import Rates
-from rota.errors import ProfileError
-from rota.files.text import read_text
-from rota.profiles import gavel, table
 from rota.profiles.catalogue import Catalogue
-
-
-def read_measured(path: Path | str) -> Rates:
-    """What the file says and nothing else."""
-    return gavel.read_rates(path) if is_json(read_text(path, ProfileError)) else table.read_rates(path)
+from rota.profiles.measured import read_measured
+from rota.profiles.scaling import read_step_times
 
 
 def read_rates(path: Path | str) -> Rates:
-    """What the file says; the built-in catalogue for profiles that are not in it."""
+    """What the file says, or the folder of Pollux or ElasticFlow; the built-in catalogue for profiles that are not in it."""
+    if Path(path).is_dir():
+        return Rates(model=read_step_times(path))
     return replace(read_measured(path), model=Catalogue())
-
-
-def is_json(text: str) -> bool:
-    """No table starts with a bracket."""
-    return text.lstrip()[:1] in ("{", "[")

@@ -34,7 +34,7 @@ from rota.files.text import read_text
 from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import Cluster
 from rota.model.units import Floats
-from rota.profiles.read import is_json
+from rota.profiles.measured import is_json
 
 CLASS_FILES = "profiles.json"
 SEED = 0

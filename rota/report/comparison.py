@@ -86,6 +86,9 @@ class PolicyLine:
         trials = [result.trials.to_dict() for result in self.results if result.trials is not None]
         if trials:
             whole |= {"trials": trials[0]} if len(self.results) == 1 else {"trials_by_seed": trials}
+        foreseen = [result.predictions.to_dict() for result in self.results if result.predictions is not None]
+        if foreseen:
+            whole |= {"predictions": foreseen[0]} if len(self.results) == 1 else {"predictions_by_seed": foreseen}
         if len(self.results) > 1:
             whole["params"]["seeds"] = [result.params["seed"] for result in self.results]
             whole["seeds"] = [result.summary.to_dict() for result in self.results]

@@ -13,6 +13,7 @@ from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.report.metrics import Summary, jobs_table
+from rota.report.predictions import PredictionsSummary
 from rota.report.trials import TrialsSummary
 from rota.sim.record import Record
 
@@ -41,6 +42,8 @@ class Result:
     """How slow each was believed to be in the end."""
     cordoned: tuple[int, ...] = ()
     """GPUs that were out of service in the end because they were too slow."""
+    predictions: PredictionsSummary | None = field(default=None, kw_only=True)
+    """How well it was foreseen how long jobs train; None: the policy did not ask."""
     trials: TrialsSummary | None = field(default=None, kw_only=True)
     """What its tactics tried; None: it had none."""
     guesses: tuple[str, ...] = field(default=(), kw_only=True)
@@ -68,6 +71,8 @@ class Result:
         whole: dict[str, Any] = {"summary": self.summary.to_dict(), "params": dict(self.params)}
         if self.trials is not None:
             whole["trials"] = self.trials.to_dict()
+        if self.predictions is not None:
+            whole["predictions"] = self.predictions.to_dict()
         if per_job:
             whole["jobs"] = self.jobs
         return whole
@@ -99,6 +104,7 @@ class Result:
             f"p99 {duration(s.p99_jct_seconds)}   queueing {duration(s.mean_queueing_seconds)}   "
             f"makespan {duration(s.makespan_seconds)}   GPUs busy {percent(s.utilization)}   suspensions {s.suspensions}"
             + (f"   {self.trials}" if self.trials is not None else "")
+            + (f"   {self.predictions}" if self.predictions is not None else "")
             + note_lines(self.notes)
         )
 

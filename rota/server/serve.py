@@ -127,6 +127,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         token = make_token(options.home)
         app = make_app(daemon, token, allowed_hosts=LOOPBACK)
         server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        _leave_in_order(server)
         write_address(options.home, url, os.getpid(), __version__)
         try:
             say(f"ready {url}")
@@ -136,7 +137,6 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             for line in (*changes_told(before.get(TOLD, {}), told), *_type_guesses(checked, told)):
                 say(line)
             say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
-            _leave_in_order(server)
             daemon.start()  # it may have something to say, and the first line is that it is ready
             server.run(sockets=[listener])
         finally:
@@ -148,9 +148,11 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
 def _leave_in_order(server: uvicorn.Server) -> None:
     """A signal to end is heard, and does no more: the server raises what it caught once more when it has stopped, and by default
-    that would end the process before it has cleared up."""
+    that would end the process before it has cleared up. One that was started in the background ignores SIGINT, and would do so
+    until the server runs, though it is said to be ready."""
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        ignored = [signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else []
+        for number in (signal.SIGTERM, signal.SIGHUP, *ignored):
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
 
 
@@ -183,6 +185,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         retry_seconds=RETRY_SECONDS,
         decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
+        foresees=bool(getattr(policy, "foresees", False)),
         wait_for_place=said.get("wait_for_place", False),
         tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
         learn_variability=True,

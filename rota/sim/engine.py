@@ -72,7 +72,7 @@ SLOWEST_SECONDS = 1e-2
 MOST_FAILURES = 2000
 """So many failures of each node may pass without any job finishing."""
 
-_EXIT, _ANSWER, _FAIL, _REPAIR, _CHANGE = range(5)
+EXIT, ANSWER, _FAIL, _REPAIR, _CHANGE = range(5)
 
 
 def place_of(problem: BaseException) -> str:
@@ -219,7 +219,7 @@ class Engine:
         return events
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
-        if what == _EXIT:
+        if what == EXIT:
             job, incarnation, stretch = item
             run = self._runs.get(job)
             if run is None or run.incarnation != incarnation or run.stretch != stretch:
@@ -228,7 +228,7 @@ class Engine:
             self._storage.pop(job, None)
             self.record.finish(job, self.now_s)
             events.append(Exited(job, incarnation, self.now_s, Outcome.FINISHED, run.total))
-        elif what == _ANSWER:
+        elif what == ANSWER:
             job, incarnation, act = item
             run = self._runs.get(job)
             if run is not None and run.incarnation == incarnation:
@@ -409,7 +409,7 @@ class Engine:
             at_s = now + max(run.total - run.from_step, 0.0) / run.rate
             if self.physics.ends_every_seconds:
                 at_s = max(math.ceil(at_s / self.physics.ends_every_seconds - WHOLE) * self.physics.ends_every_seconds, now)
-            self._push(at_s, _EXIT, (job, run.incarnation, run.stretch))
+            self._push(at_s, EXIT, (job, run.incarnation, run.stretch))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
@@ -472,7 +472,7 @@ class Engine:
         self, seconds: float, job: int, run: SimulatedRun, act: Callable[[list[External]], None], events: list[External]
     ) -> None:
         if seconds > 0:
-            self._push(self.now_s + seconds, _ANSWER, (job, run.incarnation, act))
+            self._push(self.now_s + seconds, ANSWER, (job, run.incarnation, act))
         else:
             act(events)
 

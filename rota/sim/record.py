@@ -76,6 +76,8 @@ class Record:
     submitted_s: Floats
     first_run_s: Floats
     finished_s: Floats
+    cancelled_s: Floats
+    """When a search gave it up; such a job never finishes."""
     feedback_s: Floats
     """When it had made its first steps, as many as give a first impression, or all if it has fewer."""
     gpus: Floats
@@ -110,6 +112,7 @@ class Record:
             submitted_s=np.array([arrival.submitted_s for arrival in arrivals], dtype=np.float64),
             first_run_s=np.full(count, np.nan),
             finished_s=np.full(count, np.nan),
+            cancelled_s=np.full(count, np.nan),
             feedback_s=np.full(count, np.nan),
             gpus=np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.float64),
             held_seconds=np.zeros(count),
@@ -166,5 +169,11 @@ class Record:
         self.finished_s[job] = now_s
         if np.isnan(self.feedback_s[job]):
             self.feedback_s[job] = now_s
+        self.ended += 1
+        self._last_gpus.pop(job, None)
+
+    def cancel(self, job: int, now_s: float) -> None:
+        """It ends before it is done."""
+        self.cancelled_s[job] = now_s
         self.ended += 1
         self._last_gpus.pop(job, None)

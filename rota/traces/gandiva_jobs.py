@@ -3,7 +3,8 @@ published; this one is made up in the shape that is known of such clusters.
 
 A part of the jobs is like Philly's: most want one GPU, some 2, 4 or 8, and run times have a long tail. The others come in sweeps:
 one user submits 8 to 32 one-GPU jobs of one model at once, and three of four of them are stopped after a few hundred steps, as a
-search with early stopping would do. The rest of a sweep trains to the end.
+search with early stopping would do. The rest of a sweep trains to the end. With `feedback_steps` the trace does not
+settle when they are stopped: that follows from how far the jobs of the sweep have come.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.read import read_rates
+from rota.traces.search import Search
 from rota.traces.settings import Number, Setting, Words, check_settings, read_settings, spelled
 from rota.traces.trace import Trace
 
@@ -30,6 +32,7 @@ SETTINGS: Mapping[str, Setting] = {
     "gpus": Number(1, MOST_COUNT),
     "sweeps": Number(0, 1, whole=False),
     "longest_seconds": Number(1, 1e9, whole=False),
+    "feedback_steps": Number(0, 10**9),
     "profile": Words("the path of a table of rates"),
 }
 
@@ -91,6 +94,9 @@ class _Drawn(NamedTuple):
     gpus: int
     steps: float
     seconds: float
+    """Run time on V100s of its own; of one that a search gives up, until it can be given up."""
+    rank: int = 0
+    """Among the jobs of its sweep; 0 is the best."""
 
 
 def gandiva_jobs(
@@ -101,9 +107,11 @@ def gandiva_jobs(
     gpus: int = GPUS,
     sweeps: float = 0.5,
     longest_seconds: float = 3600.0,
+    feedback_steps: int = 0,
     profile: str = "",
 ) -> Trace:
-    """A trace of such jobs, of which about the part `sweeps` come in sweeps.
+    """A trace of such jobs, of which about the part `sweeps` come in sweeps. With `feedback_steps`, all jobs of a sweep have the
+    same number of steps, and after so many a search sees how good they are: the worse are given up then.
 
     `load` is met exactly: GPU-seconds of all jobs on V100s of their own, over those of `gpus` GPUs between the first arrival and
     the last. Steps are run time times the rate on V100s: of the table of rates at `profile`, or else of the built-in catalogue.
@@ -115,12 +123,13 @@ def gandiva_jobs(
         "gpus": gpus,
         "sweeps": sweeps,
         "longest_seconds": longest_seconds,
+        **({"feedback_steps": feedback_steps} if feedback_steps else {}),
         **({"profile": profile} if profile else {}),
     }
     check_settings("gandiva", given, SETTINGS, EXAMPLE)
     rates = read_rates(profile) if profile else Rates(model=Catalogue())
     draw = np.random.Generator(np.random.Philox(key=seed))
-    groups = list(_groups(draw, jobs, gpus, sweeps, longest_seconds, rates))
+    groups = list(_groups(draw, jobs, gpus, sweeps, longest_seconds, feedback_steps, rates))
     at_s = np.zeros(len(groups))
     if len(groups) > 1:
         # Gaps are drawn freely and then stretched together, so that chance cannot move the load.
@@ -134,7 +143,8 @@ def gandiva_jobs(
         for submitted_s, group in zip(at_s.tolist(), groups, strict=True)
         for job in group
     )
-    return Trace(f"gandiva:{spelled(given)}", "gandiva", arrivals)
+    searches = [_search(group, feedback_steps) for group in groups if feedback_steps and sweep_of(group[0].name)]
+    return Trace(f"gandiva:{spelled(given)}", "gandiva", arrivals, searches=tuple(searches))
 
 
 def named_gandiva(text: str) -> Trace:
@@ -148,7 +158,7 @@ def sweep_of(name: str) -> str:
 
 
 def _groups(
-    draw: np.random.Generator, jobs: int, gpus: int, sweeps: float, longest_seconds: float, rates: Rates
+    draw: np.random.Generator, jobs: int, gpus: int, sweeps: float, longest_seconds: float, feedback_steps: int, rates: Rates
 ) -> Iterator[list[_Drawn]]:
     """Jobs that are submitted together, until there are enough."""
     sizes = [size for size in SIZES if size <= gpus]
@@ -164,7 +174,7 @@ def _groups(
             sweep += 1
             members = min(int(draw.integers(MEMBERS[0], MEMBERS[1] + 1)), left)
             model = list(GIB)[int(draw.integers(len(GIB)))]
-            group = list(_sweep(draw, f"sweep-{sweep}", user, model, members, seconds, _rate(rates, model, 1)))
+            group = list(_sweep(draw, f"sweep-{sweep}", user, model, members, seconds, _rate(rates, model, 1), feedback_steps))
         else:
             number += 1
             size = int(draw.choice(sizes, p=weights))
@@ -176,12 +186,29 @@ def _groups(
 
 
 def _sweep(
-    draw: np.random.Generator, name: str, user: str, model: str, members: int, seconds: float, rate: float
+    draw: np.random.Generator,
+    name: str,
+    user: str,
+    model: str,
+    members: int,
+    seconds: float,
+    rate: float,
+    feedback_steps: int,
 ) -> Iterator[_Drawn]:
-    stopped = set(draw.permutation(members)[: int(STOPPED * members)].tolist())
+    order = draw.permutation(members).tolist()  # the worst first
+
+    stopped = set(order[: int(STOPPED * members)])
+    all_steps = max(seconds * rate, 2.0 * feedback_steps)
     for member, few in enumerate(draw.integers(STOPPED_STEPS[0], STOPPED_STEPS[1] + 1, size=members).tolist()):
-        steps = min(float(few), seconds * rate) if member in stopped else seconds * rate
-        yield _Drawn(f"{name}/{member + 1}", user, model, 1, steps, steps / rate)
+        made = min(float(feedback_steps or few), all_steps) if member in stopped else all_steps
+        steps = all_steps if feedback_steps else made
+        yield _Drawn(f"{name}/{member + 1}", user, model, 1, steps, made / rate, members - 1 - order.index(member))
+
+
+def _search(sweep: list[_Drawn], feedback_steps: int) -> Search:
+    best_first = sorted(sweep, key=lambda job: job.rank)
+    keep = len(sweep) - int(STOPPED * len(sweep))
+    return Search(tuple(job.name for job in best_first), float(feedback_steps), keep)
 
 
 def _rate(rates: Rates, model: str, gpus: int) -> float:

@@ -10,6 +10,7 @@
 | `can_resize` | `true`: it changes its size while it runs; else it is suspended and launched again |
 | `duration` | seconds of run time on the reference GPU: one step per second, no profile |
 | `steps` | optimiser steps, instead of `duration`; a file has one of the two |
+| `epoch_steps` | steps of one pass over its data; only beside `steps`; empty: not known |
 | `profile` | key into the table of rates; only beside `steps`; empty: nobody profiled it |
 | `job_id` | no value twice; the name of jobs that have no other |
 | `name` | what people call it; without this column `job_id`, or else `job-LINE` |
@@ -42,6 +43,7 @@ def arrival(row: Row) -> Arrival:
         batch_sizes=_sizes(row, "batch_sizes"),
         can_resize=_truth(row, "can_resize"),
         steps=row.number("steps" if "steps" in row.cells else "duration"),
+        epoch_steps=row.number("epoch_steps") if row.text("epoch_steps") else 0.0,
         profile=row.text("profile"),
         accelerators=accelerators(row, "accelerators"),
         weight=weight(row, "weight"),
@@ -96,6 +98,7 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
         "can_resize": "true" if spec.can_resize else "",
         work: _plain(spec.steps),
         "name": spec.name,
+        "epoch_steps": _plain(spec.epoch_steps) if spec.epoch_steps else "",
         "profile": spec.profile,
         "accelerators": "|".join(spec.accelerators),
         "weight": "" if spec.weight == 1.0 else _plain(spec.weight),
@@ -136,6 +139,8 @@ def _check(table: FileTable) -> None:
         raise wrong("steps", "stands beside duration; a job is measured by one of them.", "keep steps if you have a profile")
     if not has & {"duration", "steps"}:
         raise wrong("duration", "neither this column nor steps is there.", "add duration, in seconds of run time")
+    if "epoch_steps" in has and "steps" not in has:
+        raise wrong("epoch_steps", "says how many steps an epoch has, so it needs steps.", "give steps instead of duration")
     if "profile" in has and "steps" not in has:
         raise wrong("profile", "a profile gives steps per second, so it needs steps.", "give steps instead of duration")
 
@@ -153,6 +158,7 @@ ROTA = Format(
         "batch_size",
         "batch_sizes",
         "can_resize",
+        "epoch_steps",
         "profile",
         "accelerators",
         "weight",

@@ -15,7 +15,7 @@ import numpy as np
 from rota.errors import TraceError
 from rota.files.rows import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
-from rota.traces import gandiva_jobs, gavel_jobs, sia_jobs, tiresias_jobs
+from rota.traces import gandiva_jobs, gavel_jobs, ones_jobs, sia_jobs, tiresias_jobs
 from rota.traces.read import AUTO, check_format, read_trace
 from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
 from rota.traces.shaping import MODELS, by_day, owners, trained
@@ -54,6 +54,7 @@ GENERATED: Mapping[str, tuple[Mapping[str, Setting], str]] = {
     "synthetic": (_SETTINGS, _EXAMPLE),
     "gavel": (gavel_jobs.SETTINGS, gavel_jobs.EXAMPLE),
     "gandiva": (gandiva_jobs.SETTINGS, gandiva_jobs.EXAMPLE),
+    "ones": (ones_jobs.SETTINGS, ones_jobs.EXAMPLE),
     "sia": (sia_jobs.SETTINGS, sia_jobs.EXAMPLE),
     "tiresias": (tiresias_jobs.SETTINGS, tiresias_jobs.EXAMPLE),
 }
@@ -62,6 +63,7 @@ GENERATED: Mapping[str, tuple[Mapping[str, Setting], str]] = {
 _OF_PAPERS: Mapping[str, Callable[[str], Trace]] = {
     "gavel": gavel_jobs.named_gavel,
     "gandiva": gandiva_jobs.named_gandiva,
+    "ones": ones_jobs.named_ones,
     "sia": sia_jobs.named_sia,
     "tiresias": tiresias_jobs.named_tiresias,
 }

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rota.errors import TraceError
 from rota.model.job import Arrival, JobSpec
+from rota.traces.search import Search
 
 NEVER_FITS = "which can never fit"
 """How the reason ends for which a job that is too large was left out."""
@@ -36,6 +37,8 @@ class Trace:
     """The line of each arrival in its file; empty where there is no file."""
     notes: tuple[str, ...] = ()
     """What reading could not carry over and how many jobs that concerns, over the file as it was read: a sentence each."""
+    searches: tuple[Search, ...] = ()
+    """Jobs that are compared while they run, and stopped when others are better."""
 
     def __post_init__(self) -> None:
         if any(early.submitted_s > late.submitted_s for early, late in pairwise(self.arrivals)):

@@ -21,6 +21,12 @@ def write_trace(trace: Trace, path: Path | str) -> None:
         raise TraceError(
             f"the trace {trace.name!r} has no jobs to write.", where=where, hint="write a trace with at least one job"
         )
+    if trace.searches:
+        raise TraceError(
+            f"the trace {trace.name!r} has searches, which stop jobs as they run: a file cannot hold them.",
+            where=where,
+            hint="leave feedback_steps out",
+        )
     work = "steps" if any(each.spec.profile for each in trace.arrivals) else "duration"
     rows = [cells(each, work) for each in trace.arrivals]
     columns = [column for column in rows[0] if column in _ALWAYS or any(row[column] for row in rows)]

@@ -25,9 +25,11 @@ from rota.placers.random import Random
 from rota.placers.skew import Skew
 from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
+from rota.policies.gandiva import Gandiva
 from rota.policies.gittins import Gittins
 from rota.policies.las import Las
 from rota.policies.queues import Standing
+from rota.policies.slots import Seating
 from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
 from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults
@@ -117,6 +119,24 @@ def test_jobs_that_tactics_move_all_end(seed: int) -> None:
         settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
         memory_types=(Standing,),
+        check_every=5,
+    ).run(200_000)
+    assert not chaos.core.state.jobs.row and not chaos.gpu_owner
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_jobs_that_gandiva_moves_all_end(seed: int) -> None:
+    """It names GPUs, and its slots follow where jobs were moved."""
+    tactics = Tactics(defragment=Defragment(rest_seconds=20.0), migrate=Migrate(rest_seconds=20.0))
+    chaos = Chaos(
+        RACKS,
+        mixed_jobs(25, seed, 8),
+        Gandiva(slice_seconds=10.0, patience_slices=2, balance_seconds=30.0),
+        Packed(),
+        seed=seed,
+        settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
+        rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
+        memory_types=(Seating,),
         check_every=5,
     ).run(200_000)
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner

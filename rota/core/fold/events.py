@@ -10,6 +10,7 @@ from rota.core.fold.debts import forgive_common_debt
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.fold.measured import begin_trial, break_off, measured
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
+from rota.core.learn.progress import note
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
@@ -17,7 +18,7 @@ from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
 from rota.core.state.state import State
-from rota.model.allocation import AskedJobs, Assignment, Ranking, Shares
+from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
@@ -158,9 +159,18 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
     _close_accounts(state, settings)
     if isinstance(event.allocation, Shares):
         state.open_accounts(event.allocation.option[event.allocation.share > 0])
-    state.question.answer = Answer(event.allocation, state.question.asked, state.question.asked_version, event.policy)
+    allocation = _with_memory(event.allocation, state.question.answer, event.policy)
+    state.question.answer = Answer(allocation, state.question.asked, state.question.asked_version, event.policy)
     state.question.asked = None
     state.question.fresh = True
+
+
+def _with_memory(allocation: Allocation, before: Answer | None, policy: str) -> Allocation:
+    """A journal leaves large memories out: then the policy goes on with what the last snapshot has."""
+    if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
+        return allocation
+    known = before is not None and before.policy == policy
+    return replace(allocation, memory=before.allocation.memory) if before is not None and known else allocation
 
 
 def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
@@ -248,7 +258,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.all_go_on = plan.all_go_on
         for job in plan.moved:
             if job in row_of:
-                state.jobs.table.moved_s[row_of[job]] = state.now_s
+                state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
         if state.knowledge.trials:
             break_off(state)
         for trial in plan.trials:
@@ -258,6 +268,8 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
     if event.ticket:
         state.question.ask(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
+        if settings.foresees:
+            note(state)
     for command in event.commands:
         _sent(state, command)
     for renewal in event.renewals:

@@ -7,6 +7,7 @@ import numpy as np
 
 from rota.core.fold import partners
 from rota.core.fold.measured import break_off
+from rota.core.learn.progress import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import Incarnation, Verdict
@@ -71,7 +72,7 @@ def begin(state: State, job: int, at_s: float) -> None:
         return  # it counts as running once its node is back in sight
     at_s = min(at_s, state.now_s)
     if phase == Phase.STARTING and incarnation.parked:
-        table.resume_seconds[row] = max(at_s - table.phase_s.item(row), 0.0)
+        table.own("resume_seconds")[row] = max(at_s - table.phase_s.item(row), 0.0)
     elif phase == Phase.STARTING:  # what starting took is the least that moving costs
         table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
     jobs.set_phase(row, Phase.RUNNING, at_s)
@@ -80,7 +81,10 @@ def begin(state: State, job: int, at_s: float) -> None:
     table.rate[row] = options.rate.item(option) / state.slowdown(job, incarnation.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI
     table.account[row] = options.account.item(option)
-    table.beside[row], table.company_s[row] = NOBODY, at_s
+    if table.beside.item(row) != NOBODY:
+        table.own("beside")[row] = NOBODY
+    if state.sharing:
+        table.own("company_s")[row] = at_s
     partners.began(state, job, at_s)
     if table.slice_s.item(row) == FOREVER:
         table.slice_s[row] = at_s
@@ -114,7 +118,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.steps_done[row] = event.steps_done
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
-            state.jobs.table.park_seconds[row] = max(event.at_s - state.jobs.table.phase_s.item(row), 0.0)
+            state.jobs.table.own("park_seconds")[row] = max(event.at_s - state.jobs.table.phase_s.item(row), 0.0)
         _park(state, event.job, incarnation)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
@@ -224,6 +228,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     table.lease_s[row] = FOREVER
     if verdict is Verdict.FINISHED:
         state.knowledge.finish(table.attained.item(row))
+        finished(state, job, row)
         finish(state, job, row, Phase.FINISHED, at_s)
         return
     if job in jobs.cancelling:

@@ -27,7 +27,8 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     ids = table.id[: table.size]
     rows = ids.searchsorted(event.jobs).clip(max=table.size - 1)
     known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
-    known &= (event.since_s >= table.company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
+    company_s = table.company_s if state.sharing else table.paced_s  # without company it is the same since it began
+    known &= (event.since_s >= company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
     alone = known & (table.beside[rows] == NOBODY) & (event.rate > 0)
     _alone(state, settings, rows[alone], event, alone.nonzero()[0])
     for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
@@ -35,18 +36,19 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
 
 
 def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where: Ints) -> None:
-    table = state.jobs.table
-    if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != table.option[rows]).any():
+    table, options = state.jobs.table, state.knowledge.options
+    option = options.by_account[table.kind[rows], table.account[rows]]  # it may have been granted another since
+    if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != option).any():
         state.question.touch()  # now that it is measured, a job that waits may join it
-    table.alone_rate[rows] = event.rate[where]
-    table.alone_option[rows] = table.option[rows]
-    for column, seen in ((table.utilisation, event.utilisation[where]), (table.peak_gib, event.peak_gib[where])):
+    table.own("alone_rate")[rows] = event.rate[where]
+    table.own("alone_option")[rows] = option
+    for name, seen in (("utilisation", event.utilisation[where]), ("peak_gib", event.peak_gib[where])):
         there = seen == seen
-        column[rows[there]] = seen[there]
-    for row in rows.tolist():
-        job, option = table.id.item(row), table.option.item(row)
-        if option >= 0 and state.jobs.specs[job].profile:
-            state.knowledge.alone[option] = table.alone_rate.item(row)
+        if there.any():
+            table.own(name)[rows[there]] = seen[there]
+    for row, by in zip(rows.tolist(), option.tolist(), strict=True):
+        if state.jobs.specs[table.id.item(row)].profile:
+            state.knowledge.alone[by] = table.alone_rate.item(row)
 
 
 def _together(state: State, settings: Settings, job: int, row: int, rate: float) -> None:
@@ -91,13 +93,13 @@ def _remember(state: State, trial: Trial) -> None:
 def begin_trial(state: State, trial: Trial) -> None:
     state.knowledge.trials[trial.number] = trial
     state.knowledge.tried = trial.number
-    state.jobs.table.pinned_s[[state.jobs.row[job] for job in trial.jobs]] = trial.given_up_s
+    state.jobs.table.own("pinned_s")[[state.jobs.row[job] for job in trial.jobs]] = trial.given_up_s
 
 
 def end_trial(state: State, trial: Trial, verdict: TrialVerdict) -> None:
     knowledge = state.knowledge
     del knowledge.trials[trial.number]
-    state.jobs.table.pinned_s[[state.jobs.row[job] for job in trial.jobs if job in state.jobs.row]] = 0.0
+    state.jobs.table.own("pinned_s")[[state.jobs.row[job] for job in trial.jobs if job in state.jobs.row]] = 0.0
     knowledge.past_trials[trial.number] = replace(trial, verdict=verdict, ended_s=state.now_s)
     knowledge.verdicts[verdict.value] = knowledge.verdicts.get(verdict.value, 0) + 1
     if len(knowledge.past_trials) > MOST_PAST_TRIALS:

@@ -71,7 +71,8 @@ def node_drained(state: State, settings: Settings, event: NodeDrained) -> None:
     if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
     state.set_draining(event.node, event.draining)
-    state.jobs.unsettled.update(job for job, mine in state.jobs.incarnations.items() if mine.parked and event.node in mine.parts)
+    for job in [job for job, mine in state.jobs.incarnations.items() if mine.parked and event.node in mine.parts]:
+        (state.jobs.unsettled.discard if state.settled(job) else state.jobs.unsettled.add)(job)
 
 
 def node_left(state: State, settings: Settings, event: NodeLeft) -> None:

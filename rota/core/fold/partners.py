@@ -66,7 +66,7 @@ def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: fl
     option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NOBODY else alone
     table.account[row] = options.account[option]
     if table.beside.item(row) != other:
-        table.beside[row], table.company_s[row] = other, at_s
+        table.own("beside")[row], table.own("company_s")[row] = other, at_s
     table.rate[row] = options.rate.item(option)
     if other != NOBODY:
         in_company(state, row)

@@ -7,6 +7,7 @@ nobody may overtake. Running jobs keep their places, but for a job that comes be
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -44,8 +45,10 @@ class GangSearch:
         grants: Grants,
         alive: Bools | None,
         hints: Mapping[int, tuple[int, ...]],
+        settled: Mapping[int, tuple[int, Ints]] = MappingProxyType({}),
     ) -> None:
-        self._hints = hints
+        """`settled`: position -> option and GPUs, of those whose place is found already."""
+        self._hints, self._settled = hints, settled
         self._state, self._placer, self._table = state, placer, table
         options, self._position = table.options, candidates.position
         self._way: Ints = options.best[table.kind[self._position]] if candidates.option is None else candidates.option
@@ -76,11 +79,18 @@ class GangSearch:
         """GPUs of running jobs whose turn is still to come."""
         for position in self._granted:
             option = int(self._option[position])
-            if self._has(position, option) and table.options.milligpus[option] >= MILLI:
+            if position not in settled and self._has(position, option) and table.options.milligpus[option] >= MILLI:
                 self._behind[state.jobs.desired[self._jobs[position]]] = True
 
     def run(self) -> Places:
+        for position, (option, gpus) in self._settled.items():
+            if self._option[position] < 0:
+                self._left[self._table.options.pool[option]] -= self._table.options.milligpus[option]
+            self._take(position, option, gpus)
+            self._gpus[position] = gpus
         for number, position in enumerate(self._granted):
+            if position in self._settled:
+                continue
             option = int(self._option[position])
             if self._takes_part(position) or self._stays(position, option) or self._starts(position, option):
                 continue

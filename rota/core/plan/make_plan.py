@@ -2,7 +2,8 @@
 
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.candidates import jobs_of, list_candidates
-from rota.core.plan.gang_search import GangSearch, Places
+from rota.core.plan.clear_first import Cleared, find_places
+from rota.core.plan.gang_search import Places
 from rota.core.plan.grant import grant
 from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
@@ -23,7 +24,8 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
 
     1. The answer names candidates: (job, option) pairs, best first.
     2. `grant` walks them and gives each job its first option that still has room.
-    3. If jobs wait for places, a search finds a place for each gang, or gives what it would have had to those behind it.
+    3. If jobs wait for places, a search finds a place for each gang, or gives what it would have had to those behind it. Tactics
+       may move running jobs for a gang before that.
     4. Tactics may improve the grants: a job that waits joins one that runs, one that runs has idle GPUs.
     5. The placer picks GPUs for every job that starts, moves or changes its option.
     6. What differs from the plan in force becomes a change.
@@ -37,9 +39,11 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     candidates, capacity = list_candidates(state, settings, allocation, table, alive)
     if settings.tactics:
         candidates = guests_last(state, settings, candidates, table)
-    places = Places(grant(candidates, table, capacity))
+    grants = grant(candidates, table, capacity)
     if settings.wait_for_place:
-        places = GangSearch(state, settings, placer, candidates, table, places.grants, alive, allocation.hints).run()
+        places, aside = find_places(state, settings, placer, allocation, candidates, table, grants, alive)
+    else:
+        places, aside = Cleared(Places(grants))
     trials: tuple[Trial, ...] = ()
     again_s = FOREVER
     if settings.tactics:
@@ -60,4 +64,6 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     if moved.look_s < until_s and settings.decide.at_events:
         until_s = moved.look_s
     on = not somebody_waits and alive is None and placer.sticky and all_go_on(state, settings, allocation, len(table))
-    return Plan(moved.changes, until_s, somebody_waits, places.fragmented, overtakes is not None, trials, on, moved.jobs)
+    return Plan(
+        moved.changes, until_s, somebody_waits, places.fragmented, overtakes is not None, trials, on, (*aside, *moved.jobs)
+    )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rota.core.plan.move_aside import move_aside
 from rota.core.plan.move_closer import move_closer, move_to_faster
 from rota.core.plan.mover import Mover
+from rota.model.allocation import Allocation, Assignment
 from rota.model.plan import Change
 from rota.model.units import FOREVER
 
@@ -27,7 +28,7 @@ class Moved(NamedTuple):
 def move(mover: Mover, changed: tuple[Change, ...]) -> Moved:
     """Add what the tactics move to a plan's changes. A gang that finds its place by that is granted it."""
     settings, places = mover.settings, mover.places
-    if mover.allocation.hints or not (mover.placer.sticky or settings.wait_for_place):
+    if _named_by_policy(mover.allocation) or not (mover.placer.sticky or settings.wait_for_place):
         return Moved(changed)  # it is decided anew each time where jobs run
     if settings.tactics.defragment is not None:
         move_aside(mover, settings.tactics.defragment)
@@ -37,3 +38,8 @@ def move(mover: Mover, changed: tuple[Change, ...]) -> Moved:
         move_closer(mover, settings.tactics.migrate)
         move_to_faster(mover, settings.tactics.migrate)
     return Moved(tuple(mover.changes.values()), tuple(mover.moved), mover.look_s)
+
+
+def _named_by_policy(allocation: Allocation) -> bool:
+    """Whether the policy names GPUs, and would not learn that its jobs are on others."""
+    return bool(allocation.hints) and not (isinstance(allocation, Assignment) and allocation.may_move)

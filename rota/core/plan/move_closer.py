@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.core.plan import pairing
 from rota.core.plan.mover import Mover
-from rota.model.allocation import Ranking
+from rota.model.allocation import Assignment, Ranking
 from rota.model.floor import Floor
 from rota.model.units import FOREVER, MILLI, Bools, Ints
 from rota.placers.close import closest
@@ -60,12 +60,10 @@ def _together(mover: Mover, room: Bools, pool: int, gpus: int) -> Ints:
 
 
 def move_to_faster(mover: Mover, tactic: Migrate) -> None:
-    """Move those that gain most to pools where they are faster. Only where the answer leaves the type open and moves no job for
-    it: other answers have their reasons for where jobs run."""
-    allocation, options, table = mover.allocation, mover.table.options, mover.table
-    if not isinstance(allocation, Ranking) or allocation.option is not None or options.elastic or len(table) == 0:
-        return
-    if not allocation.blind and (allocation.preempt or mover.settings.drawing.upgrades):
+    """Move those that gain most to pools where they are faster. Only where the answer leaves that to tactics: others have their
+    reasons for where jobs run."""
+    options, table = mover.table.options, mover.table
+    if options.elastic or len(table) == 0 or not _type_is_open(mover):
         return
     left = np.bincount(mover.state.machines.cluster.gpu_pool[mover.room], minlength=len(mover.places.grants.left))
     wanted = options.by_kind[table.kind[mover.waits]]
@@ -88,6 +86,16 @@ def move_to_faster(mover: Mover, tactic: Migrate) -> None:
         if _moves_to(mover, tactic, at, rows.item(at, int(best[at])), gain.item(at)):
             later[at] = True
     mover.look_again(later)
+
+
+def _type_is_open(mover: Mover) -> bool:
+    """Whether the answer leaves the type of GPU open and moves no job for it, or lets tactics move its jobs."""
+    allocation = mover.allocation
+    if isinstance(allocation, Assignment):
+        return allocation.may_move
+    if not isinstance(allocation, Ranking) or allocation.option is not None:
+        return False
+    return allocation.blind or not (allocation.preempt or mover.settings.drawing.upgrades)
 
 
 def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float) -> bool:

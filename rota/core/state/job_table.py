@@ -133,6 +133,11 @@ class JobTable:
     received: Floats
     """Seconds it got by each option since the shares in force were answered."""
     ACCOUNTS: ClassVar = ("deficit", "received")
+    RARE: ClassVar = (
+        *("moved_s", "beside", "company_s", "pinned_s", "alone_rate", "alone_option", "utilisation", "peak_gib"),
+        *("can_park", "park_seconds", "resume_seconds"),
+    )
+    """Columns that most runs never write to. Till then each is a single value, read-only, shared by copies: `own` it to write."""
 
     def __init__(self, accounts: int = 1, capacity: int = 256) -> None:
         self.size = 0
@@ -142,9 +147,21 @@ class JobTable:
 
     def _allot(self, capacity: int) -> None:
         for name, (dtype, default) in self.COLUMNS.items():
-            setattr(self, name, np.full(capacity, default, dtype=dtype))
+            if name in self.RARE:
+                setattr(self, name, np.broadcast_to(np.array(default, dtype=dtype), capacity))
+            else:
+                setattr(self, name, np.full(capacity, default, dtype=dtype))
         for name in self.ACCOUNTS:
             setattr(self, name, np.zeros((capacity, self.accounts)))
+
+    def own(self, name: str) -> npt.NDArray[Any]:
+        """A column that may be written to, whether it is rare or not."""
+        column: npt.NDArray[Any] = getattr(self, name)
+        if not column.flags.writeable:
+            dtype, default = self.COLUMNS[name]
+            column = np.full(len(self.id), default, dtype=dtype)
+            setattr(self, name, column)
+        return column
 
     def widen(self, accounts: int) -> None:
         """Make room for more options of a kind; accounts in use keep their numbers."""
@@ -168,14 +185,17 @@ class JobTable:
         before = {name: getattr(self, name) for name in (*self.COLUMNS, *self.ACCOUNTS)}
         self._allot(capacity)
         for name, column in before.items():
-            getattr(self, name)[: len(rows)] = column[rows]
+            if column.flags.writeable:
+                self.own(name)[: len(rows)] = column[rows]
         self.size, self.dead = len(rows), 0
 
     def copy(self) -> "JobTable":
         """The rows in use; a little room to grow."""
         twin = JobTable.__new__(JobTable)
-        twin.size, twin.dead, twin.accounts = self.size, self.dead, self.accounts
+        values = twin.__dict__
+        values.update(self.__dict__)
         room = min(len(self.id), self.size + 64)
-        for name in (*self.COLUMNS, *self.ACCOUNTS):
-            setattr(twin, name, getattr(self, name)[:room].copy())
+        for name, value in self.__dict__.items():
+            if type(value) is np.ndarray and value.flags.writeable:
+                values[name] = value[:room].copy()
         return twin

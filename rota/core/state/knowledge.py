@@ -11,6 +11,7 @@ from rota.beliefs.variability import Variability
 from rota.core.state.copying import copied
 from rota.core.state.records import PaceKey, PlacementTraits
 from rota.model.cluster import Cluster
+from rota.model.foresight import Prediction
 from rota.model.job import JobSpec
 from rota.model.options import Options
 from rota.model.trial import PairKey, PairSeen, Trial
@@ -61,6 +62,12 @@ class Knowledge:
     """Those that were measured."""
     surprise: float = 0.0
     """By how much they gained more than was hoped for, all together; below 0: less."""
+    lengths: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Model -> epochs that the last jobs of it took."""
+    foreseen: dict[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    """Job -> (epochs done, epochs believed in all), noted while it runs."""
+    predictions: tuple[Prediction, ...] = ()
+    """What was noted of jobs that have finished, and what came true; the latest."""
     history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
     """Service of the last jobs to finish: a ring."""
     finished: int = 0

@@ -236,8 +236,11 @@ class State:
         table.deadline_s[row] = at_s + deadline_seconds(spec, known.rates)
         table.tenant[row] = self.jobs.tenant_of.setdefault(spec.tenant, len(self.jobs.tenant_of))
         table.move_seconds[row] = known.costs.move_of(spec)
-        table.can_park[row] = spec.can_park
-        table.park_seconds[row], table.resume_seconds[row] = known.costs.park_of(spec), known.costs.resume_of(spec)
+        if spec.can_park:
+            table.own("can_park")[row] = True
+        for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
+            if seconds:
+                table.own(name)[row] = seconds
         table.resize_seconds[row] = known.costs.resize_seconds if spec.can_resize else FOREVER
         best = known.options.best.item(kind)
         if best >= 0:
@@ -262,7 +265,9 @@ class State:
         if grew:
             pool_of = machines.cluster.gpu_pool
             parked = [(job, each) for job, each in self.jobs.incarnations.items() if each.parked]
-            self.jobs.unsettled |= {job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew}
+            self.jobs.unsettled |= {
+                job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew and not self.settled(job)
+            }
 
     def _kind(self, spec: JobSpec, packing: bool) -> int:
         kind = Kind.of(spec)
@@ -424,6 +429,7 @@ class State:
         """The job has ended: out of every table."""
         self._set_barred(job, False)
         self.want(job, row, -1, None)
+        self.knowledge.foreseen.pop(job, None)
         if not self.jobs.specs[job].profile:
             self.knowledge.forget_paces(job)
         self.jobs.drop(job, row)

@@ -73,6 +73,18 @@ def test_a_job_parked_on_a_drained_node_is_written_to_storage() -> None:
     assert job in {command.job for command in of_type(commands, Suspend) if command.kind is SuspendKind.CHECKPOINT}
 
 
+def test_a_parked_job_that_may_sleep_on_is_settled() -> None:
+    """Else every step would look at it again."""
+    made = Bench([Node("a", "V100", 1, host_gib=8.0), Node("b", "V100", 1, host_gib=8.0)])
+    for steps in (500.0, 500.0, 10.0):
+        made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
+    (job,) = (job for job, mine in made.state.jobs.incarnations.items() if mine.parked)
+    made.obey(made.tell(NodeDrained(made.state.jobs.incarnations[job].parts[0], 9.0, draining=False), at_s=9.0))
+    assert not made.state.jobs.unsettled
+    made.obey(made.submit(steps=5000.0, gpu_gib=4.0))
+    assert made.state.jobs.incarnations[job].parked and not made.state.jobs.unsettled, "the new job leaves it its memory"
+
+
 def test_a_node_that_left_is_never_heard_again_and_its_jobs_go_elsewhere() -> None:
     made = bench(A, B)
     made.obey(made.submit(gpus=2))

@@ -138,7 +138,7 @@ def test_a_split_job_comes_together_when_a_node_is_free() -> None:
 def test_a_job_that_was_moved_rests() -> None:
     """It was split again since, and may come together only ten minutes after it was last moved."""
     found = split()
-    found.state.jobs.table.moved_s[found.state.jobs.row[2]] = 50.0
+    found.state.jobs.table.own("moved_s")[found.state.jobs.row[2]] = 50.0
     found.now_s = 60.0
     found.obey(ends(found, 0))
     assert len(set((found.state.jobs.desired[2] // 4).tolist())) == 2

@@ -12,16 +12,28 @@ from hypothesis import strategies as st
 from rota.beliefs.rates import Rates
 from rota.papers import gandiva
 from rota.papers.cells import CellResult, PaperCell
-from rota.papers.gandiva import FIFO, GANDIVA, LOAD, MOVES, TIRESIAS, TURNS
+from rota.papers.gandiva import FIFO, GANDIVA, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAITS, WAITS_MOVES
 from rota.papers.gandiva_findings import conclude
 from rota.papers.gandiva_rates import UTILISATION, disturbed, made_up_rates, measured_rates, share, write_rates
 from rota.papers.reproduce import PAPERS, reproduce
 from rota.papers.request import ReproduceRequest
-from rota.profiles.read import read_measured
+from rota.profiles.measured import read_measured
 from rota.traces.gandiva_jobs import GIB
 from tests.shared import SHARED, needs_shared
 
-TINY = gandiva.GandivaScale(seeds=2, jobs=30, loads=(0.8, LOAD), factors=(0.6,), ways=("link", "storage"), tiresias_jobs=12)
+TINY = gandiva.GandivaScale(
+    seeds=2,
+    jobs=30,
+    loads=(0.8, LOAD),
+    factors=(0.6,),
+    ways=("link", "storage"),
+    fragments=(0.8,),
+    searches=(LOAD,),
+    few=(4,),
+    few_jobs=30,
+    tiresias_jobs=12,
+)
+EXPERIMENTS = {"load", "interference", "switching", "locality", "fragmentation", "search", "search alone", "tiresias"}
 
 
 def made(cell: PaperCell) -> CellResult:
@@ -41,6 +53,15 @@ def made(cell: PaperCell) -> CellResult:
         "mean_jct_seconds": 2100.0 if cell.label == TURNS and cell.experiment == "tiresias" else 1000.0,
         "makespan_seconds": 9000.0,
         "suspensions": 7,
+        "migrations": 3,
+        "search_settled_seconds": 100.0 * slow,
+        "search_gpu_hours": 40.0 if cell.label == FIFO else 30.0,
+        "search_stopped_share": 0.5,
+        "gang_close_share": 0.8,
+        "gang_wait_seconds": 5.0,
+        "gang_jct_seconds": 900.0 if cell.label in (GANDIVA, MOVES, WAITS_MOVES) else 1000.0,
+        "whole_nodes": 5.0,
+        "half_used_nodes": 4.0,
     }
     return CellResult(cell, figures)
 
@@ -53,13 +74,15 @@ def test_the_grids_are_complete_and_apart(tmp_path: Path) -> None:
     counts = []
     for quick in (True, False):
         cells = gandiva.cells(ReproduceRequest(scratch=tmp_path, quick=quick))
-        assert {cell.experiment for cell in cells} == {"load", "interference", "switching", "locality", "tiresias"}
+        assert {cell.experiment for cell in cells} == EXPERIMENTS
         assert len({(cell.experiment, cell.label, cell.x, cell.group) for cell in cells}) == len(cells)
-        assert {cell.label for cell in cells} == {FIFO, TURNS, GANDIVA, MOVES, TIRESIAS}
+        assert {cell.label for cell in cells} == {FIFO, TURNS, GANDIVA, MOVES, STAYS, WAITS, WAITS_MOVES, TIRESIAS}
         counts.append(len(cells))
         for cell in cells:
             json.dumps(cell.study.plain())
-            assert (cell.study.tactics == "none") == (cell.label == TURNS)
+            assert (cell.study.tactics == "none") == (cell.label in (TURNS, WAITS))
+            assert cell.gangs == (cell.experiment == "fragmentation")
+            assert ("feedback_steps" in str(cell.study.trace)) == cell.experiment.startswith("search")
             assert cell.experiment == "tiresias" or str(cell.study.profile) in str(cell.study.trace), "drawn by what they run at"
     assert counts[0] < counts[1]
     full = gandiva.cells(ReproduceRequest(scratch=tmp_path))
@@ -82,13 +105,25 @@ def test_what_is_concluded(tmp_path: Path) -> None:
         "throughput",
         "feedback",
         "search",
+        "stopping",
         "interference",
         "switching",
         "locality",
+        "fragmentation",
         "tiresias",
     ]
     assert all(section.rows and not section.problems for section in sections)
     found = {section.key: section for section in sections}
+    settled = by_name["Search with early stopping: until only the best are left, 4 GPUs"]
+    assert settled.measured == pytest.approx(9) and "1.33x (1.33 to 1.33) fewer GPU-hours" in settled.note
+    assert by_name["The same: until the best job is trained, 4 GPUs"].holds is False
+    where, contender, *told = found["stopping"].rows[-1]
+    assert (where, contender, told[0], told[1]) == ("4 GPUs", GANDIVA, "100 s (100 to 100)", "9x (6 to 12)")
+    assert told[2:] == ["900 s (900 to 900)", "1x (1 to 1)", "30 (30 to 30)", "25% (25 to 25)", "50% (50 to 50)"]
+    assert [row[1] for row in found["fragmentation"].rows] == list(gandiva.BY_FRAGMENTS)
+    assert "Gandiva without moves at load 0.8: moves make the mean JCT of gangs 10% (10 to 10) shorter." in (
+        found["fragmentation"].found
+    )
     assert found["throughput"].found == ["Packing gains less than 1% at load 0.8."]
     assert found["interference"].rows == [["0.6", "0% (0 to 0)"], ["1", "25% (25 to 25)"]]
     assert [row[:2] for row in found["switching"].rows] == [

@@ -1,9 +1,13 @@
 """Gandiva: turns in slots, and the oracles of its specification that concern them."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.beliefs.costs import MemoryCosts
 from rota.beliefs.rates import Rates
@@ -11,9 +15,12 @@ from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
 from rota.core.validate import validate
 from rota.errors import OptionError
+from rota.live.views import decode_view, encode_view
+from rota.model.allocation import Assignment
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.model.trial import TrialVerdict
+from rota.model.view import View
 from rota.policies.gandiva import Gandiva
 from rota.policies.slots import Servers
 from rota.sim.engine import Engine
@@ -197,3 +204,156 @@ def test_a_newcomer_has_its_first_turn_soon() -> None:
     jobs = [one_gpu(5000.0) for _ in range(5)] + [one_gpu(50.0, at_s=700.0)]
     record = engine(jobs, cluster="1xV100", tactics="none").run()
     assert record.finished_s[-1] - 700.0 < 4 * 60.0
+
+
+# Moves ---------------------------------------------------------------------------------------------------------------
+
+SPLIT: dict[str, Any] = {"cluster": "2x(4xV100)", "spread_penalty": 1.5, "preset": None}
+"""Jobs that span nodes take half as long again."""
+CHEAP = {"launch_seconds": 0.5, "checkpoint_seconds": 0.5, "restore_seconds": 0.5}
+WITHOUT_MOVES = "pack:least_gain=0,grow"
+
+
+def half_empty() -> list[Arrival]:
+    """Four of eight jobs of one GPU end, so that each of two servers has two jobs and two free GPUs; then a job of four comes."""
+    ends = [20_000.0, 20_000.0, 300.0, 300.0] * 2
+    return [Arrival(0.0, JobSpec(steps=steps)) for steps in ends] + [Arrival(400.0, JobSpec(gpus=4, steps=1000.0))]
+
+
+def next_to_a_server_that_frees_up() -> list[Arrival]:
+    """The job of four GPUs spans servers until those of one end."""
+    sizes = [(2, 1000.0), (1, 900.0), (1, 20_000.0)]
+    return [
+        *(Arrival(0.0, JobSpec(gpus=gpus, steps=steps)) for gpus, steps in sizes),
+        Arrival(1.0, JobSpec(gpus=4, steps=5000.0)),
+    ]
+
+
+def test_oracle_4_a_split_job_comes_together_once_a_server_is_free() -> None:
+    without = engine(next_to_a_server_that_frees_up(), tactics=WITHOUT_MOVES, **SPLIT, **CHEAP).run()
+    found = engine(next_to_a_server_that_frees_up(), **SPLIT, **CHEAP).run()
+    assert without.migrations.tolist() == [0, 0, 0, 0] and found.migrations.tolist() == [0, 0, 0, 1]
+    first, second = [number for number, job in enumerate(found.holds.job.tolist()) if job == 3]
+    freed_s = found.finished_s[0]
+    assert freed_s <= found.holds.end_s[first] <= freed_s + 60.0, "within one loop"
+    assert found.holds.end_s[second] == found.finished_s[3], "and it never migrates back"
+    # 1.5 s lost, and every step after that takes two thirds of the time.
+    assert found.finished_s[3] == pytest.approx(freed_s + 1.5 + 5000.0 - (freed_s - 1.5) / 1.5, abs=1.0)
+
+
+def test_jobs_move_aside_for_one_that_would_span_servers() -> None:
+    without = engine(half_empty(), tactics=WITHOUT_MOVES, **SPLIT, **CHEAP).run()
+    found = engine(half_empty(), **SPLIT, **CHEAP).run()
+    assert without.finished_s[-1] == pytest.approx(1900.5) and not without.migrations.any()
+    assert found.migrations.sum() == 2, "the fewest moves"
+    assert found.finished_s[-1] == pytest.approx(400.0 + 1000.0 + 1.0)
+    assert found.suspensions.sum() == 2, "no job moves again"
+
+
+def test_a_gang_that_waits_for_a_place_starts_because_others_move() -> None:
+    """Where jobs wait rather than span servers, turns on servers of other sizes come to it late without moves."""
+    fields: dict[str, Any] = {"wait_for_place": True, **SPLIT, **CHEAP}
+    without = engine(half_empty(), tactics="none", **fields).run()
+    found = engine(half_empty(), tactics="migrate,defragment", **fields).run()
+    assert without.first_run_s[-1] > 1000.0, "it gets a server once its patience is over"
+    assert found.first_run_s[-1] == pytest.approx(401.0) and found.migrations.sum() == 2
+
+
+def test_a_gang_that_waits_for_a_place_leaves_what_is_free_to_others() -> None:
+    jobs = [*half_empty(), *(one_gpu(100.0, at_s=450.0) for _ in range(4))]
+    found = engine(jobs, tactics="none", wait_for_place=True, **SPLIT, **CHEAP).run()
+    assert (found.finished_s[9:] < 450.0 + 100.0 + 121.0).all(), "though the gang came before them"
+
+
+def test_a_job_goes_to_a_faster_type_once_no_other_job_wants_it() -> None:
+    jobs = [Arrival(0.0, JobSpec(gpus=2, steps=1000.0)), Arrival(1.0, JobSpec(gpus=2, steps=8000.0))]
+    cluster = "1x(2xV100) + 1x(2xK80)"
+    without = engine(jobs, cluster=cluster, preset=None, tactics=WITHOUT_MOVES).run()
+    found = engine(jobs, cluster=cluster, preset=None).run()
+    assert found.migrations.tolist() == [0, 1] and found.finished_s[1] < without.finished_s[1] / 2
+
+
+def test_a_job_that_shares_a_slot_takes_free_gpus_of_another_type() -> None:
+    """Two take turns on the V100 until the P100 is free: half the time on a V100 is less than all of it there."""
+    rates = Rates(table={("", "V100", 1): 1.0, ("", "P100", 1): 0.7})
+    jobs = [
+        one_gpu(20_000.0, accelerators=("V100",)),
+        one_gpu(300.0, accelerators=("P100",)),
+        one_gpu(2000.0, at_s=1.0, accelerators=("P100", "V100")),
+    ]
+    record = engine(jobs, cluster="1xV100 + 1xP100", rates=rates, tactics="none").run()
+    assert record.finished_s[2] < 300.0 / 0.7 + 2000.0 / 0.7 + 1.0
+    assert record.suspensions.sum() <= 10, "after that, no turns are left to take"
+
+
+def test_where_spanning_servers_costs_nothing_no_job_moves() -> None:
+    for jobs in (half_empty(), next_to_a_server_that_frees_up()):
+        assert not engine(jobs, cluster="2x(4xV100)").run().migrations.any()
+
+
+def test_a_slot_goes_where_its_job_was_moved() -> None:
+    """The job that sleeps beside it stays, or goes along if its GPUs were given to another."""
+    for taken in (False, True):
+        servers = Servers(Cluster.parse("3x(2xV100)"))
+        slot = servers.open(2, 0, 0, 0.0)
+        assert slot is not None and slot.gpus == (0, 1)
+        slot.jobs += [7, 8]
+        held = {7: (2, 3)} | ({9: (0, 1)} if taken else {})
+        servers.follow(held, 5)
+        where = {job: each.gpus for each in servers.slots for job in each.jobs}
+        assert where == ({7: (2, 3), 8: (2, 3), 9: (0, 1)} if taken else {7: (2, 3), 8: (0, 1)})
+        assert not any(each.foreign for each in servers.slots), "whole servers that were free are for its size"
+
+
+def test_no_job_goes_along_to_a_server_of_another_size() -> None:
+    servers = Servers(Cluster.parse("2x(4xV100)"))
+    two, one = servers.open(2, 0, 0, 0.0), servers.open(1, 0, 0, 0.0)
+    assert two is not None and one is not None and one.gpus == (4,)
+    two.jobs += [7, 8]
+    one.jobs.append(1)
+    servers.follow({7: (6, 7), 9: (0, 1), 1: (4,)}, 5)
+    assert {job for slot in servers.slots for job in slot.jobs} == {1, 7, 9}, "8 looks for another slot"
+    assert {slot.gpus: slot.foreign for slot in servers.slots} == {(4,): False, (6, 7): True, (0, 1): False}
+
+
+@given(st.data())
+def test_slots_never_overlap_wherever_jobs_are_moved(data: st.DataObject) -> None:
+    cluster = Cluster.parse("3x(4xV100)")
+    servers = Servers(cluster)
+    for job, width in enumerate(data.draw(st.lists(st.sampled_from([1, 2, 4]), max_size=8))):
+        slot = servers.open(width, 0, 0, 0.0) or servers.shortest(width, 0)
+        if slot is not None:
+            slot.jobs.append(job)
+    width_of = {job: slot.width for slot in servers.slots for job in slot.jobs}
+    free = data.draw(st.permutations(range(cluster.gpus)))
+    held: dict[int, tuple[int, ...]] = {}
+    for job in data.draw(st.permutations(sorted(width_of))):
+        if len(free) >= width_of[job] and data.draw(st.booleans()):
+            held[job], free = tuple(sorted(free[: width_of[job]])), free[width_of[job] :]
+    servers.follow(held, 1)
+    seats = [gpu for slot in servers.slots for gpu in slot.gpus]
+    assert len(seats) == len(set(seats)) and not servers.free[seats].any()
+    assert servers.free.sum() == cluster.gpus - len(seats)
+    assert all(slot.jobs for slot in servers.slots)
+    where = {job: slot.gpus for slot in servers.slots for job in slot.jobs}
+    assert len(where) == sum(len(slot.jobs) for slot in servers.slots), "no job sits twice"
+    assert all(where[job] == gpus for job, gpus in held.items())
+
+
+def test_in_another_process_it_sees_where_its_jobs_were_moved() -> None:
+    class Elsewhere(Gandiva):
+        def allocate(self, view: View) -> Assignment:
+            asked = json.loads(json.dumps(encode_view(replace(view, memory=None))))
+            return super().allocate(decode_view(asked, view.memory))
+
+    keywords: dict[str, Any] = {**SPLIT, **CHEAP, "tactics": Gandiva.tactics}
+    here, there = (engine(half_empty(), policy=policy, **keywords).run() for policy in (Gandiva(), Elsewhere()))
+    assert there.migrations.sum() == 2 and there.finished_s.tolist() == here.finished_s.tolist()
+
+
+def test_while_no_jobs_share_a_slot_servers_keep_their_size() -> None:
+    """Jobs of one GPU are left alone on three servers, those of two fill theirs: still none of them needs another server."""
+    jobs = [one_gpu(100.0 if i % 4 else 5000.0, at_s=float(i)) for i in range(12)]
+    jobs += [Arrival(20.0, JobSpec(gpus=2, steps=5000.0, can_park=True)) for _ in range(2)]
+    record = engine([*jobs, one_gpu(500.0, at_s=300.0)], cluster="4x(4xV100)", policy="gandiva:balance_seconds=60").run()
+    assert not record.suspensions.any() and not record.migrations.any()

@@ -13,7 +13,7 @@ from rota.errors import InputError, ProfileError
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.describe import describe_file
 from rota.profiles.gavel import read_rates
-from rota.profiles.read import read_measured
+from rota.profiles.measured import read_measured
 from rota.profiles.read import read_rates as read_any
 
 LM, A3C = "('LM (batch size 5)', 1)", "('A3C', 1)"

@@ -1,6 +1,9 @@
 """Settings in a journal: what a scheduler was set up with is what it is replayed with."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +64,28 @@ def test_gpus_of_several_types_are_refused_with_something_that_helps(monkeypatch
     with pytest.raises(OptionError, match="V100, H200") as error:
         check_options(ServeOptions(home=tmp_path))
     assert "container" in error.value.hint and "CUDA_VISIBLE_DEVICES changes nothing" in error.value.hint
+
+
+SIGNALLED = """
+import os, signal, sys
+from pathlib import Path
+from rota.server.serve import ServeOptions, serve
+
+home, number = Path(sys.argv[1]), int(sys.argv[2])
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for one that a shell starts in the background
+options = ServeOptions(home=home, pretend="1xV100", listen="127.0.0.1:0")
+serve(options, lambda line: os.kill(os.getpid(), number) if line.startswith("ready") else None)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_is_heeded_as_soon_as_it_is_ready(tmp_path: Path, number: signal.Signals) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, str(tmp_path), str(int(number))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "daemon.json").exists(), "it cleared up"

@@ -1,6 +1,7 @@
 """Jobs in the shape of papers' workloads: what is fixed, what is drawn, and how they are spelled."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import TraceError
+from rota.model.job import JobSpec
 from rota.profiles.catalogue import Catalogue
 from rota.traces.gandiva_jobs import GIB, MEMBERS, ONE_GPU, STOPPED, STOPPED_STEPS, gandiva_jobs, sweep_of
 from rota.traces.gandiva_jobs import SIZES as GANDIVA_SIZES
@@ -16,6 +18,7 @@ from rota.traces.sia_jobs import sia_jobs
 from rota.traces.synthetic import named, open_trace, reseeded
 from rota.traces.tiresias_jobs import MODELS, NARROW, SIZES, SKEWED, tiresias_jobs
 from rota.traces.trace import Trace
+from rota.traces.write import write_trace
 
 SEEDS = st.integers(0, 10**18)
 
@@ -130,6 +133,43 @@ def test_the_load_of_gandivas_jobs_is_met_exactly(load: float) -> None:
     assert work / (100 * trace.arrivals[-1].submitted_s) == pytest.approx(load)
     short = gandiva_jobs(400, 3, longest_seconds=60.0)
     assert run_seconds(short)[gpus(short) <= 4].max() <= 60.0001
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.sampled_from([150, 500]))
+def test_with_feedback_searches_stop_the_losers_and_nothing_else_changes(seed: int, steps: int) -> None:
+    """The same jobs come in the same order; those of a sweep all have as many steps, and the load counts what has to be run."""
+    plain, found = gandiva_jobs(200, seed), gandiva_jobs(200, seed, feedback_steps=steps)
+    assert not plain.searches and [a.spec.name for a in plain.arrivals] == [a.spec.name for a in found.arrivals]
+    spec_of = {a.spec.name: a.spec for a in found.arrivals}
+    before = {a.spec.name: a.spec for a in plain.arrivals}
+    searched = {name for search in found.searches for name in search.jobs}
+    assert searched == {name for name in spec_of if sweep_of(name)}
+    assert all(spec_of[name] == before[name] for name in spec_of.keys() - searched)
+    work = sum(s.gpus * s.steps / rate(s) for name, s in spec_of.items() if name not in searched)
+    for search in found.searches:
+        specs = [spec_of[name] for name in search.jobs]
+        assert search.steps == steps and len({sweep_of(name) for name in search.jobs}) == 1
+        assert len(specs) - search.keep == int(STOPPED * len(specs))
+        (all_steps,) = {spec.steps for spec in specs}
+        assert all_steps >= 2 * steps
+        longest = max(before[name].steps for name in search.jobs)
+        assert all(before[name].steps == longest for name in search.jobs[: search.keep]), "the best are those that went on"
+        work += sum((all_steps if at < search.keep else steps) / rate(spec) for at, spec in enumerate(specs))
+    end_s = found.arrivals[-1].submitted_s
+    assert not end_s or work / (180 * end_s) == pytest.approx(1.0)
+
+
+def rate(spec: JobSpec) -> float:
+    known = Catalogue().rate(spec.profile, "V100", spec.width, int(spec.gpus > 4))
+    assert known is not None
+    return known[0]
+
+
+def test_a_file_cannot_hold_searches(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="searches") as caught:
+        write_trace(gandiva_jobs(60, 1, sweeps=1.0, feedback_steps=300), tmp_path / "jobs.csv")
+    assert caught.value.hint == "leave feedback_steps out" and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["sia", "tiresias", "gandiva"])

@@ -1,0 +1,69 @@
+"""Elastic jobs in a simulation: which other sizes each job of a trace accepts."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+
+from rota.beliefs.efficiency import Efficiency
+from rota.beliefs.rates import Rates, model_of
+from rota.errors import NameUnknown
+from rota.model.job import Arrival, JobSpec
+from rota.profiles.catalogue import read_key
+from rota.traces.trace import Trace
+
+WAYS = ("none", "gpus", "batch")
+"""No job accepts another size; other numbers of GPUs with the batch size that it asked for; other batch sizes too."""
+
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Numbers of GPUs that an elastic job accepts, besides the one it asked for..."""
+MOST_TIMES = 4
+"""...up to so many times as many as that."""
+
+
+def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
+    """The same jobs with the sizes that they accept, on a cluster with so many GPUs. A job stays as it is if nothing is known of
+    how it scales."""
+    if way not in WAYS:
+        raise NameUnknown("way to be elastic", way, WAYS, hint="--elastic batch")
+    made = [_elastic(arrival.spec, way, rates, gpus) for arrival in trace.arrivals]
+    rigid = Counter(spec.profile or "no profile" for spec in made if not spec.demand.elastic) if way != "none" else Counter()
+    notes = trace.notes
+    if rigid:
+        names = ", ".join(repr(name) for name, _ in rigid.most_common(3))
+        notes = (*notes, f"{rigid.total():,} of {len(made):,} jobs stay rigid: it is not known how they scale ({names})")
+    arrivals = tuple(Arrival(arrival.submitted_s, spec) for arrival, spec in zip(trace.arrivals, made, strict=True))
+    return replace(trace, arrivals=arrivals, notes=notes)
+
+
+def _elastic(spec: JobSpec, way: str, rates: Rates, gpus: int) -> JobSpec:
+    if way == "none":
+        return replace(spec, gpu_counts=(), batch_sizes=(), can_resize=False)
+    if spec.gpus < 1 or not rates.knows(spec.profile) or spec.profile.startswith("pal/"):
+        return spec
+    counts = tuple(count for count in COUNTS if count <= min(MOST_TIMES * spec.width, gpus)) if not spec.gpu_counts else ()
+    batch_size = spec.batch_size or _batch_size(spec)
+    if not batch_size:
+        return replace(spec, gpu_counts=spec.gpu_counts or counts, batch_sizes=(), can_resize=True)
+    sizes = spec.batch_sizes or _sizes(model_of(spec.profile), batch_size, rates.efficiency)
+    return replace(
+        spec,
+        profile=f"{model_of(spec.profile)}/global{batch_size}",
+        gpu_counts=spec.gpu_counts or counts,
+        batch_size=batch_size,
+        batch_sizes=sizes if way == "batch" else (),
+        can_resize=True,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _batch_size(spec: JobSpec) -> int:
+    """Of the whole gang, as its profile says it; 0: it does not."""
+    reading = read_key(spec.profile)
+    if reading is None or reading.summed:
+        return 0
+    return reading.batch if reading.of_gang else reading.batch * spec.width
+
+
+def _sizes(model: str, batch_size: int, efficiency: Efficiency) -> tuple[int, ...]:
+    """Those that its efficiency was measured at; none if it was not."""
+    return tuple(sorted({*efficiency.sizes(model), batch_size})) if efficiency.knows(model) else ()

@@ -1,0 +1,77 @@
+"""What searches with early stopping come to: jobs show after some steps how good they are, and the worse are given up."""
+
+from collections.abc import Mapping, Sequence
+
+from rota.papers.by_seed import by_seed, interval, judged, percent, places, problems, times
+from rota.papers.cells import CellResult
+from rota.papers.claims import Claim
+from rota.papers.gandiva import FEEDBACK, FEW_LOAD, FIFO, GANDIVA, TURNS
+from rota.papers.page import Section
+
+BEST, SETTLED, HOURS, STOPPED = "search_best_seconds", "search_settled_seconds", "search_gpu_hours", "search_stopped_share"
+LOADED, ALONE = "search", "search alone"
+WHERE: Mapping[str, str] = {LOADED: "180 GPUs, load {:g}", ALONE: "{:g} GPUs"}
+
+
+def early_stopping(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    """Until only the best are left, until the best is trained, and what it took."""
+    few = min(places(results, ALONE), default=4.0)
+    settled, best, hours = (_gain(results, ALONE, GANDIVA, figure, few) for figure in (SETTLED, BEST, HOURS))
+    claims = [
+        judged(
+            f"Search with early stopping: until only the best are left, {few:g} GPUs",
+            10,
+            settled,
+            f"Against FIFO; published as up to an order of magnitude. It takes {interval(hours, 'x')} fewer GPU-hours.",
+        ),
+        judged(
+            f"The same: until the best job is trained, {few:g} GPUs",
+            10,
+            best,
+            "Against FIFO. The best job has all its steps to make in any case.",
+        ),
+    ]
+    rows = [
+        [where.format(x), label, *_row(results, experiment, label, x)]
+        for experiment, where in WHERE.items()
+        for x in places(results, experiment)
+        for label in (FIFO, TURNS, GANDIVA)
+        if by_seed(results, experiment, label, BEST, x)
+    ]
+    return claims, Section(
+        key="stopping",
+        title="Searches with early stopping",
+        lead=f"All jobs of a sweep have the same number of steps. After {FEEDBACK} it shows how good one is, and it is stopped "
+        "as soon as a quarter of the sweep, rounded up, is known to be better: how soon follows from who was let run when. "
+        "The load counts no more of a job than has to be run. Searches on few GPUs come at load "
+        f"{FEW_LOAD:g}, so that most have them to themselves.",
+        heads=[
+            "where",
+            "contender",
+            "only the best are left",
+            "sooner",
+            "best is trained",
+            "sooner",
+            "GPU-hours",
+            "less",
+            "stopped",
+        ],
+        rows=rows,
+        problems=[*problems(results, LOADED), *problems(results, ALONE)],
+    )
+
+
+def _gain(results: Sequence[CellResult], experiment: str, label: str, figure: str, x: float) -> list[float]:
+    """How many times less than with FIFO."""
+    return times(by_seed(results, experiment, FIFO, figure, x), by_seed(results, experiment, label, figure, x))
+
+
+def _row(results: Sequence[CellResult], experiment: str, label: str, x: float) -> list[str]:
+    row = []
+    for figure in (SETTLED, BEST):
+        row.append(interval(list(by_seed(results, experiment, label, figure, x).values()), " s"))
+        row.append("-" if label == FIFO else interval(_gain(results, experiment, label, figure, x), "x"))
+    hours = by_seed(results, experiment, label, HOURS, x)
+    less = [-each for each in percent(hours, by_seed(results, experiment, FIFO, HOURS, x))]
+    stopped = [100 * share for share in by_seed(results, experiment, label, STOPPED, x).values()]
+    return [*row, interval(list(hours.values()), ""), "-" if label == FIFO else interval(less, "%"), interval(stopped, "%")]

@@ -1,0 +1,269 @@
+"""What the experiments of ONES come to: claims beside the paper's, and a section of the page for each experiment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rota.papers.cells import CellResult
+from rota.papers.claims import Claim, claim, unjudged
+from rota.papers.intervals import Interval
+from rota.papers.ones import (
+    COMPARED,
+    COST,
+    GOODPUT,
+    GOODPUT_FIXED,
+    MAIN,
+    ON_POLLUX,
+    ONES,
+    OPTIMUS,
+    PUBLISHED,
+    RIGID_GOODPUT,
+    TIRESIAS,
+)
+from rota.papers.page import Section
+from rota.report.plots import Series, chart
+
+JCT = "mean_jct_seconds"
+ByGroup = Mapping[str, float]
+
+
+def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
+    claims: list[Claim] = []
+    sections: list[Section] = []
+    for experiment in (_main, _prediction, _population, _cost, _load, _pollux):
+        found, section = experiment(results)
+        if section.rows or found:
+            claims += found
+            sections.append(replace(section, claims=found))
+    return claims, sections
+
+
+def figures(results: Sequence[CellResult], experiment: str, label: str, figure: str, x: float = 0.0) -> ByGroup:
+    """One figure of one contender, by seed or workload."""
+    return {
+        each.cell.group: float(each.figures[figure])
+        for each in results
+        if (each.cell.experiment, each.cell.label, each.cell.x) == (experiment, label, x) and each.figures.get(figure) is not None
+    }
+
+
+def lower(ours: ByGroup, theirs: ByGroup) -> list[float]:
+    """By how many per cent our figure is lower, for each seed that both have."""
+    return [100 * (1 - ours[group] / theirs[group]) for group in ours if theirs.get(group, 0.0) > 0]
+
+
+def _told(values: Sequence[float], unit: str = "") -> str:
+    found = Interval.of(values)
+    return "-" if found is None else found.told(unit)
+
+
+def _problems(results: Sequence[CellResult], experiment: str) -> list[str]:
+    return [
+        f"{each.cell.label} at {each.cell.x:g}, {each.cell.group}: {each.error}"
+        for each in results
+        if each.cell.experiment == experiment and each.error
+    ]
+
+
+def _places(results: Sequence[CellResult], experiment: str) -> list[float]:
+    return sorted({each.cell.x for each in results if each.cell.experiment == experiment})
+
+
+def _reduction(results: Sequence[CellResult], ours: str, theirs: str, paper: float, note: str) -> Claim:
+    values = lower(figures(results, "main", ours, JCT), figures(results, "main", theirs, JCT))
+    found = Interval.of(values)
+    name = f"Mean JCT of {ours} below {theirs}"
+    if found is None:
+        return claim(name, paper=paper, measured=None, unit="%", note="No two of the runs that it needs have ended.")
+    seeds = f"Interval {found.low:.3g}% to {found.high:.3g}% over {found.values} seeds. " if found.values > 1 else ""
+    return claim(name, paper=paper, measured=found.mean, unit="%", note=f"{seeds}{note}")
+
+
+def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    claims = [
+        _reduction(results, ONES, TIRESIAS, 45.6, "Tiresias keeps jobs at the sizes that they ask for."),
+        _reduction(results, ONES, OPTIMUS, 41.7, "Optimus changes GPUs, not batch sizes, and foresees in the same way."),
+    ]
+    as_published = Interval.of(lower(figures(results, "main", PUBLISHED, JCT), figures(results, "main", TIRESIAS, JCT)))
+    claims.append(
+        unjudged(
+            f"Mean JCT of {PUBLISHED} below {TIRESIAS}",
+            paper=45.6,
+            measured=as_published.mean if as_published is not None else None,
+            unit="%",
+            note="Score, start with one GPU, batch rule and draws of the paper. Its score adds up the GPU time that the jobs "
+            "of a "
+            "schedule have left, so that the best schedules run few jobs with many GPUs each, at sizes where more GPUs bring "
+            "little.",
+        )
+    )
+    rows, curves = [], []
+    for label in MAIN:
+        jct = figures(results, "main", label, JCT)
+        if not jct:
+            continue
+        against = [lower(jct, figures(results, "main", other, JCT)) for other in (TIRESIAS, OPTIMUS)]
+        others = [
+            list(figures(results, "main", label, figure).values())
+            for figure in ("median_jct_seconds", "mean_held_seconds", "makespan_seconds", "gap_to_jct_bound")
+        ]
+        busy = [100 * each for each in figures(results, "main", label, "utilization").values()]
+        stops = list(figures(results, "main", label, "suspensions").values())
+        rows.append(
+            [
+                label,
+                _told(list(jct.values()), " s"),
+                *(_told(values, "%") for values in against),
+                *(_told(values, unit) for values, unit in zip(others, (" s", " s", " s", ""), strict=True)),
+                _told(busy, "%"),
+                _told(stops),
+            ]
+        )
+        spread = [
+            each.figures["jct_quantiles"]
+            for each in results
+            if each.cell.experiment == "main" and each.cell.label == label and "jct_quantiles" in each.figures
+        ]
+        if spread:
+            mean = np.mean(spread, axis=0).tolist()
+            curves.append(Series(label=label, x=mean, y=np.linspace(0, 100, len(mean)).tolist()))
+    plots = [
+        chart(
+            "Jobs that are done after a time",
+            "Quantiles of JCT, means over seeds",
+            curves,
+            x_title="JCT, seconds",
+            y_title="jobs done, %",
+            log_x=True,
+        )
+    ]
+    return claims, Section(
+        key="main",
+        title="Mean JCT",
+        lead="All see the same jobs. Elastic ones may have up to four times the GPUs that they ask for, and other batch sizes "
+        "up to "
+        "where the learning rate reaches its ceiling; what a larger batch costs in training is counted. Gap: how far the mean "
+        "JCT "
+        "is above what no schedule of the same jobs can beat, elastic ones by the bound for elastic jobs.",
+        plots=plots if curves else [],
+        heads=[
+            "contender",
+            "mean JCT",
+            "below Tiresias",
+            "below Optimus",
+            "median JCT",
+            "time with GPUs",
+            "makespan",
+            "gap",
+            "busy",
+            "suspensions",
+        ],
+        rows=rows,
+        problems=_problems(results, "main"),
+    )
+
+
+def _prediction(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    parts: dict[float, list[tuple[float, float, float]]] = {}
+    for each in results:
+        if each.cell.experiment == "main" and each.cell.label == ONES:
+            for part in each.figures.get("predictions", {}).get("by_progress", []):
+                found = parts.setdefault(part["done_upto"], [])
+                found.append((part["typical_factor"], part["p90_factor"], part["bias"]))
+    rows = [
+        [f"up to {upto:.0%}", *(_told([values[at] for values in found], "x") for at in range(3))]
+        for upto, found in sorted(parts.items())
+    ]
+    return [], Section(
+        key="prediction",
+        title="How well it is foreseen how long jobs train",
+        lead="Noted while a job runs, each time it has trained twice as long, and compared when it ends. At first nothing is "
+        "known; "
+        "later it goes by the jobs of the same model that have finished.",
+        heads=["training done", "typical factor off", "nine tenths within", "believed over true"],
+        rows=rows,
+    )
+
+
+def _population(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    usual = figures(results, "fewer", ONES, JCT)
+    rows = []
+    for x in _places(results, "population"):
+        rows.append([f"{x:g}", _told(list(figures(results, "population", ONES, JCT, x).values()), " s")])
+    rows.append(["16", _told(list(usual.values()), " s")])
+    rows.sort(key=lambda row: float(row[0]))
+    return [], Section(
+        key="population",
+        title="Population",
+        lead="Schedules that are kept from one generation to the next; 16 is the default.",
+        heads=["population", "mean JCT"],
+        rows=rows if usual else [],
+        problems=_problems(results, "population"),
+    )
+
+
+def _compared(results: Sequence[CellResult], experiment: str, x: float) -> list[str]:
+    jct = {label: figures(results, experiment, label, JCT, x) for label in COMPARED}
+    against = [_told(lower(jct[ONES], jct[other]), "%") for other in (TIRESIAS, OPTIMUS)]
+    return [*(_told(list(values.values()), " s") for values in jct.values()), *against]
+
+
+_AGAINST = ["mean JCT, Tiresias", "Optimus", "ONES", "below Tiresias", "below Optimus"]
+
+
+def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    rows = [[f"{x:g} s", *_compared(results, "cost", x)] for x in _places(results, "cost")]
+    rows.append([f"{COST:g} s", *_compared(results, "fewer", 0.0)])
+    rows.sort(key=lambda row: float(row[0].split()[0]))
+    return [], Section(
+        key="cost",
+        title="What a change of size costs",
+        lead="Seconds that a job loses when it is stopped and started again elsewhere or with another size. The paper re-forms "
+        "a job "
+        "in about a second; Rota stops and starts it unless it stays on its nodes.",
+        heads=["a change costs", *_AGAINST],
+        rows=rows if len(rows) > 1 else [],
+        problems=_problems(results, "cost"),
+    )
+
+
+def _load(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    rows = [[f"{x:g} s", *_compared(results, "load", x)] for x in _places(results, "load")]
+    rows.append(["30 s", *_compared(results, "fewer", 0.0)])
+    rows.sort(key=lambda row: float(row[0].split()[0]))
+    return [], Section(
+        key="load",
+        title="How often jobs come",
+        lead="The same jobs, further apart or closer together.",
+        heads=["a job every", *_AGAINST],
+        rows=rows if len(rows) > 1 else [],
+        problems=_problems(results, "load"),
+    )
+
+
+def _pollux(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
+    jct = {label: figures(results, "pollux", label, JCT) for label in ON_POLLUX}
+    rows = []
+    for label, mine in jct.items():
+        if mine:
+            against = [_told(lower(mine, jct[other]), "%") for other in (TIRESIAS, RIGID_GOODPUT)]
+            gap = list(figures(results, "pollux", label, "gap_to_jct_bound").values())
+            rows.append([label, _told([each / 3600 for each in mine.values()], " h"), *against, _told(gap)])
+    found = []
+    if jct[GOODPUT] and jct[TIRESIAS]:
+        margins = lower(jct[GOODPUT], jct[TIRESIAS])
+        found.append(f"goodput is below Tiresias on {sum(each > 0 for each in margins)} of {len(margins)} workloads.")
+        fixed = lower(jct[GOODPUT], jct[GOODPUT_FIXED])
+        found.append(f"A batch size of its own choice saves goodput {_told(fixed, '%')} of mean JCT.")
+    return [], Section(
+        key="pollux",
+        title="Pollux's workloads",
+        lead="Eight workloads of 160 jobs on 64 T4s, with step times as measured at each number of GPUs and batch size. The "
+        "scheduler "
+        "believes a model that was fitted to them. Sizes in the trace were tuned by Pollux's authors for each job.",
+        heads=["contender", "mean JCT", "below Tiresias", "below goodput with fixed sizes", "gap"],
+        rows=rows,
+        found=found,
+        problems=_problems(results, "pollux"),
+    )

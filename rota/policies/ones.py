@@ -1,0 +1,233 @@
+"""ONES (Bian et al., SC'21): elastic batch sizes, chosen by an online evolutionary search."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rota.errors import OptionError
+from rota.model.allocation import Assignment
+from rota.model.units import FOREVER, Bools, Floats, Ints
+from rota.model.view import View
+from rota.policies.evolution import NOBODY, Genes, Problem, Score, generation
+from rota.solver.size_table import BatchRule, SizeTable, check_interval
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evolved:
+    """Memory: the population, and what is known of each job."""
+
+    rows: Ints
+    """The population: for each schedule a job for each GPU of the cluster; -1: none."""
+    ids: Ints
+    """Jobs, in order; the other columns go with them."""
+    most: Ints
+    """GPUs that it may hold: it doubles each time a job has them."""
+    resume: Ints
+    """GPUs that it may hold when it is resumed: they halve each time it is left out."""
+    since_epoch: Floats
+    """Epochs that it had done when it was last started or resized."""
+
+
+@dataclass(frozen=True)
+class Ones:
+    """The schedule under which jobs are fastest all together, those with least left counting most. A job begins with few GPUs,
+    and may hold twice as many each time it has them. A running job is changed once an epoch at most."""
+
+    population: int = 16
+    generations: int = 8
+    """At each decision..."""
+    interval_seconds: float = 30.0
+    """...of which there is one at least so often."""
+    exchange: float = 0.5
+    """How often a gene of two parents is exchanged."""
+    evict: float = 0.3
+    """How often a mutation stops a job."""
+    epochs_before: float = 0.0
+    """Epochs that a job trains before it may be predicted, stopped or grow."""
+    epochs_between: float = 1.0
+    """Epochs between two changes of a running job."""
+    first_gpus: int = 4
+    """GPUs that a job may hold at first."""
+    favour: float = 0.2
+    """How much jobs with little left are favoured; 0: not at all."""
+    draws: bool = False
+    """Draw what jobs have left from what is believed, anew in each generation, instead of its mean."""
+    score: Score = "speed-ups"
+    """`gpu-seconds` is the paper's: the GPU time that the jobs of a schedule have left."""
+    batch: BatchRule = "best"
+    """Of the batch sizes that it accepts, a job gets the one it is fastest with; `largest`: its examples on each GPU stay as
+    many as it asked for (the paper's); `asked`: its batch stays as it asked for."""
+    foresees: ClassVar[bool] = True
+    tactics: ClassVar[str] = "defragment,migrate"
+    """In place of the paper's order of genes: jobs that have come to lie apart are put together again."""
+
+    def __post_init__(self) -> None:
+        for names, least, most, told in (
+            (("population", "generations", "first_gpus"), 1, FOREVER, "must be 1 or more."),
+            (("exchange", "evict"), 0, 1, "must be from 0 to 1."),
+            (("epochs_before", "epochs_between", "favour"), 0, FOREVER, "must be 0 or more."),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                if not least <= value <= most or value == FOREVER:
+                    raise OptionError(told, field=f"ones {name}", value=value, hint=f"ones:{name}={least}")
+        check_interval("ones", self.interval_seconds)
+
+    def allocate(self, view: View) -> Assignment:
+        kinds, kind = np.unique(view.jobs.kind, return_inverse=True)
+        table = SizeTable.of(view.options, kinds, len(view.capacity), self.batch)
+        state = _State.of(view, table, kind, self.epochs_before, self.first_gpus)
+        rng = view.rng()
+        rows, chosen = state.parents(view, self.population, rng), Genes(state.gpus[None], state.pool[None])
+        problem = state.problem(view, self.epochs_between, self.favour)
+        for _ in range(self.generations):
+            rows, chosen, _ = generation(
+                problem, rows, state.drawn_left(view, rng, self.draws), rng, self.exchange, self.evict, self.score
+            )
+        wanted = np.where(chosen.gpus[0] > 0, table.option[kind, chosen.pool[0], chosen.gpus[0]], -1)
+        option = state.deploy(view, wanted, self.epochs_between)
+        runs = np.concatenate([((option >= 0) & mine).nonzero()[0] for mine in (state.granted, ~state.granted)])
+        return Assignment(
+            position=runs,
+            option=option[runs],
+            until_s=view.now_s + self.interval_seconds,
+            memory=state.memory(view, rows),
+            memory_in_snapshots=True,
+            key="remaining GPU time",
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    """The jobs of a view, by position."""
+
+    granted: Bools
+    gpus: Ints
+    """That each has now."""
+    pool: Ints
+    option: Ints
+    epochs: Floats
+    since_epoch: Floats
+    most: Ints
+    resume: Ints
+    limit: Ints
+    executed: Bools
+    floor: Ints
+    rate: Floats
+
+    @classmethod
+    def of(cls, view: View, table: SizeTable, kind: Ints, epochs_before: float, first_gpus: int) -> "_State":
+        jobs, options = view.jobs, view.options
+        count, memory = len(jobs), view.memory
+        seen = view.foresight
+        epochs = seen.epochs if seen is not None else jobs.run_seconds / 60.0
+        granted = jobs.granted
+        option = np.where(granted, jobs.option, -1)
+        gpus = np.where(granted, options.gpus[option], 0)
+        pool = np.where(granted, options.pool[option], 0)
+        most, resume, since_epoch = np.full(count, first_gpus), np.full(count, first_gpus), np.zeros(count)
+        if memory is not None and len(memory.ids):
+            at = memory.ids.searchsorted(jobs.ids).clip(max=len(memory.ids) - 1)
+            known = memory.ids[at] == jobs.ids
+            most[known], resume[known] = memory.most[at[known]], memory.resume[at[known]]
+            since_epoch[known] = memory.since_epoch[at[known]]
+        sizes = table.option[kind] >= 0
+        floor = np.maximum.accumulate(np.where(sizes, np.arange(sizes.shape[2]), 0), axis=2)
+        largest = floor.max(axis=(1, 2))
+        executed = epochs >= epochs_before
+        capacity = int(view.capacity.max(initial=1))
+        most = np.maximum(most, gpus)
+        grows = granted & executed & (gpus >= most)
+        most = np.where(grows, np.minimum(2 * most, capacity), most)
+        limit = np.where(granted, np.where(executed, np.minimum(most, largest), gpus), np.where(executed, resume, 0))
+        state = cls(granted, gpus, pool, option, epochs, since_epoch, most, resume, limit, executed, floor, table.rate[kind])
+        state._scale_down(view, capacity)
+        return state
+
+    def _scale_down(self, view: View, capacity: int) -> None:
+        """The largest job gives some of its GPUs back if it has half of all and has run longer than most."""
+        may = self.granted & self.executed
+        if not may.any():
+            return
+        largest = int(np.where(may, self.gpus, -1).argmax())
+        if self.gpus[largest] < capacity // 2:
+            return
+        ran = view.jobs.run_seconds
+        median = float(np.median(ran[ran > 0])) if (ran > 0).any() else 0.0
+        if self.gpus[largest] > 1 and median > 0 and ran[largest] > median:
+            fewer = max(int(2 * self.gpus[largest] / (ran[largest] / median + 1)), 1)
+            self.limit[largest] = min(fewer + fewer % 2, self.gpus[largest]) if fewer > 1 else fewer
+
+    def problem(self, view: View, epochs_between: float, favour: float) -> Problem:
+        usable = view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)
+        anchor = np.full(len(self.gpus), np.inf)
+        order = np.lexsort((view.jobs.ids, self.pool))
+        anchor[order] = np.arange(len(order))
+        anchor[~self.granted] += len(order)
+        return Problem.of(
+            view.capacity,
+            view.cluster.gpu_pool[usable],
+            self.floor,
+            self.rate,
+            self.limit,
+            np.maximum(self.most, self.limit) * (self.limit > 0),
+            self.executed,
+            self.granted & (self.epochs - self.since_epoch < epochs_between),
+            Genes(self.gpus[None], self.pool[None]),
+            anchor,
+            view.jobs.move_seconds,
+            favour,
+        )
+
+    def parents(self, view: View, population: int, rng: np.random.Generator) -> Ints:
+        """The population of last time without jobs that have ended, or else random orders of those that are here."""
+        usable = view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)
+        memory = view.memory
+        if memory is None or memory.rows.shape[1] != len(usable) or len(memory.rows) != population:
+            found = np.full((population, int(usable.sum())), NOBODY, dtype=np.int64)
+            for row in found:
+                some = rng.permutation(len(self.gpus))[: len(row)]
+                row[: len(some)] = some
+            return found
+        rows = memory.rows[:, usable]
+        ids = view.jobs.ids
+        at = ids.searchsorted(rows).clip(max=max(len(ids) - 1, 0))
+        return np.where(ids[at] == rows, at, NOBODY) if len(ids) else np.full_like(rows, NOBODY)
+
+    def drawn_left(self, view: View, rng: np.random.Generator, draws: bool) -> Floats:
+        if view.foresight is not None:
+            return view.foresight.drawn_left(rng) if draws else view.foresight.steps_left
+        return np.where(np.isfinite(view.jobs.steps_left), view.jobs.steps_left, 1.0)
+
+    def deploy(self, view: View, option: Ints, epochs_between: float) -> Ints:
+        """The option of each job, -1: none. A job that waits starts at once if its GPUs are idle. Running jobs change only if
+        each that would has trained for an epoch since it was last touched."""
+        changes = self.granted & (option != self.option)
+        if (changes & (self.epochs - self.since_epoch < epochs_between)).any():
+            option = self._only_starts(view, option)
+        elif (option != self.option).any():
+            left_out = ~self.granted & (option < 0) & self.executed
+            self.resume = np.where(left_out, np.maximum(self.resume // 2, 1), self.resume)
+            self.most = np.where(left_out, self.resume, self.most)
+            self.resume = np.where(self.granted & (option < 0), self.most, self.resume)
+        self.since_epoch = np.where((option >= 0) & (option != self.option), self.epochs, self.since_epoch)
+        return option
+
+    def _only_starts(self, view: View, option: Ints) -> Ints:
+        """Running jobs go on as they do, and others get what is idle."""
+        options, found = view.options, self.option.copy()
+        free = view.capacity - np.bincount(self.pool, self.gpus, len(view.capacity)).astype(np.int64)
+        for at in (~self.granted & (option >= 0)).nonzero()[0].tolist():
+            pool, gpus = options.pool.item(option[at]), options.gpus.item(option[at])
+            if gpus <= free[pool]:
+                free[pool] -= gpus
+                found[at] = option[at]
+        return found
+
+    def memory(self, view: View, rows: Ints) -> Evolved:
+        usable = view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)
+        ids = view.jobs.ids
+        whole = np.full((len(rows), len(usable)), NOBODY, dtype=np.int64)
+        whole[:, usable] = np.where(rows >= 0, ids[rows], NOBODY) if len(ids) else NOBODY
+        return Evolved(whole, ids, self.most, self.resume, self.since_epoch)

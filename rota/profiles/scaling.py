@@ -1,0 +1,222 @@
+"""How step times scale with GPUs and batch size, from the tables that Pollux and ElasticFlow published (see `published.py`), and
+from Pollux's `MODEL/scalability.csv`: `num_nodes,num_replicas,local_bsz,step_time`.
+
+The truth of a simulation goes along the measurements: between two of them a line, at the fewest nodes that were measured for so
+many GPUs. What a scheduler believes is the model of Pollux, fitted to them (`beliefs/step_time.py`), with its error as a spread.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from rota.beliefs.rates import Source
+from rota.beliefs.step_time import TINY, StepMeasured, StepTime, fit
+from rota.errors import ProfileError
+from rota.files.rows import read_table
+from rota.model.accelerators import ACCELERATORS
+from rota.model.units import Floats
+from rota.profiles.catalogue import Catalogue
+from rota.profiles.curves import published_efficiency
+from rota.profiles.published import read_measurements
+
+_KEY = re.compile(r"(?P<name>.+)/(?P<of>bs|global)(?P<batch>[1-9]\d{0,6})")
+
+FEWEST = 8
+"""So many measurements of a model are the least to fit it to."""
+
+Line = tuple[tuple[float, ...], tuple[float, ...]]
+"""Examples on a GPU, and seconds of a step with so many."""
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Measured step times of one model on one accelerator type."""
+
+    inside: Mapping[int, Line]
+    """GPUs of one node -> what was measured."""
+    between: Mapping[int, Line]
+    """The same for GPUs of several."""
+    most_local: float
+
+    def seconds(self, gpus: int, batch_size: float, spans: bool) -> float:
+        """Between two numbers of GPUs a line, and beyond the last as much more for each; what exceeds the memory of a GPU is
+        gathered in several passes."""
+        local = max(batch_size / gpus, 1.0)
+        passes = math.ceil(local / self.most_local - TINY)
+        rows = self.between if spans and self.between else self.inside
+        last = self._at(rows, gpus, local / passes)
+        return last + (passes - 1) * min(self._at(self.inside, 1, local / passes), last) if passes > 1 else last
+
+    @cached_property
+    def _counts(self) -> tuple[list[int], list[int]]:
+        return sorted(self.inside), sorted(self.between)
+
+    def _at(self, rows: Mapping[int, Line], gpus: int, local: float) -> float:
+        counts = self._counts[rows is self.between and bool(self.between)]
+        if gpus in rows:
+            return _on_line(rows[gpus], local)
+        if len(counts) == 1:
+            return _on_line(rows[counts[0]], local)
+        at = min(max(int(np.searchsorted(counts, gpus)), 1), len(counts) - 1)
+        low, high = counts[at - 1], counts[at]
+        first, second = _on_line(rows[low], local), _on_line(rows[high], local)
+        found = first + (second - first) * (gpus - low) / (high - low)
+        return max(found, first / 2 if gpus < low else second)
+
+
+def _on_line(line: Line, local: float) -> float:
+    """Between two measurements a line, below the first as much, beyond the last along the last two."""
+    sizes, seconds = line
+    if local <= sizes[-1] or len(sizes) < 2:
+        return float(np.interp(local, sizes, seconds))
+    slope = max(seconds[-1] - seconds[-2], 0.0) / (sizes[-1] - sizes[-2])
+    return seconds[-1] + slope * (local - sizes[-1])
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """A source of rates: step times by model and accelerator type, measured or fitted; another source for all others."""
+
+    tables: Mapping[str, StepTable | StepTime]
+    """`cifar10 T4`: a model and an accelerator type."""
+    beyond: Source = field(default_factory=Catalogue)
+
+    def rate(self, profile: str, accelerator: str, gpus: int, levels: int = 0) -> tuple[float, float] | None:
+        """On a type that a model was not measured on it is as much faster or slower as the other source says, or else as memory
+        bandwidths are to each other."""
+        match = _KEY.fullmatch(profile)
+        if match is None or match["name"] not in self._types:
+            return self.beyond.rate(profile, accelerator, gpus, levels)
+        batch = int(match["batch"]) * (gpus if match["of"] == "bs" else 1)
+        name, types = match["name"], self._types[match["name"]]
+        measured = accelerator if accelerator in types else types[0]
+        table = self.tables[f"{name} {measured}"]
+        rate, spread = 1.0 / table.seconds(gpus, batch, levels > 0), table.error if isinstance(table, StepTime) else 0.0
+        if measured == accelerator:
+            return rate, spread
+        here, there = (self.beyond.rate(profile, each, gpus, levels) for each in (accelerator, measured))
+        if here is not None and there is not None and there[0] > 0:
+            return rate * here[0] / there[0], max(spread, here[1])
+        known = ACCELERATORS.get(accelerator), ACCELERATORS.get(measured)
+        ratio = known[0].bandwidth_gb_s / known[1].bandwidth_gb_s if known[0] is not None and known[1] is not None else 1.0
+        return rate * ratio, 0.5
+
+    def fitted(self) -> "StepTimes":
+        """The same as a scheduler believes it."""
+        return replace(self, tables={key: _fitted(table) for key, table in self.tables.items()})
+
+    @cached_property
+    def _types(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for key in self.tables:
+            name, _, accelerator = key.rpartition(" ")
+            found.setdefault(name, []).append(accelerator)
+        return found
+
+
+def read_step_times(folder: Path | str) -> StepTimes:
+    """What a folder of Pollux or ElasticFlow says."""
+    found: dict[str, dict[tuple[int, bool], dict[float, tuple[int, float]]]] = {}
+
+    def add(key: str, gpus: int, nodes: int, local: float, seconds: float) -> None:
+        cell = found.setdefault(key, {}).setdefault((gpus, nodes > 1), {})
+        if local not in cell or (nodes, seconds) < cell[local]:
+            cell[local] = (nodes, seconds)  # the fewest nodes, and the best of those
+
+    for each in read_measurements(Path(folder)):
+        match = _KEY.fullmatch(each.profile)
+        if match is not None:
+            local = int(match["batch"]) / (1 if match["of"] == "bs" else each.gpus)
+            add(f"{match['name']} {each.accelerator}", each.gpus, each.nodes, local, 1 / each.rate)
+    for path in sorted(Path(folder).glob("*/scalability.csv")):
+        for row in read_table(path, ProfileError).rows():
+            seconds = row.number("step_time")
+            if seconds == 0:
+                raise row.wrong("step_time", "must be more than 0.", hint="take the row out")
+            gpus, nodes = row.whole("num_replicas", least=1), row.whole("num_nodes", least=1)
+            add(f"{path.parent.name} T4", gpus, nodes, row.whole("local_bsz", least=1), seconds)
+    return StepTimes({key: _table(cells) for key, cells in found.items()})
+
+
+def _table(cells: Mapping[tuple[int, bool], Mapping[float, tuple[int, float]]]) -> StepTable:
+    lines: tuple[dict[int, Line], dict[int, Line]] = ({}, {})
+    for (gpus, spans), cell in cells.items():
+        sizes = sorted(cell)
+        lines[spans][gpus] = (tuple(sizes), tuple(cell[size][1] for size in sizes))
+    inside = lines[0] or lines[1]
+    return StepTable(inside, lines[1], max(line[0][-1] for line in inside.values()))
+
+
+def measured_points(table: StepTable) -> list[StepMeasured]:
+    return [
+        StepMeasured(gpus, spans, local, seconds)
+        for spans, rows in ((False, table.inside), (True, table.between))
+        for gpus, line in rows.items()
+        for local, seconds in zip(*line, strict=True)
+    ]
+
+
+def _fitted(table: StepTable | StepTime) -> StepTable | StepTime:
+    if isinstance(table, StepTime):
+        return table
+    points = measured_points(table)
+    return replace(fit(points), most_local=table.most_local) if len(points) >= FEWEST else table
+
+
+def fit_errors(table: StepTable, model: StepTime) -> Floats:
+    """How far the model is from each measurement, relative."""
+    points = measured_points(table)
+    return np.array([model.seconds(p.gpus, p.local_batch * p.gpus, p.spans) / p.seconds - 1 for p in points])
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingLine:
+    """What is known of a model on an accelerator type."""
+
+    model: str
+    accelerator: str
+    points: int
+    typical_error: float
+    """Half of the modelled step times are within this of what was measured; 0: too few were, and the table is believed."""
+    p90_error: float
+    most_local: float
+    noise_examples: float | None
+    """Gradient noise scale; None: not known."""
+    efficiency: float | None
+    """Training per example at the largest batch size that was measured, over that at the smallest."""
+
+
+def describe_scaling(folder: Path | str) -> list[ScalingLine]:
+    """Of every model in a folder."""
+    measured, known = read_step_times(folder), published_efficiency()
+    fitted, modelled = measured.fitted(), known.modelled()
+    found = []
+    for key, table in measured.tables.items():
+        model, _, accelerator = key.rpartition(" ")
+        believed = fitted.tables[key]
+        assert isinstance(table, StepTable)
+        off = np.abs(fit_errors(table, believed)) if isinstance(believed, StepTime) else np.zeros(1)
+        sizes = known.sizes(model)
+        most = sizes[-1] if sizes else 0
+        found.append(
+            ScalingLine(
+                model,
+                accelerator,
+                len(measured_points(table)),
+                float(np.median(off)),
+                float(np.quantile(off, 0.9)),
+                table.most_local,
+                modelled.noise.get(model),
+                known.progress(model, most) / most if sizes else None,
+            )
+        )
+    return found
+
+
+SOURCES: tuple[type, ...] = (Catalogue, StepTimes, StepTable, StepTime)
+"""Types that snapshots and configurations keep as sources of rates."""

@@ -1,0 +1,11 @@
+"""A note on jobs that searches have stopped."""
+
+import numpy as np
+
+from rota.sim.record import Record
+
+
+def given_up_notes(record: Record) -> list[str]:
+    """A sentence, if there were any."""
+    count = int(np.isfinite(record.cancelled_s).sum())
+    return [f"searches stopped {count:,} of {len(record.cancelled_s):,} jobs; JCTs are of the others"] if count else []

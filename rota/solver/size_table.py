@@ -1,0 +1,59 @@
+"""The sizes of elastic jobs as a table: by which option a job of each kind runs on so many GPUs of a pool, and how fast."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rota.errors import OptionError
+from rota.model.options import Options
+from rota.model.units import FOREVER, Floats, Ints
+
+BatchRule = Literal["best", "largest", "asked"]
+"""Of the batch sizes that a job accepts on so many GPUs: the one it is fastest with; the largest that keeps its examples on each
+GPU at what it asked for (ONES); or the one it asked for."""
+
+
+def check_interval(policy: str, seconds: float) -> None:
+    """Refuse an interval at which a policy could not choose sizes."""
+    if not 1 <= seconds < FOREVER:
+        hint = f"{policy}:interval_seconds=60"
+        raise OptionError("must be 1 or more.", field=f"{policy} interval_seconds", value=seconds, hint=hint)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeTable:
+    """By kind, pool and number of GPUs: shape (kinds, pools, most GPUs + 1)."""
+
+    option: Ints
+    """-1: there is none."""
+    rate: Floats
+    """Steps per second; 0: there is none."""
+
+    @classmethod
+    def of(cls, options: Options, kinds: Ints, pools: int, rule: BatchRule = "best") -> "SizeTable":
+        """Of these kinds, in their order. An option that takes a part of a GPU counts as one; those that share are left out."""
+        number = np.full(len(options.by_kind) + 1, -1, dtype=np.int64)
+        number[kinds] = np.arange(len(kinds))
+        rows = ((number[options.kind] >= 0) & (options.partner_kind < 0)).nonzero()[0]
+        gpus = options.gpus[rows]
+        most = int(gpus.max(initial=1))
+        if rule != "best":
+            asked = (options.asked & (options.partner_kind < 0)).nonzero()[0]
+            batch, width = np.zeros(len(options.by_kind), dtype=np.int64), np.ones(len(options.by_kind), dtype=np.int64)
+            batch[options.kind[asked]], width[options.kind[asked]] = options.batch_size[asked], options.gpus[asked]
+            kind = options.kind[rows]
+            if rule == "asked":
+                fits = (options.batch_size[rows] == batch[kind]) | (batch[kind] == 0)
+            else:
+                fits = (options.batch_size[rows] * width[kind] <= batch[kind] * gpus) | (batch[kind] == 0)
+            rows, gpus = rows[fits], gpus[fits]
+        key = options.batch_size[rows] if rule == "largest" else options.rate[rows]
+        order = np.lexsort((options.rate[rows], key))  # what comes last is kept
+        rows, gpus = rows[order], gpus[order]
+        option = np.full((len(kinds), pools, most + 1), -1, dtype=np.int64)
+        rate = np.zeros((len(kinds), pools, most + 1))
+        at = (number[options.kind[rows]], options.pool[rows], gpus)
+        option[at] = rows
+        rate[at] = options.rate[option[at]]
+        return cls(option, rate)
