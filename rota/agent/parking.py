@@ -114,7 +114,7 @@ class Parking:
         if self.phase == PARKING and now >= self._deadline_s:
             deaf = self._waited_for - self._heard
             self._give_up(
-                f"it did not answer signal {PARK_SIGNAL} in {self._hear_seconds:.0f} s: it has its own handler, or was in a long call"
+                f"it did not answer signal {PARK_SIGNAL} in {self._hear_seconds:.0f} s: a handler of its own, or a long call"
                 if deaf
                 else f"it took more than {PARK_SECONDS:.0f} s"
             )

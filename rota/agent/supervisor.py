@@ -105,7 +105,7 @@ class Supervisor:
         self.known = known
         self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds)
         self.then: str | None = None
-        """What is done when parking has come to a rest: it counts as parked (park), goes on (resume) or is told to leave (suspend)."""
+        """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
         self.kill_at_s: float | None = None
         self.look_at_s = self.may_look_s = self.told_s = 0.0
         self.killed = self.untold = self.signalled = False

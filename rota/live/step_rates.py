@@ -1,8 +1,8 @@
 """Steps per second of live jobs, measured over windows in which nothing changed for them.
 
-Something changes for a job when it starts or is woken, and when another job comes to its GPUs, leaves them or is parked there; while one of them starts or has
-been told to stop, nothing is measured. The ends of a window are moments of steps as the supervisors noted them, and not those at
-which the daemon looked.
+Something changes for a job when it starts or is woken, and when another job comes to its GPUs, leaves them or is parked; while
+one of them starts or has been told to stop, nothing is measured. The ends of a window are moments of steps as the supervisors
+noted them, and not those at which the daemon looked.
 
 It remembers nothing that has to last: after a restart of the daemon windows begin anew. The core takes a measurement only if it
 knows the job in the same company from the beginning of the window on.

@@ -93,7 +93,7 @@ def test_two_unmodified_scripts_take_turns_under_gandiva(tmp_path: Path) -> None
     pytest.importorskip("torch")
     steps = 500
     with site(tmp_path, pretend="1xV100", policy="gandiva:slice_seconds=10") as place:
-        jobs = [submit(place, PLAIN, steps, "plain"), submit(place, TORCH, steps, "torch")]
+        jobs = [submit(place, PLAIN, steps, "plain"), submit(place, TORCH, steps, "network")]
         until(lambda: all(row.ended for row in place.rows().values()), "both are done", 240.0)
         for job in jobs:
             row = place.rows()[job]
