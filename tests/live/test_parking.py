@@ -146,8 +146,8 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
     with site(tmp_path, pretend="1xV100", policy="las") as place:
         place.down()
         place.up(decide="rounds", round_seconds="1")
-        quiet = submit(place, PLAIN, 40, "quiet", park=False)
-        loud = submit(place, own + PLAIN, 40, "loud", checkpoint={"grace": 2})
+        quiet = submit(place, PLAIN, 4000, "quiet", park=False)
+        loud = submit(place, own + PLAIN, 4000, "loud", checkpoint={"grace": 2})
         rows = place.rows()
         assert rows[quiet].parking == "exit: its spec says park: false"
         assert rows[loud].parking == "sleep: its GPUs are pretend ones, so it only has to sleep"

@@ -47,6 +47,7 @@ for step in range(1, 100_000):
     print("step", step, flush=True)
     time.sleep(0.01)
 """
+OTHER = "import torch, time; print('up', flush=True); time.sleep(1000)"
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_what_cannot_be_parked_is_told_why_and_asked_to_leave(
     bench: Bench, variables: dict[str, str], script: str, problem: str
 ) -> None:
     if "subprocess" in script:
-        script += f"\nother = subprocess.Popen([{sys.executable!r}, '-c', 'import torch, time\\nprint(\"up\", flush=True)\\ntime.sleep(1000)'])"
+        script += f"\nother = subprocess.Popen([{sys.executable!r}, '-c', {OTHER!r}])"
     start(bench, script, variables)
     until(lambda: "subprocess" not in script or "up" in bench.said(), "the other process")
     bench.machine.park(1, 1, 2)
