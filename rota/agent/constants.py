@@ -26,3 +26,12 @@ RENEW, REPORT = "renew", "report"
 
 STARTED, SUSPENDED, EXITED = "started", "suspended", "exited"
 """What is said of an incarnation, besides that it is parked."""
+
+PARK, WAKE = "park", "wake"
+"""Suspend it by parking: a datagram to a supervisor. Both are also what a supervisor says to the hook of a job."""
+
+HOOKED, RINGING, RESUMED, LATER, UNPARKABLE = "hooked", "ringing", "resumed", "later", "unparkable"
+"""What a hook tells of its process, besides `parked`: it is in, it heard the signal, it goes on, it can't just now, it can't."""
+
+PARK_SIGNAL = 45
+"""What calls the hook: a real-time signal, SIGRTMIN+11 with glibc."""

@@ -10,6 +10,7 @@
     run/<job>/<incarnation>/supervisor.err  what the supervisor itself had to complain about
     run/<job>/<incarnation>/job/            what belongs to the job: it may write here, and finds it as ROTA_RUN_DIR
     run/<job>/<incarnation>/job/tell        socket of the supervisor for what the job tells of itself
+    run/<job>/<incarnation>/job/park-<pid>  socket of a process of the job that is parked, or about to be
     run/<job>/<incarnation>/job/size.json   what the job is granted since it was resized
 
 Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.

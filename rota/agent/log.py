@@ -86,6 +86,13 @@ class Log:
             begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
             os.write(self._file, (b"\n" if begun else b"") + f"--- rota: {text} ---\n".encode(errors="replace"))
 
+    def note(self, text: str) -> None:
+        """The same while the job lives: not in the middle of a line of its own."""
+        with contextlib.suppress(OSError):
+            size = self.size()
+            if size == 0 or os.pread(self._file, 1, size - 1) == b"\n":
+                self.mark(text)
+
     def _write(self, data: bytes) -> None:
         if self._full(len(data)):
             self._dropped += len(data)

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rota.agent import rules
-from rota.agent.constants import KILL, RENEW, RESIZE, SUSPEND
+from rota.agent.constants import KILL, PARK, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
 from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
@@ -70,6 +70,17 @@ class Machine:
     def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
         """Ask it to save and leave. False: it does not live here."""
         return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
+
+    def park(self, job: int, incarnation: int, sequence: int) -> bool:
+        """Put it to sleep where it is; if that can't be, ask it to save and leave. False: it does not live here."""
+        return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": PARK, "sequence": sequence})
+
+    def resume(self, job: int, incarnation: int, sequence: int, seconds: float) -> bool:
+        """Wake it, and let its lease end so many seconds from now. False: it does not live here."""
+        now_s, lease_seconds = boot_s(), length(seconds) or 0.0
+        wake = rules.Instruction(RESUME, incarnation, sequence, lease_s=now_s + lease_seconds, sent_s=now_s)
+        message: dict[str, object] = {"op": RESUME, "sequence": sequence, "seconds": lease_seconds, "sent_boot_s": now_s}
+        return self._tell(job, wake, message)
 
     def resize(self, job: int, incarnation: int, sequence: int, batch_size: int) -> bool:
         """Let it go on with another batch size. False: it does not live here."""

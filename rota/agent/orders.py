@@ -50,7 +50,7 @@ class IncarnationStatus:
     sequence: int
     """The highest of the commands it has seen."""
     state: str
-    """starting, running or ended."""
+    """starting, running, parked or ended."""
     steps_done: float
     steps_total: float | None
     steps_saved: float
@@ -70,15 +70,27 @@ class IncarnationStatus:
     """When `steps_done` came to be what it is; None: it has told no step."""
     gpus_text: str = ""
     """Where it runs, as its order says."""
-    resize_sequence: int = 0
-    """That of the last resize; 0: there was none."""
+    change_sequence: int = 0
+    """That of the last resume or resize; 0: there was none."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The latest numbers that it told, such as its loss."""
+    from_step: float = 0.0
+    """Where it began."""
+    parked_s: float | None = None
+    """When it fell asleep, while it sleeps."""
+    resumed_s: float | None = None
+    """When it was last woken."""
+    parked_seconds: float = 0.0
+    """How long it has slept in all, this time not counted."""
+    parked_gib: float = 0.0
+    """What its GPUs gave to the host when it was last parked."""
+    parking_problem: str = ""
+    """Why it could not be parked, when that was last tried."""
 
     @property
     def start_sequence(self) -> int:
         """That of the command that made it run as it does."""
-        return self.resize_sequence or self.launch_sequence
+        return self.change_sequence or self.launch_sequence
 
     @property
     def tells_steps(self) -> bool:
@@ -150,8 +162,14 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         began_s=status.began_s,
         stepped_s=status.stepped_s,
         gpus_text=order.gpus_text if order else "",
-        resize_sequence=status.start_sequence,
+        change_sequence=status.start_sequence,
         metrics=status.metrics,
+        from_step=order.from_step if order else 0.0,
+        parked_s=status.parked_s,
+        resumed_s=status.resumed_s,
+        parked_seconds=status.parked_seconds,
+        parked_gib=status.parked_gib,
+        parking_problem=status.parking_problem,
     )
 
 

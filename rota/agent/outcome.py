@@ -52,6 +52,10 @@ def start_text(gpus_text: str, incarnation: int, from_step: float) -> str:
     return f"{verb} on {gpus_text} (incarnation {incarnation}, from step {from_step:,.0f})"
 
 
+def parked_text(steps_done: float, gib: float) -> str:
+    return f"parked at step {steps_done:,.0f}" + (f", {gib:.1f} GiB of its GPU memory on the host" if gib else "")
+
+
 def end_text(status: Status) -> str:
     """What the marker line at the end of an incarnation says."""
     if status.outcome == FINISHED:

@@ -76,6 +76,16 @@ class Status(NamedTuple):
     """That of the command that made it run as it does: its launch (0), or the last resize."""
     metrics: dict[str, float] = {}  # noqa: RUF012  a named tuple has no factories; it is never changed
     """The latest numbers that the job told, such as its loss."""
+    parked_s: float | None = None
+    """When it fell asleep, while it sleeps; Unix time, as `resumed_s`."""
+    resumed_s: float | None = None
+    """When it was last woken."""
+    parked_seconds: float = 0.0
+    """How long it has slept in all, this time not counted."""
+    parked_gib: float = 0.0
+    """What its GPUs gave to the host when it was last parked."""
+    parking_problem: str = ""
+    """Why it could not be parked, when that was last tried."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -33,6 +33,7 @@ OTHER_BOOT = "it was meant for another boot of the machine"
 LEASE_OVER = "its lease was over before it could start"
 NOT_HERE = "it does not live here"
 NOT_RUNNING = "it does not run now"
+LEAVING = "it has been told to leave"
 """Why a command was refused, in words."""
 
 
@@ -137,6 +138,8 @@ def _change(known: KnownJob, command: Instruction) -> Decision:
         return Decision(known, refusal=NOT_HERE)
     if command.op == RESIZE and (held.state != RUNNING or held.asked is not None):
         return Decision(known, refusal=NOT_RUNNING)
+    if command.op == RESUME and held.asked is not None:
+        return Decision(known, refusal=LEAVING)
     held = held._replace(sequence=command.sequence)
     if command.op == RESIZE:
         held = held._replace(start_sequence=command.sequence)

@@ -16,7 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent import child, datagrams, rules
-from rota.agent.constants import ENDED, FAILED, KILL, LEASE, LIFE, LOST, RENEW, REPORT, RESIZE, RUNNING, SESSION, SUSPEND, YIELDED
+from rota.agent.constants import (
+    ENDED,
+    FAILED,
+    KILL,
+    LEASE,
+    LIFE,
+    LOST,
+    PARK,
+    PARKED,
+    RENEW,
+    REPORT,
+    RESIZE,
+    RESUME,
+    RUNNING,
+    SESSION,
+    SUSPEND,
+    YIELDED,
+)
 from rota.agent.disk import (
     CONTROL,
     JOB_FOLDER,
@@ -31,7 +48,8 @@ from rota.agent.disk import (
     write_whole,
 )
 from rota.agent.log import Log
-from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, signal_number, start_text
+from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, parked_text, signal_number, start_text
+from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
 from rota.agent.records import (
@@ -85,6 +103,9 @@ class Supervisor:
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
         """By what it is asked to stop by."""
         self.known = known
+        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds)
+        self.then: str | None = None
+        """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
         self.kill_at_s: float | None = None
         self.look_at_s = self.may_look_s = self.told_s = 0.0
         self.killed = self.untold = self.signalled = False
@@ -177,6 +198,7 @@ class Supervisor:
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
         self._listen_to_job()
+        self._see_to_parking()
         if self.exit_code is None:
             # Until it is reaped, no other process can get its number and so its session.
             self.signs = self.signs._replace(seen_s=boot_s())
@@ -201,7 +223,7 @@ class Supervisor:
         return held.lease_s if held is not None else 0.0
 
     def _next_s(self) -> float:
-        instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s()]
+        instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s(), self.parking.next_s]
         if self.status.asked is None:
             instants.append(self.until_s)
         if self.progress and self.progress.wanted:
@@ -237,11 +259,13 @@ class Supervisor:
     # What it is told.
 
     def _listen_to_job(self) -> None:
-        """What the job tells of itself. Here it can only report."""
+        """What the job tells of itself: steps, and what its hook for parking has to say."""
         for datagram in datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE):
             message = _message(datagram)
             if message.get("op") == REPORT:
                 self._report(message)
+            else:
+                self.parking.hear(message)
 
     def _report(self, message: dict[str, Any]) -> None:
         done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
@@ -253,11 +277,16 @@ class Supervisor:
     def _obey(self, datagram: bytes) -> None:
         message = _message(datagram)
         op, sequence = message.get("op"), message.get("sequence")
-        if op == RENEW and (length := seconds(message.get("seconds"))) is not None:
-            # The datagram may have lain here while we were stopped: the lease runs from when it was written.
-            written_s, now = seconds(message.get("sent_boot_s")), boot_s()
-            sent_s = now if written_s is None else min(written_s, now)
+        length = seconds(message.get("seconds"))
+        # The datagram may have lain here while we were stopped: a lease runs from when it was written.
+        written_s, now = seconds(message.get("sent_boot_s")), boot_s()
+        sent_s = now if written_s is None else min(written_s, now)
+        if op == RENEW and length is not None:
             self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
+        elif op == RESUME and length is not None and is_count(sequence):
+            self._receive(rules.Instruction(RESUME, self.order.incarnation, sequence, lease_s=sent_s + length, sent_s=sent_s))
+        elif op == PARK and is_count(sequence):
+            self._park(sequence)
         elif op == REPORT:
             self._report(message)
         elif op == RESIZE and is_count(sequence) and is_count(message.get("batch_size")):
@@ -292,13 +321,92 @@ class Supervisor:
             at_s = boot_s() + self.grace_seconds[decision.action]
             self.kill_at_s = at_s if self.kill_at_s is None else min(at_s, self.kill_at_s)
             if before is None and decision.action != KILL and self.exit_code is None:
-                self.signalled = True
-                # What is stopped can't hear until it goes on.
-                for number in (self.stop_signal, signal.SIGCONT):
-                    with contextlib.suppress(OSError):
-                        os.killpg(self.main, number)
+                self._leave()
+        elif decision.action == RESUME:
+            self.then = RESUME
+            self.parking.wake()
+            self._see_to_parking()
         if decision.answers:
             self._tell()
+
+    def _leave(self) -> None:
+        """Tell it to save and leave. What sleeps is woken first: its handler for the signal needs the memory of its GPU."""
+        if self.parking.phase != AWAKE:
+            self.parking.wake()
+        if self.parking.phase != AWAKE:
+            self.then = SUSPEND
+            return
+        self.then, self.signalled = None, True
+        # What is stopped can't hear until it goes on.
+        for number in (self.stop_signal, signal.SIGCONT):
+            with contextlib.suppress(OSError):
+                os.killpg(self.main, number)
+
+    # Parking.
+
+    def _living(self) -> set[int]:
+        """The numbers of its processes."""
+        return {process.pid for process in members(self.signs)}
+
+    def _park(self, sequence: int) -> None:
+        """Put it to sleep, if it runs."""
+        decision = rules.receive(
+            self.known, rules.Instruction(SUSPEND, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+        )
+        runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
+        if decision.action != SUSPEND or not runs:
+            return self._carry_out(decision)
+        self.known = decision.known
+        self.status = self.status._replace(sequence=sequence, asked=SUSPEND)
+        self.then = PARK
+        self.parking.begin()
+        self._see_to_parking()
+        self._tell()
+
+    def _see_to_parking(self) -> None:
+        """Parking, or waking, may have come to a rest."""
+        self.parking.look()
+        phase, then = self.parking.phase, self.then
+        if then == PARK and phase == ASLEEP:
+            self.then = None
+            self._parked()
+        elif then == PARK and phase == AWAKE:  # it can't be parked
+            self.status = self.status._replace(parking_problem=self.parking.problem)
+            self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
+            self._leave()
+            self._tell()
+        elif then == RESUME and phase == AWAKE:
+            self.then = None
+            self._resumed()
+        elif then == SUSPEND and phase == AWAKE:
+            self._leave()
+
+    def _parked(self) -> None:
+        """All it has told before it fell asleep counts."""
+        assert self.log is not None and self.known.held is not None
+        for _ in range(LAST_PUMPS):
+            if not self._pump(self.log):
+                break
+        self._look()
+        self.known = self.known._replace(held=rules.parked(self.known.held))
+        self.log.note(parked_text(self.status.steps_done, self.parking.gib))
+        self.status = self.status._replace(
+            state=PARKED, asked=None, parked_s=time.time(), parked_gib=self.parking.gib, parking_problem=""
+        )
+        self._tell()
+
+    def _resumed(self) -> None:
+        assert self.log is not None and self.known.held is not None
+        now_s, parked_s = time.time(), self.status.parked_s
+        self.log.note(f"woken at step {self.status.steps_done:,.0f}")
+        self.status = self.status._replace(
+            state=RUNNING,
+            start_sequence=self.known.held.start_sequence,
+            parked_s=None,
+            resumed_s=now_s,
+            parked_seconds=self.status.parked_seconds + (max(now_s - parked_s, 0.0) if parked_s is not None else 0.0),
+        )
+        self._tell()
 
     # What it tells.
 
@@ -380,6 +488,8 @@ class Supervisor:
         status = self.status
         done = status.steps_total is not None and status.steps_done >= status.steps_total
         outcome = outcome_of(code, status.asked, signalled=self.signalled, done=done)
+        if outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
+            outcome, left = LOST, left or f"it died while it was parked ({code})"
         if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
             self.status = status._replace(steps_saved=status.steps_done)
         self._end(outcome, code, left or status.problem)

@@ -54,6 +54,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "exit", words.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
     yield "last change", words.clean(row.last_change)
     yield "suspensions", f"{row.suspensions}, {row.lost_steps:,.0f} steps lost" if row.suspensions else ""
+    yield "parking", words.clean(row.parking)
     for trial in row.trials or ():
         yield "tried", _tried(trial)
     yield "command", words.clean(row.command)

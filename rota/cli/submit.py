@@ -61,6 +61,10 @@ def submit(
             help="Finds the step in its output, e.g. 'step (\\d+)/(\\d+)'; or session: the script tells it by rota.train.",
         ),
     ] = None,
+    park: Annotated[
+        bool | None,
+        typer.Option("--park/--no-park", help="Whether it may sleep on its host instead of leaving when it gives up its GPUs."),
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the job; without a value, as it is here. Repeatable."),
@@ -83,6 +87,7 @@ def submit(
     spec, tree = _asked(what or [], context.meta.get("rota.command"))
     types = None if accelerator is None else [each.strip() for each in accelerator.split(",") if each.strip()]
     given = {"name": name, "gpus": gpus, "steps": steps, "accelerators": types, "weight": weight, "progress": progress}
+    given |= {"park": park}
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if env:
         flags["env"] = _with_env(spec.get("env"), env)

@@ -46,6 +46,7 @@ from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import FOREVER
+from rota.park.ways import can_sleep
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
 from rota.wire.spec import Spec
@@ -64,6 +65,7 @@ DEVICES = "devices"
 class _Submit:
     job: SubmittedJob
     wanted: JobSpec
+    parking: str
     done: "Future[int]"
 
 
@@ -278,7 +280,7 @@ class Daemon:
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
                 job = replace(item.job, name=item.job.name or f"job-{last}")
-                self.history.add(JobRecord(last, job, now, last_change="submitted"))
+                self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
@@ -371,10 +373,11 @@ class Daemon:
         if self._reserve.full or self._reserve.short():
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         job = submitted_job(spec, user, workdir, env)
-        wanted = scheduler_spec(job, self.clock())
+        way, why = self.driver.how_parked(job)
+        wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way))
         self._check_possible(wanted)
         done: Future[int] = Future()
-        self._items.put(_Submit(job, wanted, done))
+        self._items.put(_Submit(job, wanted, f"{way}: {why}", done))
         return self.job(str(self._answer(done)))
 
     def _answer(self, done: "Future[int]") -> int:

@@ -13,6 +13,7 @@ from rota.agent.outcome import SAVED_AND_LEFT, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.state.state import State
 from rota.live.where import where_text
+from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
@@ -44,6 +45,10 @@ class JobRecord:
     """As its last life made them, or one before that told its steps."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The last numbers that it told, such as its loss."""
+    parking: str = ""
+    """How it can be suspended, and why so, as of when it was submitted."""
+    parking_problem: str = ""
+    """Why it could not be parked, the last time that was tried."""
 
     @property
     def ended(self) -> bool:
@@ -71,6 +76,8 @@ _KEPT = (
     "last_change",
     "steps_per_second",
     "metrics",
+    "parking",
+    "parking_problem",
 )
 
 
@@ -108,7 +115,7 @@ class JobHistory:
             if isinstance(event, CancelAsked):
                 asked.add(event.job)
             elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.incarnation:
-                if not isinstance(event, Started):
+                if isinstance(event, Exited) or (isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT):
                     del lives[event.job]
                 if isinstance(event, Exited) and event.outcome is Outcome.FINISHED:
                     finished.add(event.job)
@@ -127,15 +134,21 @@ class JobHistory:
             record.last_change = f"started at {iso(event.at_s)}"
             record.ended_s = record.exit_code = None  # these were of an earlier life
             return
+        parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
+            record.parking_problem = part.parking_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.submitted.progress or part.tells_steps:
-                record.steps_per_second = _speed(part, record) or record.steps_per_second
-                record.steps_done = part.steps_done if part.outcome == Outcome.FINISHED else part.steps_saved
-                record.lost_steps += max(part.steps_done - part.steps_saved, 0.0) if part.outcome != Outcome.FINISHED else 0.0
-        if isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
+                record.steps_per_second = _speed(part) or record.steps_per_second
+                kept = part.outcome == Outcome.FINISHED or parked
+                record.steps_done = part.steps_done if kept else part.steps_saved
+                record.lost_steps += 0.0 if kept else max(part.steps_done - part.steps_saved, 0.0)
+        if parked:
+            if record.last_change != (text := f"parked at {iso(event.at_s)}"):  # not told again after a restart
+                record.suspensions, record.last_change = record.suspensions + 1, text
+        elif isinstance(event, Exited) and event.outcome in (Outcome.FINISHED, Outcome.FAILED):
             record.ended_s = event.at_s
             record.last_change = f"failed at {iso(event.at_s)} with exit code {record.exit_code}; it has another try"
         else:
@@ -183,13 +196,14 @@ class JobHistory:
             if now is Phase.QUEUED and record.started_s is not None:
                 phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
             life = state.jobs.incarnations.get(record.id)
-            if life is not None and len(life.gpus):
+            if life is not None and len(life.gpus) and not life.parked:
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
         if part is not None and (job.progress or part.tells_steps):
             done = part.steps_done
             if part.started_s is not None and now_s > part.started_s and row is not None:
-                rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / (now_s - part.started_s)
+                worked_seconds = max(now_s - part.started_s - part.parked_seconds, 1e-3)
+                rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / worked_seconds
         rate_known = rate or record.steps_per_second
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         total = job.steps if job.steps is not None else steps_reported
@@ -219,6 +233,7 @@ class JobHistory:
             last_change=record.last_change,
             command=job.command,
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
+            parking=record.parking + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
         )
 
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
@@ -235,11 +250,13 @@ class JobHistory:
         )
 
 
-def _speed(part: IncarnationStatus, record: JobRecord) -> float | None:
-    """Steps per second of a life that has ended."""
-    if part.started_s is None or part.ended_s is None or part.ended_s <= part.started_s:
+def _speed(part: IncarnationStatus) -> float | None:
+    """Steps per second of a life that has ended, without the time that it slept."""
+    until_s = part.ended_s if part.ended_s is not None else part.parked_s
+    worked_seconds = (until_s or 0.0) - (part.started_s or 0.0) - part.parked_seconds
+    if part.started_s is None or until_s is None or worked_seconds <= 0:
         return None
-    return max(part.steps_done - (record.steps_done or 0.0), 0.0) / (part.ended_s - part.started_s) or None
+    return max(part.steps_done - part.from_step, 0.0) / worked_seconds or None
 
 
 def _how(part: IncarnationStatus | None) -> str:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from rota.agent import rules
-from rota.agent.constants import ENDED, RUNNING, SUSPENDED
+from rota.agent.constants import ENDED, PARKED, RUNNING, SUSPENDED
 from rota.agent.disk import write_whole
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
 from rota.agent.orders import IncarnationStatus, Order, held
-from rota.errors import RotaError
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.starts import Starts
@@ -27,6 +26,9 @@ from rota.live.where import where_text
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
+from rota.park.environment import parking_environment
+from rota.park.facts import parking_facts
+from rota.park.ways import ParkingFacts, how_to_park
 from rota.wire.submitted import SubmittedJob
 
 PORTS = 20_000, 12_000
@@ -68,6 +70,8 @@ class Local:
         """Incarnations that were told to have started, and when they did."""
         self._sequences: dict[tuple[int, int], int] = {}
         """And as which command says."""
+        self._parked: dict[tuple[int, int], int] = {}
+        """Incarnations that were told to be parked, and by which command."""
         self._starts = Starts()
         self._step_rates = StepRates()
         self._running: dict[int, IncarnationStatus] = {}
@@ -131,7 +135,8 @@ class Local:
         )
 
     def _suspend(self, command: Suspend) -> None:
-        self.machine.suspend(command.job, command.incarnation, command.sequence)
+        ask = self.machine.park if command.kind is SuspendKind.PARK else self.machine.suspend
+        ask(command.job, command.incarnation, command.sequence)
 
     def _kill(self, command: Kill) -> None:
         self.machine.kill(command.job, command.incarnation, command.sequence)
@@ -144,7 +149,21 @@ class Local:
         self.machine.resize(command.job, command.incarnation, command.sequence, command.batch_size)
 
     def _resume(self, command: Resume) -> None:
-        raise RotaError(f"Job {command.job} was told to wake up, but nothing sleeps on this machine.", hint="report this")
+        lease_seconds = max(command.lease_s - self._context.clock(), 0.0)
+        self.machine.resume(command.job, command.incarnation, command.sequence, lease_seconds)
+
+    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
+        return how_to_park(self._parking_facts(job))
+
+    def _parking_facts(self, job: SubmittedJob) -> ParkingFacts:
+        return parking_facts(
+            job.argv,
+            job.env,
+            job.workdir,
+            wanted=job.park,
+            gpus=max((job.gpus, *job.gpu_counts)),
+            real_gpus=bool(self._index),
+        )
 
     # Events ------------------------------------------------------------------------------------------------------
 
@@ -165,33 +184,52 @@ class Local:
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
-        events = self._start(status) if key not in self._started else self._resized(status)
+        if status.state == PARKED:
+            return self._park(status)
+        events = self._start(status) if key not in self._started else self._changed(status)
         if status.state == ENDED:
-            self._running.pop(status.job, None)
-            self._reported.pop(status.job, None)
+            self._stopped(status)
             events.append(self._end(status))
         elif status.state == RUNNING:
             self._running[status.job] = status
         return events
+
+    def _stopped(self, status: IncarnationStatus) -> None:
+        self._running.pop(status.job, None)
+        self._reported.pop(status.job, None)
 
     def _start(self, status: IncarnationStatus) -> list[External]:
         """That it has started, once it has. If its first step made it so, also where it is: that step is not of its pace."""
         began_s = self._starts.began_s(status, self._context.clock())
         if began_s is None:
             return []
+        began_s = max(began_s, status.resumed_s or began_s)
         self._started[status.job, status.incarnation] = began_s
         self._sequences[status.job, status.incarnation] = status.start_sequence
         started = Started(status.job, status.incarnation, status.start_sequence, began_s)
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
 
-    def _resized(self, status: IncarnationStatus) -> list[External]:
-        """That it goes on with another size, once. Its pace is measured anew from there."""
+    def _changed(self, status: IncarnationStatus) -> list[External]:
+        """That it goes on, with another size or after it was parked, once. Its pace is measured anew from there."""
         key = (status.job, status.incarnation)
         if status.start_sequence == self._sequences.get(key) or status.state != RUNNING:
             return []
+        woken = self._parked.pop(key, None) is not None
         self._sequences[key] = status.start_sequence
-        self._started[key] = self._context.clock()
+        self._started[key] = status.resumed_s if woken and status.resumed_s is not None else self._context.clock()
         return [Started(status.job, status.incarnation, status.start_sequence, self._started[key])]
+
+    def _park(self, status: IncarnationStatus) -> list[External]:
+        """That it is parked, once. It has started: no job is suspended before that."""
+        key, at_s = (status.job, status.incarnation), status.parked_s or self._context.clock()
+        self._stopped(status)
+        self._started.setdefault(key, status.began_s or at_s)
+        self._sequences[key] = status.start_sequence
+        if self._parked.get(key) == status.sequence:
+            return []
+        self._parked[key] = status.sequence
+        done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
+        return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done)]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
@@ -203,7 +241,7 @@ class Local:
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled."""
         if not self._tells(status) and status.exit_code in (0, 75):
-            return status.steps_saved + max((status.ended_s or 0.0) - (status.started_s or 0.0), 0.0)
+            return status.steps_saved + _worked_seconds(status, status.ended_s or 0.0)
         return status.steps_saved
 
     def _tells(self, status: IncarnationStatus) -> bool:
@@ -238,6 +276,7 @@ class Local:
                 self.machine.forget(status.job, status.incarnation)
                 self._started.pop((status.job, status.incarnation), None)
                 self._sequences.pop((status.job, status.incarnation), None)
+                self._parked.pop((status.job, status.incarnation), None)
 
     def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
         """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""
@@ -289,7 +328,12 @@ class Local:
         }
         if len(gpus) == 1:
             env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
-        return env
+        return env | parking_environment(self._parking_facts(job), env)
+
+
+def _worked_seconds(status: IncarnationStatus, until_s: float) -> float:
+    """From its start to this instant, without the time that it slept."""
+    return max(until_s - (status.started_s or 0.0) - status.parked_seconds, 0.0)
 
 
 def home_id(home: Path) -> str:

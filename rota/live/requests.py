@@ -49,6 +49,7 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         retries=spec.retries,
         grace_seconds=spec.checkpoint.grace,
         checkpoint_dir=str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
+        park=spec.park,
     )
 
 
@@ -72,6 +73,7 @@ def asked_for(job: SubmittedJob) -> dict[str, Any]:
         "deadline": deadline,
         "retries": job.retries,
         "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds},
+        "park": job.park,
         "env": sorted(job.env),
     }
 
@@ -82,8 +84,8 @@ def changes_batch_itself(job: SubmittedJob) -> bool:
     return job.progress == TOLD_BY_SESSION and job.gpus <= 1 and len(job.gpu_counts) <= 1 and len(job.batch_sizes) > 1
 
 
-def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:
-    """The same as the scheduler sees it, submitted at this wall-clock time."""
+def scheduler_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False) -> JobSpec:
+    """The same as the scheduler sees it, submitted at this wall-clock time. `can_park`: its driver can put it to sleep."""
     if job.deadline_at is not None and job.deadline_at <= wall_s:
         raise SpecError("is in the past.", field="deadline", hint="a date and a time to come, like 2030-12-01T09:00")
     return JobSpec(
@@ -100,5 +102,6 @@ def scheduler_spec(job: SubmittedJob, wall_s: float) -> JobSpec:
         tenant=job.tenant,
         user=job.user,
         can_resize=changes_batch_itself(job),
+        can_park=can_park,
         retries=job.retries,
     )

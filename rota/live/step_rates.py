@@ -1,8 +1,8 @@
 """Steps per second of live jobs, measured over windows in which nothing changed for them.
 
-Something changes for a job when it starts, and when another job comes to its GPUs or leaves them; while one of them starts or has
-been told to stop, nothing is measured. The ends of a window are moments of steps as the supervisors noted them, and not those at
-which the daemon looked.
+Something changes for a job when it starts or is woken, and when another job comes to its GPUs, leaves them or is parked; while
+one of them starts or has been told to stop, nothing is measured. The ends of a window are moments of steps as the supervisors
+noted them, and not those at which the daemon looked.
 
 It remembers nothing that has to last: after a restart of the daemon windows begin anew. The core takes a measurement only if it
 knows the job in the same company from the beginning of the window on.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rota.agent.constants import ENDED, RUNNING
+from rota.agent.constants import ENDED, PARKED, RUNNING
 from rota.agent.orders import IncarnationStatus
 from rota.model.events import Measured
 
@@ -52,10 +52,11 @@ class StepRates:
         """How all incarnations are now, and since when those work that do."""
         there: dict[str, list[IncarnationStatus]] = {}
         for status in inventory:
-            if status.state != ENDED:
+            left_s = status.parked_s if status.state == PARKED else status.ended_s
+            if status.state not in (ENDED, PARKED):
                 there.setdefault(status.gpus_text, []).append(status)
-            elif status.ended_s is not None:
-                self._left_s[status.gpus_text] = max(status.ended_s, self._left_s.get(status.gpus_text, -math.inf))
+            elif left_s is not None:
+                self._left_s[status.gpus_text] = max(left_s, self._left_s.get(status.gpus_text, -math.inf))
         before, self._windows, self._latest = self._windows, {}, {}
         for where, together in there.items():
             if not all(each.state == RUNNING and each.asked is None and _key(each) in began_s for each in together):

@@ -81,6 +81,8 @@ class JobRow:
     command: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     """The latest numbers that its script told, such as its loss."""
+    parking: str = ""
+    """How it is suspended and why so: `preload: ...`, `sleep: ...` or `exit: ...`, and what came of it."""
     spec: dict[str, Any] | None = None
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
     trials: list[TrialRow] | None = None

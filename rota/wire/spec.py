@@ -158,6 +158,9 @@ class Spec(_Strict):
         "the script tells its steps by `rota.train`.",
     )
     checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
+    park: bool = Field(
+        True, description="Whether it may sleep on its host instead of leaving when another job gets its GPUs, where that can be."
+    )
     profile: str | None = Field(
         None, min_length=1, description="The profile that says how fast it is; learned while it runs, if left out."
     )

@@ -42,6 +42,8 @@ class SubmittedJob:
     grace_seconds: float
     """Between SIGTERM and SIGKILL."""
     checkpoint_dir: str
+    park: bool = True
+    """It may be parked, where that can be."""
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}

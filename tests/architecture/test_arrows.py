@@ -19,7 +19,7 @@ VERSION = "__version__"
 _MATHS = {"model", "solver", "beliefs", "errors"}
 _CORE = {"core", "policies", "placers", "tactics"} | _MATHS
 _SIM = {"files", "profiles", "traces"} | _CORE
-_LIVE = {"agent", "wire"} | _SIM
+_LIVE = {"agent", "park", "wire"} | _SIM
 _BELOW_REPORT = {"sim", "live", VERSION} | _LIVE
 _BELOW_SERVER = {"report", "compose", "api", "sweeps", "train"} | _BELOW_REPORT
 
@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "live": {VERSION} | _LIVE,
     "agent": {"model", "wire", "errors"},
     "train": {"agent", "errors"},
+    "park": set(),
     "compose": _BELOW_REPORT,
     "report": {"compose"} | _BELOW_REPORT,
     "api": _BELOW_SERVER - {"sweeps"},

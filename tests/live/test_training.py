@@ -73,7 +73,8 @@ def test_suspended_twenty_times_a_job_ends_with_the_same_weights(tmp_path: Path)
         place.up(decide="rounds", round_seconds="1")
         env = {"PYTHONPATH": PACKAGES, "PATH": os.environ["PATH"]}
         run = [sys.executable, str(script), str(TIMES), "1000000"]
-        job = place.client().submit(run=run, env=env, progress="session", workdir=str(place.work)).id
+        how: dict[str, object] = {"progress": "session", "park": False, "workdir": str(place.work)}
+        job = place.client().submit(run=run, env=env, **how).id
         place.submit(1, 1_000_000, 0.05, name="the-other")
         until(lambda: place.rows()[job].ended, "it has been suspended so often, and is done", PATIENCE)
         row = place.rows()[job]

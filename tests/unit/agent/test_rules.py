@@ -158,3 +158,22 @@ def test_a_machine_never_starts_what_it_said_is_lost(bench: Bench) -> None:
     assert bench.machine.inventory() == [] and bench.said() == ""
     bench.start(f"echo ready; {FOREVER}", incarnation=2, sequence=3)
     assert bench.machine.answer(1, 2) is None, "poll tells it"
+
+
+def test_what_is_parked_has_no_end_asked_of_it_and_a_resume_makes_it_run() -> None:
+    asked = receive(launched(), Instruction(SUSPEND, 1, 2)).known
+    sleeping = asked._replace(held=rules.parked(held(asked)))
+    assert rules.describe(sleeping.held, 1) == Reply("parked", 2)
+    assert rules.look_at_clock(sleeping, 29.9).action is None
+    assert rules.look_at_clock(sleeping, 30.0).action == "lease", "without a lease nothing sleeps either"
+    woken = receive(sleeping, Instruction(RESUME, 1, 3, lease_s=90.0, sent_s=60.0))
+    assert woken.action == RESUME and rules.describe(woken.known.held, 1) == Reply("started", 3)
+    assert rules.look_at_clock(woken.known, 89.9).action is None
+    assert receive(woken.known, Instruction(RESUME, 1, 3)).refusal == rules.NOT_NEW
+
+
+def test_what_has_been_told_to_leave_is_not_woken() -> None:
+    """Else its end would count as a failure of its own."""
+    asked = receive(launched(), Instruction(SUSPEND, 1, 2)).known
+    resumed = receive(asked, Instruction(RESUME, 1, 3))
+    assert (resumed.action, resumed.refusal) == (None, rules.LEAVING) and held(resumed.known).asked == SUSPEND

@@ -1,0 +1,462 @@
+"""Parking on a real GPU: three unmodified PyTorch jobs of 2, 20 and 40 GiB take turns on one GPU.
+
+    python -m benchmarks.park_gpu --json park.json
+
+Needs one NVIDIA GPU with 48 GiB or more, PyTorch with CUDA and torch_memory_saver; no network. It takes less than eight minutes.
+Every phase stands for itself: what goes wrong in one is told in its `error`, and the others go on. Everything that it started has
+ended when it returns.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import rota
+from rota.agent.machine import IncarnationStatus, Machine, Order
+from rota.park.environment import parking_environment
+from rota.park.facts import parking_facts
+from rota.park.ways import how_to_park
+
+SIZES = (2, 20, 40)
+PACKAGES = str(Path(rota.__file__).resolve().parents[1])
+
+JOB = '''
+"""A training script that knows nothing of Rota. It notes when it made each step, in a file of its own."""
+import os, sys, time
+import torch
+gib, steps, seconds, name = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+torch.manual_seed(gib)
+layers = [torch.nn.Linear(8192, 8192, bias=False) for _ in range(gib)]  # weights, gradients and two moments: 1 GiB each
+model = torch.nn.Sequential(*layers).cuda()
+optimizer = torch.optim.Adam(model.parameters(), 1e-5)
+begin, step = time.time(), 0
+with open(name + ".steps", "a", buffering=1) as notes:
+    while step < steps and (not seconds or time.time() < begin + seconds):
+        generator = torch.Generator(device="cuda").manual_seed(step)
+        x = torch.randn(256, 8192, device="cuda", generator=generator)
+        loss = (model(x) - x).square().mean()
+        optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        step += 1
+        notes.write(f"{time.time():.4f}\\n")
+        if step % 5 == 0 or step == 1:
+            print(f"step {step}/{steps}", flush=True)
+print(f"step {step}/{steps}", flush=True)
+print("pid", os.getpid(), flush=True)
+total = sum(p.double().sum().item() for p in model.parameters())
+print("result", step, repr(total), torch.cuda.memory_allocated() >> 20, flush=True)
+'''
+
+
+class Bench:
+    """A folder, what was started in it, and when it has to be over."""
+
+    def __init__(self, folder: Path, deadline_seconds: float) -> None:
+        self.folder, self.home = folder, folder / "home"
+        self.end_s = time.monotonic() + deadline_seconds
+        (folder / "train.py").write_text(JOB)
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.plain: list[subprocess.Popen[bytes]] = []
+        self.steps: dict[int, int] = {}
+        """By size: what the reference runs made."""
+        self.results: dict[int, str] = {}
+
+    def left(self) -> float:
+        return self.end_s - time.monotonic()
+
+    def until(self, holds: Callable[[], bool], what: str, seconds: float, pause: float = 0.05) -> None:
+        end = time.monotonic() + min(seconds, self.left())
+        while not holds():
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}: not within {seconds:.0f} s, or the time of the benchmark was over")
+            time.sleep(pause)
+
+    def command(self, gib: int, steps: int, seconds: float, name: str) -> list[str]:
+        return [sys.executable, str(self.folder / "train.py"), str(gib), str(steps), str(seconds), str(self.folder / name)]
+
+    def variables(self) -> dict[str, str]:
+        kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
+        return {name: os.environ[name] for name in kept if os.environ.get(name)}
+
+    # The scheduler.
+
+    def up(self, policy: str) -> None:
+        words = ["--home", str(self.home), "--listen", "127.0.0.1:0", "--policy", policy, "--tactics", "none"]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (PACKAGES, os.environ.get("PYTHONPATH", ""))))}
+        with (self.folder / "daemon.out").open("wb") as said:
+            run = [sys.executable, "-m", "rota", "up", *words]
+            self.daemon = subprocess.Popen(run, stdout=said, stderr=subprocess.STDOUT, env=env, start_new_session=True)
+        self.until(lambda: "home " in self.said() or self._dead(), "rota up is ready", 60.0)
+        if self._dead() or "pretend GPUs" in self.said():
+            raise RuntimeError(f"rota up has no real GPU: {self.said()[-500:]}")
+
+    def said(self) -> str:
+        return (self.folder / "daemon.out").read_text(errors="replace")
+
+    def _dead(self) -> bool:
+        return self.daemon is None or self.daemon.poll() is not None
+
+    def submit(self, gib: int, name: str) -> int:
+        run = self.command(gib, self.steps[gib], 0.0, name)
+        job = rota.connect(self.home).submit(
+            run=run,
+            name=name,
+            steps=self.steps[gib],
+            progress=r"step (\d+)/(\d+)",
+            env=self.variables(),
+            workdir=str(self.folder),
+            checkpoint={"grace": 5},
+        )
+        return int(job.id)
+
+    def rows(self) -> dict[int, Any]:
+        return {row.id: row for row in rota.connect(self.home).jobs(everything=True)}
+
+    def log(self, job: int) -> str:
+        path = self.home / "logs" / f"{job}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def kill_daemon(self) -> None:
+        assert self.daemon is not None
+        self.daemon.kill()
+        self.daemon.wait(30)
+
+    def down(self) -> None:
+        """End the scheduler and its jobs, and leave nothing of this home."""
+        if self.daemon is not None and self.daemon.poll() is None:
+            with contextlib.suppress(Exception):
+                for job, row in self.rows().items():
+                    if not row.ended:
+                        rota.connect(self.home).cancel(str(job))
+            self.daemon.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.daemon.wait(15)
+            self.daemon.kill()
+            self.daemon.wait(15)
+        self.daemon = None
+        self.end_supervisors()
+
+    def end_supervisors(self) -> None:
+        """A job dies with its supervisor."""
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0") if entry.name.isdecimal() else []
+                if "rota.agent.supervisor" in words and any(word.startswith(str(self.folder)) for word in words):
+                    os.kill(int(entry.name), signal.SIGKILL)
+        time.sleep(1.0)
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.down()
+        self.end_supervisors()
+        for process in self.plain:
+            process.kill()
+            process.wait()
+
+
+# What is measured.
+
+
+def gpu_mib() -> float | None:
+    """Memory in use on the GPU, by whomever."""
+    run = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError, IndexError):
+        return float(subprocess.run(run, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0])
+    return None
+
+
+def host_mib(pid: int) -> dict[str, float]:
+    """What a process has of the host's memory."""
+    found = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("VmRSS", "VmPin", "VmLck"):
+            found[name] = int(value.split()[0]) / 1024
+    return found
+
+
+def result_of(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.startswith("result")), "")
+
+
+def step_times(path: Path) -> list[float]:
+    return [float(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+
+
+def switches(times: dict[str, list[float]]) -> dict[str, Any]:
+    """From the moments of all steps: what lies between the last step of one job and the first of the next, less the time of a
+    step, while every job has begun and none has ended. The first parking of each job is told apart."""
+    usual = {name: statistics.median([b - a for a, b in itertools.pairwise(each)]) for name, each in times.items()}
+    every = sorted((moment, name) for name, each in times.items() for moment in each)
+    from_s, until_s = max(each[0] for each in times.values()), min(each[-1] for each in times.values())
+    first, later, seen, lost = [], [], set(), 0.0
+    for (left_s, left), (came_s, came) in itertools.pairwise(every):
+        if left == came:
+            continue
+        gap = max(came_s - left_s - usual[came], 0.0)
+        known = left in seen
+        seen.add(left)
+        if left_s < from_s or came_s > until_s:
+            continue
+        (later if known else first).append({"from": left, "to": came, "seconds": round(gap, 3)})
+        lost += gap if known else 0.0
+    gaps = [each["seconds"] for each in later]
+    shared = sum(each["seconds"] for each in first)
+    return {
+        "step_seconds": {name: round(each, 4) for name, each in usual.items()},
+        "first_switches": first,
+        "later_switches": later,
+        "median_switch_seconds": statistics.median(gaps) if gaps else None,
+        "longest_switch_seconds": max(gaps, default=None),
+        "window_seconds": round(until_s - from_s, 1),
+        "gpu_time_lost": round(lost / (until_s - from_s - shared), 4) if until_s - from_s > shared else None,
+        "gpu_time_lost_at_60_s_turns": round(statistics.mean(gaps) / 60.0, 4) if gaps else None,
+    }
+
+
+# The phases.
+
+
+def machine(bench: Bench) -> dict[str, Any]:
+    import torch
+
+    facts = parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=True)
+    way, why = how_to_park(facts)
+    return {
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "library": facts.library,
+        "library_path": list(facts.library_path),
+        "way": way,
+        "why": why,
+        "gpu_mib_at_rest": gpu_mib(),
+    }
+
+
+def references(bench: Bench, seconds: float) -> dict[str, Any]:
+    """All three at once, without Rota: what each comes to depends on nothing but its steps."""
+    begin = time.monotonic()
+    running = {}
+    for gib in SIZES:
+        with (bench.folder / f"reference-{gib}.log").open("wb") as log:
+            run = bench.command(gib, 1_000_000_000, seconds, f"reference-{gib}")
+            running[gib] = subprocess.Popen(run, stdout=log, stderr=subprocess.STDOUT, env=bench.variables())
+            bench.plain.append(running[gib])
+    for gib, process in running.items():
+        process.wait(max(bench.left(), 1.0))
+        text = (bench.folder / f"reference-{gib}.log").read_text(errors="replace")
+        if not result_of(text):
+            raise RuntimeError(f"the reference of {gib} GiB ended with {process.returncode}: {text[-500:]}")
+        bench.results[gib] = result_of(text)
+        bench.steps[gib] = int(result_of(text).split()[1])
+    return {"seconds": round(time.monotonic() - begin, 1), "results": {str(gib): each for gib, each in bench.results.items()}}
+
+
+def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
+    """Three jobs under gandiva. Its turns follow from what switching costs, so it is told that any cost will do."""
+    begin = time.monotonic()
+    found: dict[str, Any] = {}
+    bench.up(f"gandiva:slice_seconds={slice_seconds:g},most_lost=0.99")
+    try:
+        jobs = {bench.submit(gib, f"job-{gib}"): gib for gib in SIZES}
+        found["parking"] = {str(gib): bench.rows()[job].parking for job, gib in jobs.items()}
+        problem = ""
+        try:
+            bench.until(lambda: all(row.ended for row in bench.rows().values()), "all three are done", 330.0, 1.0)
+        except TimeoutError as error:
+            problem = str(error)
+        rows = bench.rows()
+        found["jobs"] = {
+            str(gib): {
+                "phase": rows[job].phase,
+                "suspensions": rows[job].suspensions,
+                "parkings": bench.log(job).count("--- rota: parked at step"),
+                "lost_steps": rows[job].lost_steps,
+                "parking": rows[job].parking,
+                "result": result_of(bench.log(job)),
+                "exact": result_of(bench.log(job)) == bench.results.get(gib),
+                "log_tail": "" if rows[job].phase == "finished" else bench.log(job)[-800:],
+            }
+            for job, gib in jobs.items()
+        }
+        times = {f"{gib} GiB": step_times(bench.folder / f"job-{gib}.steps") for gib in SIZES}
+        with contextlib.suppress(ValueError, ZeroDivisionError, IndexError, statistics.StatisticsError):
+            found |= switches(times)
+        found["seconds"] = round(time.monotonic() - begin, 1)
+        return found | ({"error": problem} if problem else {})
+    finally:
+        bench.down()
+
+
+def daemon_killed(bench: Bench) -> dict[str, Any]:
+    """Two jobs of 2 GiB. The daemon is killed with -9 while one is parked, and another one goes on with both."""
+    bench.home = bench.folder / "home-killed"
+    policy = "gandiva:slice_seconds=10,most_lost=0.99"
+    bench.up(policy)
+    try:
+        jobs = [bench.submit(2, f"killed-{number}") for number in (1, 2)]
+        bench.until(lambda: any(row.phase == "parked" for row in bench.rows().values()), "one is parked", 90.0, 0.2)
+        bench.kill_daemon()
+        time.sleep(2.0)
+        bench.up(policy)
+        after = {job: row.phase for job, row in bench.rows().items()}
+        bench.until(lambda: all(row.ended for row in bench.rows().values()), "both are done", 150.0, 0.5)
+        rows = bench.rows()
+        return {
+            "phases_after": sorted(after.values()),
+            "finished": all(rows[job].phase == "finished" for job in jobs),
+            "exact": all(result_of(bench.log(job)) == bench.results.get(2) for job in jobs),
+            "lost_steps": sum(rows[job].lost_steps for job in jobs),
+            "launches": [bench.log(job).count("(incarnation ") for job in jobs],
+        }
+    finally:
+        bench.down()
+
+
+def many_parkings(bench: Bench, times: int = 50) -> dict[str, Any]:
+    """One job of 2 GiB, parked again and again by its supervisor, without a policy."""
+    bench.home = bench.folder / "home-many"
+    bench.home.mkdir()
+    agent = Machine(bench.home, lambda: None)
+    before = gpu_mib()
+    try:
+        run, env = bench.command(2, 1_000_000_000, 0.0, "many"), bench.variables()
+        facts = parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=True)
+        env |= {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
+        env |= parking_environment(facts, env)
+        agent.launch(
+            Order(
+                job=1,
+                incarnation=1,
+                sequence=1,
+                argv=tuple(run),
+                env=env,
+                workdir=str(bench.folder),
+                log=bench.home / "logs" / "1.log",
+                gpus_text="GPU 0",
+                from_step=0.0,
+                lease_seconds=600.0,
+                grace_seconds=20.0,
+                lease_grace_seconds=1.0,
+                progress=r"step (\d+)/(\d+)",
+            )
+        )
+
+        def status() -> IncarnationStatus:
+            agent.poll()
+            return agent.inventory()[0]
+
+        def reach(state: str) -> None:
+            bench.until(lambda: status().state in (state, "ended"), state, 60.0, 0.005)
+            if status().state != state:
+                tail = (bench.home / "logs" / "1.log").read_text(errors="replace")[-500:]
+                raise RuntimeError(f"it is {status().state}: {status().problem or status().parking_problem} {tail}")
+
+        bench.until(lambda: status().steps_done > 20 or status().state == "ended", "its first steps", 120.0)
+        reach("running")
+        pid = json.loads((bench.home / "run/1/1/status.json").read_text())["pid"]
+        park, wake, parked_mib, running_mib, host = [], [], [], [], []
+        for number in range(times):
+            began = time.monotonic()
+            agent.park(1, 1, 2 + 2 * number)
+            reach("parked")
+            park.append(time.monotonic() - began)
+            if number in (0, 1, 9, times - 1):
+                parked_mib.append(gpu_mib())
+                host.append(host_mib(pid))
+            began = time.monotonic()
+            agent.resume(1, 1, 3 + 2 * number, 600.0)
+            reach("running")
+            wake.append(time.monotonic() - began)
+            if number in (0, 1, 9, times - 1):
+                running_mib.append(gpu_mib())
+            made = status().steps_done
+            bench.until(lambda made=made: status().steps_done > made, "a step", 30.0, 0.01)
+        return {
+            "times": times,
+            "first_park_seconds": round(park[0], 3),
+            "park_seconds": round(statistics.median(park[1:]), 3),
+            "longest_park_seconds": round(max(park[1:]), 3),
+            "wake_seconds": round(statistics.median(wake), 3),
+            "longest_wake_seconds": round(max(wake), 3),
+            "moved_gib": round(status().parked_gib, 2),
+            "gpu_mib_before": before,
+            "gpu_mib_parked": parked_mib,
+            "gpu_mib_running": running_mib,
+            "host_mib_parked": host,
+        }
+    finally:
+        with contextlib.suppress(Exception):
+            agent.kill(1, 1, 1 << 40)
+            bench.until(lambda: all(each.state == "ended" for each in (agent.poll(), agent.inventory())[1]), "its end", 10.0)
+        agent.close()
+        bench.end_supervisors()
+
+
+def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    yield "machine", lambda: machine(bench)
+    yield "references", lambda: references(bench, args.reference_seconds)
+    yield "many_parkings", lambda: many_parkings(bench)
+    yield "turns", lambda: turns(bench, args.slice_seconds)
+    yield "daemon_killed", lambda: daemon_killed(bench)
+
+
+def show(found: dict[str, Any]) -> Iterator[str]:
+    """A table for people."""
+    for phase, values in found.items():
+        yield ""
+        yield phase
+        for name, value in values.items():
+            if name in ("later_switches", "first_switches"):
+                value = ", ".join(f"{each['from']} to {each['to']} {each['seconds']} s" for each in value)
+            if name == "jobs":
+                for job, facts in value.items():
+                    yield f"  {job + ' GiB':<28}" + ", ".join(f"{key} {facts[key]}" for key in facts if key != "log_tail")
+                continue
+            yield f"  {name:<28}{value}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", help="a file for the JSON object as well")
+    parser.add_argument("--slice-seconds", type=float, default=15.0)
+    parser.add_argument("--reference-seconds", type=float, default=60.0)
+    parser.add_argument("--deadline-seconds", type=float, default=465.0)
+    args = parser.parse_args(words)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="park-", ignore_cleanup_errors=True) as folder:
+        bench = Bench(Path(folder), args.deadline_seconds)
+        try:
+            for name, phase in phases(bench, args):
+                try:
+                    found[name] = phase()
+                except Exception as error:
+                    found[name] = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
+                sys.stderr.write(f"{name}: {'error' if 'error' in found[name] else 'done'}, {bench.left():.0f} s left\n")
+        finally:
+            bench.close()
+    text = json.dumps(found, indent=1)
+    if args.json:
+        Path(args.json).write_text(text)
+    print(json.dumps(found))
+    print("\n".join(show(found)))
+    return int(any("error" in each for each in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Parking of one incarnation, as its supervisor sees it: which processes have the hook, which of them sleep, what is waited for.
+
+Every process that told of its hook is called by a signal, answers that it heard it, is told to park, and tells when it sleeps.
+The incarnation is parked when all of them sleep. If one can't, or does not answer in time, those that sleep are woken, and the
+supervisor goes on as without parking. `rota/park/hook/rota_park_hook.py` is the other side.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from rota.agent import datagrams
+from rota.agent.constants import HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
+from rota.agent.processes import boot_s
+from rota.agent.records import is_count, seconds
+
+HEAR_SECONDS = 20.0
+"""So long a process may take to hear the signal: Python hears it between two bytecodes, and a call into C may take a while."""
+PARK_SECONDS = 300.0
+"""So long it may take to give its memory to the host: 0.75 s for each GiB the first time."""
+WAKE_SECONDS = 300.0
+RING_AGAIN_SECONDS = 1.0
+LONGEST_REASON = 300
+
+AWAKE, PARKING, ASLEEP, WAKING = "awake", "parking", "asleep", "waking"
+
+
+class Parking:
+    """Instants are on the clock that counts from boot."""
+
+    def __init__(self, folder: Path, living: Callable[[], Collection[int]], patience_seconds: float) -> None:
+        """`folder`: of the job; `living`: numbers of the processes of the job; `patience_seconds`: as long as it may take to hear
+        the signal, if that is less than usual."""
+        self.folder, self._living = folder, living
+        self._hear_seconds = min(HEAR_SECONDS, patience_seconds)
+        self.hooked: set[int] = set()
+        self.phase = AWAKE
+        self.problem = ""
+        """Why it could not be parked the last time."""
+        self.gib = 0.0
+        """What went to the host, the last time."""
+        self._asleep: set[int] = set()
+        self._waited_for: set[int] = set()
+        """Processes that owe an answer."""
+        self._heard: set[int] = set()
+        """Processes that are in the handler: they were told to park, and sleep or soon will."""
+        self._cuda: set[int] = set()
+        self._deadline_s = self._again_s = float("inf")
+
+    @property
+    def next_s(self) -> float:
+        """When to look again."""
+        return min(self._deadline_s, self._again_s) if self.phase in (PARKING, WAKING) else float("inf")
+
+    def begin(self) -> None:
+        """Call every process that has the hook."""
+        self.problem, self.gib, self.phase = "", 0.0, PARKING
+        self._asleep, self._heard, self._cuda = set(), set(), set()
+        self._waited_for = self.hooked & set(self._living())
+        self._deadline_s = boot_s() + self._hear_seconds
+        if not self._waited_for:
+            return self._give_up("no process of it has the start-up hook: it is not Python, or its Python loads no sitecustomize")
+        self._ring()
+
+    def wake(self) -> None:
+        """Let everything that sleeps go on. Nothing sleeps: it is awake at once."""
+        self._waited_for = (self._asleep | self._heard) & set(self._living())
+        self.phase = WAKING if self._waited_for else AWAKE
+        self._deadline_s = boot_s() + WAKE_SECONDS
+        self._say_wake()
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """What a hook tells. A number that is told is signalled only if it is that of a process of the job."""
+        op, pid = message.get("op"), message.get("pid")
+        if not is_count(pid):
+            return
+        if op == HOOKED:
+            self.hooked.add(pid)
+        elif op == RINGING:
+            self._rang(pid)
+        elif op == PARKED and self.phase == PARKING:
+            self._fell_asleep(pid, message)
+        elif op == PARKED:  # too late
+            self._asleep.add(pid)
+            self._say(pid, WAKE)
+        elif op == RESUMED:
+            self._left(pid)
+            self._settle()
+        elif op == LATER and self.phase == PARKING:
+            self._heard.discard(pid)
+            self._again_s = boot_s() + RING_AGAIN_SECONDS
+        elif op in (LATER, UNPARKABLE):
+            wanted = self.phase == PARKING and pid in self._waited_for
+            self._left(pid)
+            if wanted:
+                self._give_up(str(message.get("reason", ""))[:LONGEST_REASON])
+            self._settle()
+
+    def look(self) -> None:
+        """See to what has ended, and to what takes too long."""
+        now = boot_s()
+        if self.phase not in (PARKING, WAKING) or now < self.next_s:
+            return
+        living = set(self._living())
+        self._waited_for &= living
+        self._asleep &= living
+        self._heard &= living
+        if self.phase == PARKING and not self._waited_for and not self._asleep:
+            return self._give_up("the processes with the start-up hook have ended")
+        self._settle()
+        if self.phase == PARKING and now >= self._deadline_s:
+            deaf = self._waited_for - self._heard
+            self._give_up(
+                f"it did not answer signal {PARK_SIGNAL} in {self._hear_seconds:.0f} s: a handler of its own, or a long call"
+                if deaf
+                else f"it took more than {PARK_SECONDS:.0f} s"
+            )
+        elif self.phase == PARKING:
+            self._ring()
+        elif self.phase == WAKING and now >= self._deadline_s:
+            self.phase = AWAKE  # whoever asked goes on without an answer
+        elif self.phase == WAKING:
+            self._say_wake()
+
+    # What becomes of it.
+
+    def _left(self, pid: int) -> None:
+        """It is out of the handler."""
+        for each in (self._asleep, self._heard, self._waited_for):
+            each.discard(pid)
+
+    def _rang(self, pid: int) -> None:
+        """It heard the signal, and asks whether we still mean it."""
+        meant = self.phase == PARKING and pid in self._waited_for
+        if self._say(pid, PARK if meant else WAKE) and meant:
+            self._heard.add(pid)
+            if self._waited_for <= self._heard:
+                self._deadline_s = boot_s() + PARK_SECONDS
+
+    def _fell_asleep(self, pid: int, message: dict[str, Any]) -> None:
+        self._asleep.add(pid)
+        self._waited_for.discard(pid)
+        self.gib += seconds(message.get("gib")) or 0.0
+        if message.get("cuda") is True:
+            self._cuda.add(pid)
+        if len(self._cuda) > 1:
+            return self._give_up(f"{len(self._cuda)} of its processes use a GPU, and only one can be parked yet")
+        self._settle()
+
+    def _settle(self) -> None:
+        """All have answered."""
+        if self._waited_for:
+            return
+        if self.phase == PARKING and self._asleep:
+            self.phase = ASLEEP
+        elif self.phase == WAKING:
+            self.phase = AWAKE
+
+    def _give_up(self, problem: str) -> None:
+        self.problem = problem
+        self.wake()
+
+    # Speaking to hooks.
+
+    def _ring(self) -> None:
+        """A process that does not catch the signal would die of it."""
+        self._again_s = boot_s() + RING_AGAIN_SECONDS
+        for pid in self._waited_for - self._heard:
+            if not _catches(pid):
+                return self._give_up(f"it has set signal {PARK_SIGNAL} back, which is what parks it")
+            with contextlib.suppress(OSError):
+                os.kill(pid, PARK_SIGNAL)
+
+    def _say_wake(self) -> None:
+        self._again_s = boot_s() + RING_AGAIN_SECONDS
+        for pid in self._asleep:
+            self._say(pid, WAKE)
+
+    def _say(self, pid: int, op: str) -> bool:
+        return datagrams.send(self.folder, f"park-{pid}", json.dumps({"op": op}).encode())
+
+
+def _catches(pid: int) -> bool:
+    """Whether a process has a handler for our signal."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (PARK_SIGNAL - 1) & 1)
+    except OSError:
+        return True  # it has ended
+    return False

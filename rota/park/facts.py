@@ -1,0 +1,175 @@
+"""Looks up what the way to park a job depends on: files of the job's Python, none of which is run or imported."""
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rota.park.ways import ParkingFacts
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
+_NO_HOOK = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
+"""Flags with which Python reads no PYTHONPATH, or runs no `sitecustomize`."""
+_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"](\d+)", re.MULTILINE)
+_STEM = "torch_memory_saver_hook_mode_preload"
+_RUNTIMES = ("nvidia/cu{major}/lib", "nvidia/cuda_runtime/lib")
+"""Where wheels have the CUDA runtime, below their folder."""
+PROBE_SECONDS = 10.0
+
+
+def parking_facts(
+    argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool
+) -> ParkingFacts:
+    """Of a job with this command and these variables."""
+    python, obstacle = python_of(argv, env, workdir)
+    if not wanted or gpus > 1 or obstacle or not real_gpus:
+        return ParkingFacts(wanted=wanted, gpus=gpus, real_gpus=real_gpus, python=python, obstacle=obstacle)
+    folders = tuple(str(folder) for folder in package_folders(python, env))
+    torch_found, cuda_major = torch_cuda(folders)
+    library = allocator(folders, cuda_major) if cuda_major is not None else ""
+    needed, problem = loading(library, library_folders(folders, cuda_major or 0)) if library else ((), "")
+    return ParkingFacts(
+        gpus=gpus,
+        real_gpus=real_gpus,
+        python=python,
+        torch_found=torch_found,
+        cuda_major=cuda_major,
+        library=library,
+        library_path=needed,
+        library_problem=problem,
+        allocator_options=env.get("PYTORCH_CUDA_ALLOC_CONF", "") or env.get("PYTORCH_ALLOC_CONF", ""),
+    )
+
+
+# The job's Python.
+
+
+def python_of(argv: Sequence[str], env: Mapping[str, str], workdir: str) -> tuple[str, str]:
+    """The Python that a command starts, and why no hook gets into it. What a shell script starts is not known before: the Python
+    of the job's PATH is taken for it."""
+    words = list(argv)
+    shell = bool(words) and Path(words[0]).name in _SHELLS
+    if shell and len(words) == 3 and words[1] == "-c":
+        try:
+            words = shlex.split(words[2])
+        except ValueError:
+            words = []
+    for at, word in enumerate(words):
+        if _PYTHON.fullmatch(Path(word).name) and (found := _which(word, env, workdir)):
+            flags = [flag for flag in _flags(words[at + 1 :]) if _NO_HOOK.fullmatch(flag)]
+            return found, f"it runs Python with {flags[0]}, which loads no start-up hook" if flags else ""
+    program = _which(words[0], env, workdir) if words else ""
+    if program and (named := _shebang(program)):
+        return _which(named, env, workdir), ""
+    if shell or not words:
+        return _which("python3", env, workdir) or _which("python", env, workdir), ""
+    return "", f"its command {words[0]} is not Python"
+
+
+def _flags(words: Sequence[str]) -> Iterator[str]:
+    """Those of the interpreter itself, before the script."""
+    for word in words:
+        if not word.startswith("-") or word in ("-c", "-m", "-"):
+            return
+        yield word
+
+
+def _which(word: str, env: Mapping[str, str], workdir: str) -> str:
+    if "/" in word:
+        path = Path(workdir, word)
+        return str(path) if path.exists() else ""
+    return shutil.which(word, path=env.get("PATH", os.defpath)) or ""
+
+
+def _shebang(program: str) -> str:
+    """The Python that a script names in its first line."""
+    try:
+        with Path(program).open("rb") as file:
+            first = file.readline(256).decode(errors="replace")
+    except OSError:
+        return ""
+    named = [word for word in first.removeprefix("#!").split() if _PYTHON.fullmatch(Path(word).name)]
+    return named[0] if first.startswith("#!") and named else ""
+
+
+def package_folders(python: str, env: Mapping[str, str]) -> list[Path]:
+    """Where this Python finds packages, in order."""
+    found = [Path(each) for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
+    prefixes = []
+    if python:
+        prefix = Path(python).parent.parent
+        prefixes.append(prefix)
+        if not (prefix / "pyvenv.cfg").exists() or _sees_system(prefix / "pyvenv.cfg"):
+            prefixes += [Path(env["HOME"], ".local")] if env.get("HOME") else []
+            prefixes += [Path(python).resolve().parent.parent, Path("/usr/local"), Path("/usr")]
+    for prefix in dict.fromkeys(prefixes):
+        for name in ("site-packages", "dist-packages"):
+            for library in ("lib", "lib64"):
+                found += sorted(prefix.glob(f"{library}/python3*/{name}"), reverse=True)
+    return list(dict.fromkeys(found))
+
+
+def _sees_system(configuration: Path) -> bool:
+    try:
+        return bool(re.search(r"include-system-site-packages\s*=\s*true", configuration.read_text(), re.IGNORECASE))
+    except OSError:
+        return False
+
+
+def torch_cuda(folders: Sequence[str]) -> tuple[bool, int | None]:
+    """Whether PyTorch is there, and its CUDA major."""
+    for folder in folders:
+        try:
+            text = Path(folder, "torch", "version.py").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        found = _CUDA.search(text)
+        return True, int(found.group(1)) if found else None
+    return False, None
+
+
+# The allocator.
+
+
+def allocator(folders: Sequence[str], cuda_major: int) -> str:
+    """The library for this CUDA major: the job's own, else the one beside Rota. Early versions were for CUDA 12 alone."""
+    names = [f"{_STEM}_cu{cuda_major}.*so", *([f"{_STEM}.*so"] if cuda_major == 12 else [])]
+    for folder in (*folders, *(each for each in sys.path if each)):
+        for where in (Path(folder), Path(folder, "torch_memory_saver")):
+            for name in names:
+                for path in sorted(where.glob(name)):
+                    return str(path.resolve())
+    return ""
+
+
+def library_folders(folders: Sequence[str], cuda_major: int) -> tuple[str, ...]:
+    """Where the CUDA runtime of the job's PyTorch is."""
+    ways = [Path(folder, each.format(major=cuda_major)) for folder in folders for each in _RUNTIMES]
+    return tuple(str(path) for path in ways if path.is_dir())
+
+
+def loading(library: str, runtimes: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The folders that the library needs to be loaded, which are none if it finds everything by itself, and why it can't be."""
+    for needed in ((), runtimes):
+        problem = loading_problem(library, needed)
+        if not problem:
+            return needed, ""
+    return (), problem
+
+
+@functools.lru_cache(maxsize=64)
+def loading_problem(library: str, library_path: tuple[str, ...]) -> str:
+    """Why no process can start with this library preloaded; empty: one could. A process that can't load it would not start."""
+    env = {"LD_PRELOAD": library, "LD_LIBRARY_PATH": os.pathsep.join(library_path), "PATH": os.defpath}
+    try:
+        tried = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    said = tried.stderr.strip().splitlines()
+    return "" if tried.returncode == 0 and not said else said[-1] if said else f"exit code {tried.returncode}"

@@ -1,0 +1,227 @@
+"""Runs inside a job, in any Python from 3.8 on, and imports the standard library alone.
+
+The supervisor sends SIGNAL. Python calls the handler in the main thread, between two bytecodes, so no backward pass is under way
+there. The handler asks the supervisor whether it still means it, hands the GPU memory of PyTorch to the host, says `parked`, and
+sleeps until it is told to wake. Everything is told by datagrams with JSON in them:
+
+    to the socket `tell` in ROTA_RUN_DIR   {"op": "parked", "pid": 7, "gib": 20.1, "seconds": 0.7, "cuda": true}
+                                           and with op hooked, ringing, resumed, later or unparkable
+    to the socket `park-PID` there         {"op": "park"} or {"op": "wake"}
+
+`rota/agent/parking.py` is the other side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+MYPY = False
+if MYPY:
+    from collections.abc import Mapping
+    from typing import Any
+
+SIGNAL = 45
+"""A real-time signal: SIGRTMIN+11 with glibc. Few programs use these."""
+WAY, LIBRARY, RUN_FOLDER = "ROTA_PARK", "ROTA_PARK_LIBRARY", "ROTA_RUN_DIR"
+"""Environment variables: how to park (`sleep` or `preload`), the preloaded allocator, and the folder with the sockets."""
+PRELOAD = "preload"
+TELL = "tell"
+GO_AHEAD_SECONDS = 10.0
+"""So long the supervisor may take to say whether it still means it."""
+GIB = 1 << 30
+
+
+class Hook:
+    """The hook of one process."""
+
+    def __init__(self, folder: str, way: str, library: str) -> None:
+        self.folder, self.way, self.library = folder, way, library
+        self.pid = os.getpid()
+        self.inside = False
+        self.backed = 0
+        """Bytes of host memory that are set aside for what is on the GPU: kept from one parking to the next."""
+        self.allocator: Any = None
+
+    def install(self) -> None:
+        """Only if no handler is there already, and only in the main thread, where Python allows it."""
+        if signal.getsignal(SIGNAL) != signal.SIG_DFL:
+            return
+        signal.signal(SIGNAL, self.handle)
+        self.tell("hooked")
+
+    def handle(self, number: int, frame: object) -> None:
+        """Nothing that goes wrong here may reach the job. A forked child has this handler too, and is not meant."""
+        if self.inside or os.getpid() != self.pid:
+            return
+        self.inside = True
+        try:
+            self.obey()
+        except Exception as error:
+            self.tell("unparkable", reason=f"{type(error).__name__}: {error}")
+        finally:
+            self.inside = False
+
+    def obey(self) -> None:
+        name = f"park-{self.pid}"
+        path = os.path.join(self.folder, name)  # noqa: PTH118
+        box = self.listen(path, name)
+        try:
+            self.tell("ringing")
+            if self.word(box, GO_AHEAD_SECONDS) == "park":
+                self.park(box)
+        finally:
+            box.close()
+            os.unlink(path)  # noqa: PTH108
+
+    def park(self, box: socket.socket) -> None:
+        began_s = time.monotonic()
+        torch = sys.modules.get("torch")
+        cuda = self.way == PRELOAD and torch is not None and torch.cuda.is_initialized()
+        reason = self.obstacle(torch if cuda else None) if self.way == PRELOAD else ""
+        if reason:
+            self.tell("later" if reason == "capturing" else "unparkable", reason=reason)
+            return
+        held = self.pause(torch) if cuda else 0
+        self.tell("parked", gib=held / GIB, seconds=time.monotonic() - began_s, cuda=cuda)
+        while self.word(box, None) != "wake":
+            pass
+        began_s = time.monotonic()
+        if cuda:
+            self.resume(torch)
+        self.tell("resumed", seconds=time.monotonic() - began_s)
+
+    # GPU memory.
+
+    def obstacle(self, torch: Any) -> str:
+        """Why this process can't be parked now; empty: it can. `torch`: None if it does not use CUDA through PyTorch."""
+        if torch is None:
+            return "it uses a GPU, and not by PyTorch" if _has_gpu_open() else ""
+        if torch.cuda.is_current_stream_capturing():
+            return "capturing"
+        if not _is_loaded(self.library):
+            return f"the allocator {self.library} is not preloaded in it"
+        wanted = self.on_gpu(torch)
+        free = _available_bytes()
+        if free is not None and wanted - self.backed > free:
+            return f"the host has {free / GIB:.1f} GiB left, and it holds {wanted / GIB:.1f} GiB on its GPU"
+        return ""
+
+    def on_gpu(self, torch: Any) -> int:
+        return sum(torch.cuda.memory_reserved(device) for device in range(torch.cuda.device_count()))
+
+    def pause(self, torch: Any) -> int:
+        """Bytes that went to the host."""
+        for device in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+        held = self.on_gpu(torch)
+        self.call("tms_pause")
+        self.backed = max(self.backed, held)
+        return held
+
+    def resume(self, torch: Any) -> None:
+        self.call("tms_resume")
+        for device in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(device)
+
+    def call(self, name: str) -> None:
+        if self.allocator is None:
+            import ctypes
+
+            self.allocator = ctypes.CDLL(self.library)
+            for each in ("tms_pause", "tms_resume"):
+                getattr(self.allocator, each).argtypes = [ctypes.c_char_p]
+                getattr(self.allocator, each).restype = None
+        getattr(self.allocator, name)(None)
+
+    # Datagrams. An address holds 107 bytes and a folder may be deeper than that, so it goes through an open folder.
+
+    def listen(self, path: str, name: str) -> socket.socket:
+        if os.path.exists(path):  # noqa: PTH110
+            os.unlink(path)  # noqa: PTH108
+        box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            box.bind(f"/proc/self/fd/{folder}/{name}")
+        finally:
+            os.close(folder)
+        return box
+
+    def tell(self, op: str, **more: Any) -> None:
+        """What can't be delivered is dropped: the supervisor asks again, or gives up."""
+        try:
+            folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                try:
+                    text = json.dumps(dict(more, op=op, pid=self.pid)).encode()
+                    sender.settimeout(1.0)
+                    sender.sendto(text, f"/proc/self/fd/{folder}/{TELL}")
+                finally:
+                    sender.close()
+            finally:
+                os.close(folder)
+        except OSError:
+            pass
+
+    def word(self, box: socket.socket, seconds: float | None) -> str:
+        """The next thing that the supervisor says; empty: it said nothing in time, or nothing that is understood."""
+        ready, _, _ = select.select([box], [], [], seconds)
+        if not ready:
+            return ""
+        try:
+            message = json.loads(box.recv(4096))
+        except ValueError:
+            return ""
+        return str(message.get("op", "")) if isinstance(message, dict) else ""
+
+
+def install(variables: Mapping[str, str]) -> Hook | None:
+    """In a job that the launcher says can be parked."""
+    folder, way = variables.get(RUN_FOLDER, ""), variables.get(WAY, "")
+    if not folder or not way:
+        return None
+    hook = Hook(folder, way, variables.get(LIBRARY, ""))
+    try:
+        hook.install()
+    except (OSError, ValueError, RuntimeError):  # such as a Python that runs in a thread of another program
+        return None
+    return hook
+
+
+def _is_loaded(library: str) -> bool:
+    try:
+        with open("/proc/self/maps") as file:  # noqa: PTH123
+            return bool(library) and any(line.rstrip().endswith(library) for line in file)
+    except OSError:
+        return False
+
+
+def _has_gpu_open() -> bool:
+    """Whether a GPU is among the open files of this process."""
+    for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        try:
+            target = os.readlink("/proc/self/fd/" + entry)  # noqa: PTH115
+        except OSError:
+            continue
+        if target.startswith("/dev/nvidia") and target[len("/dev/nvidia") :].isdigit():
+            return True
+    return False
+
+
+def _available_bytes() -> int | None:
+    """Host memory that is free, or can be made so; None: not known."""
+    try:
+        with open("/proc/meminfo") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None

@@ -1,0 +1,159 @@
+"""Unmodified scripts under a real scheduler on pretend GPUs: they take turns on one GPU, asleep in between, and lose nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.agent.constants import PARK_SIGNAL
+from tests.live.harness import Site, check_record, site, until
+
+pytestmark = pytest.mark.slow
+
+PLAIN = """
+import os, sys, time
+total = 0
+for step in range(1, int(sys.argv[1]) + 1):
+    total = (total * 31 + step) % 1_000_003
+    print(f"step {step}/{sys.argv[1]} by {os.getpid()}", flush=True)
+    time.sleep(0.05)
+print("result", total, flush=True)
+"""
+TORCH = """
+import hashlib, os, sys, time
+import torch
+torch.set_num_threads(1)
+torch.manual_seed(7)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(1, int(sys.argv[1]) + 1):
+    loss = (model(torch.randn(32, 8)) - 1.0).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"step {step}/{sys.argv[1]} by {os.getpid()}", flush=True)
+    time.sleep(0.05)
+print("result", hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest(), flush=True)
+"""
+
+
+def submit(place: Site, script: str, steps: int, name: str, **more: object) -> int:
+    path = place.work / f"{name}.py"
+    path.write_text(script)
+    return int(
+        place.client()
+        .submit(
+            run=[sys.executable, str(path), str(steps)],
+            name=name,
+            steps=steps,
+            progress=r"step (\d+)/(\d+)",
+            env={"PATH": os.environ["PATH"]},
+            workdir=str(place.work),
+            **more,
+        )
+        .id
+    )
+
+
+def log(place: Site, job: int) -> str:
+    path = place.home / "logs" / f"{job}.log"
+    return path.read_text() if path.exists() else ""
+
+
+def steps_told(text: str) -> list[tuple[int, int]]:
+    """Step and process of each line."""
+    lines = [line.split() for line in text.splitlines() if line.startswith("step ")]
+    return [(int(line[1].partition("/")[0]), int(line[3])) for line in lines]
+
+
+def check_exact(place: Site, job: int, steps: int) -> None:
+    """Every step once, by one process, and the result of a run that was left alone."""
+    text = log(place, job)
+    told = steps_told(text)
+    assert [step for step, _ in told] == list(range(1, steps + 1)), text
+    assert len({pid for _, pid in told}) == 1
+    name = place.rows()[job].name
+    assert [line for line in text.splitlines() if line.startswith("result")] == [_alone(place, name, steps)]
+
+
+def _alone(place: Site, name: str, steps: int) -> str:
+    run = [sys.executable, str(place.work / f"{name}.py"), str(steps)]
+    said = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    return next(line for line in said.splitlines() if line.startswith("result"))
+
+
+def parkings(place: Site, job: int) -> int:
+    return log(place, job).count("--- rota: parked at step")
+
+
+def test_two_unmodified_scripts_take_turns_under_gandiva(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    steps = 500
+    with site(tmp_path, pretend="1xV100", policy="gandiva:slice_seconds=10") as place:
+        jobs = [submit(place, PLAIN, steps, "plain"), submit(place, TORCH, steps, "network")]
+        until(lambda: all(row.ended for row in place.rows().values()), "both are done", 240.0)
+        for job in jobs:
+            row = place.rows()[job]
+            assert (row.phase, row.steps_done, row.lost_steps) == ("finished", steps, 0), log(place, job)
+            check_exact(place, job, steps)
+        assert sum(parkings(place, job) for job in jobs) >= 3
+        assert all(place.rows()[job].suspensions == parkings(place, job) >= 1 for job in jobs)
+        assert place.rows()[jobs[0]].parking.startswith("sleep: ")
+        place.down()
+        check_record(place, waits=0)
+
+
+def test_killed_with_minus_nine_while_one_is_parked_a_daemon_finds_it_so(tmp_path: Path) -> None:
+    steps = 160
+    with site(tmp_path, pretend="1xV100", policy="las") as place:
+        place.down()
+        place.up(decide="rounds", round_seconds="1")
+        jobs = [submit(place, PLAIN, steps, "one"), submit(place, PLAIN, steps, "two")]
+        for _ in range(2):
+            until(lambda: "parked" in {row.phase for row in place.rows().values()}, "one is parked")
+            place.kill()
+            place.up()
+        until(lambda: all(row.ended for row in place.rows().values()), "both are done")
+        for job in jobs:
+            row = place.rows()[job]
+            assert (row.phase, row.lost_steps) == ("finished", 0), log(place, job)
+            assert row.suspensions == parkings(place, job) >= 1, "counted once, also after a restart"
+            check_exact(place, job, steps)
+        place.down()
+        check_record(place, waits=0)
+
+
+def test_one_that_loses_its_supervisor_while_it_sleeps_is_launched_again(tmp_path: Path) -> None:
+    with site(tmp_path, pretend="1xV100", policy="las") as place:
+        place.down()
+        place.up(decide="rounds", round_seconds="1")
+        jobs = [submit(place, PLAIN, 60, "one"), submit(place, PLAIN, 60, "two")]
+        until(lambda: "parked" in {row.phase for row in place.rows().values()}, "one is parked")
+        (parked,) = [job for job, row in place.rows().items() if row.phase == "parked"]
+        (supervisor,) = [pid for pid in place.supervisors() if f"/run/{parked}/" in Path(f"/proc/{pid}/cmdline").read_text()]
+        os.kill(supervisor, signal.SIGKILL)
+        until(lambda: all(row.ended for row in place.rows().values()), "both are done")
+        assert {place.rows()[job].phase for job in jobs} == {"finished"}
+        assert "lost at step" in log(place, parked) or place.rows()[parked].lost_steps > 0
+        assert len({pid for _, pid in steps_told(log(place, parked))}) > 1
+
+
+def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
+    own = f"import signal, sys\nsignal.signal({PARK_SIGNAL}, lambda *_: None)\nsignal.signal(15, lambda *_: sys.exit(75))\n"
+    with site(tmp_path, pretend="1xV100", policy="las") as place:
+        place.down()
+        place.up(decide="rounds", round_seconds="1")
+        quiet = submit(place, PLAIN, 4000, "quiet", park=False)
+        loud = submit(place, own + PLAIN, 4000, "loud", checkpoint={"grace": 2})
+        rows = place.rows()
+        assert rows[quiet].parking == "exit: its spec says park: false"
+        assert rows[loud].parking == "sleep: its GPUs are pretend ones, so it only has to sleep"
+        until(lambda: "not parked" in place.client().job(str(loud)).parking, "it falls back")
+        assert "did not answer signal" in place.client().job(str(loud)).parking
+        assert not parkings(place, quiet) and not parkings(place, loud)
+        for job in (quiet, loud):
+            place.client().cancel(str(job))
+        until(lambda: all(row.ended for row in place.rows().values()), "both are cancelled")
