@@ -36,16 +36,18 @@ JOB = '''
 """A training script that knows nothing of Rota. It notes when it made each step, in a file of its own."""
 import os, sys, time
 import torch
-gib, steps, seconds, name = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+gib, steps, seconds, name, width = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4], int(sys.argv[5])
+device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(gib)
-layers = [torch.nn.Linear(8192, 8192, bias=False) for _ in range(gib)]  # weights, gradients and two moments: 1 GiB each
-model = torch.nn.Sequential(*layers).cuda()
+torch.set_num_threads(1)
+layers = [torch.nn.Linear(width, width, bias=False, device=device) for _ in range(gib)]
+model = torch.nn.Sequential(*layers)  # weights, gradients and two moments: 1 GiB for each layer of width 8192
 optimizer = torch.optim.Adam(model.parameters(), 1e-5)
 begin, step = time.time(), 0
 with open(name + ".steps", "a", buffering=1) as notes:
     while step < steps and (not seconds or time.time() < begin + seconds):
-        generator = torch.Generator(device="cuda").manual_seed(step)
-        x = torch.randn(256, 8192, device="cuda", generator=generator)
+        generator = torch.Generator(device=device).manual_seed(step)
+        x = torch.randn(256, width, device=device, generator=generator)
         loss = (model(x) - x).square().mean()
         optimizer.zero_grad(set_to_none=False)
         loss.backward()
@@ -58,14 +60,16 @@ with open(name + ".steps", "a", buffering=1) as notes:
 print(f"step {step}/{steps}", flush=True)
 print("pid", os.getpid(), flush=True)
 total = sum(p.double().sum().item() for p in model.parameters())
-print("result", step, repr(total), torch.cuda.memory_allocated() >> 20, flush=True)
+print("result", step, repr(total), (torch.cuda.memory_allocated() >> 20) if device == "cuda" else 0, flush=True)
 '''
 
 
 class Bench:
     """A folder, what was started in it, and when it has to be over."""
 
-    def __init__(self, folder: Path, deadline_seconds: float) -> None:
+    def __init__(self, folder: Path, deadline_seconds: float, rehearsal: bool) -> None:
+        """`rehearsal`: small models on a pretend GPU, to see that the benchmark itself works."""
+        self.rehearsal, self.width = rehearsal, 64 if rehearsal else 8192
         self.folder, self.home = folder, folder / "home"
         self.end_s = time.monotonic() + deadline_seconds
         (folder / "train.py").write_text(JOB)
@@ -86,7 +90,8 @@ class Bench:
             time.sleep(pause)
 
     def command(self, gib: int, steps: int, seconds: float, name: str) -> list[str]:
-        return [sys.executable, str(self.folder / "train.py"), str(gib), str(steps), str(seconds), str(self.folder / name)]
+        arguments = (gib, steps, seconds, self.folder / name, self.width)
+        return [sys.executable, str(self.folder / "train.py"), *map(str, arguments)]
 
     def variables(self) -> dict[str, str]:
         kept = ("PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
@@ -96,12 +101,13 @@ class Bench:
 
     def up(self, policy: str) -> None:
         words = ["--home", str(self.home), "--listen", "127.0.0.1:0", "--policy", policy, "--tactics", "none"]
+        words += ["--pretend", "1xV100"] if self.rehearsal else []
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (PACKAGES, os.environ.get("PYTHONPATH", ""))))}
         with (self.folder / "daemon.out").open("wb") as said:
             run = [sys.executable, "-m", "rota", "up", *words]
             self.daemon = subprocess.Popen(run, stdout=said, stderr=subprocess.STDOUT, env=env, start_new_session=True)
         self.until(lambda: "home " in self.said() or self._dead(), "rota up is ready", 60.0)
-        if self._dead() or "pretend GPUs" in self.said():
+        if self._dead() or ("pretend GPUs" in self.said() and not self.rehearsal):
             raise RuntimeError(f"rota up has no real GPU: {self.said()[-500:]}")
 
     def said(self) -> str:
@@ -234,7 +240,7 @@ def switches(times: dict[str, list[float]]) -> dict[str, Any]:
 def machine(bench: Bench) -> dict[str, Any]:
     import torch
 
-    facts = parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=True)
+    facts = parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
     way, why = how_to_park(facts)
     return {
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
@@ -271,6 +277,7 @@ def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
     """Three jobs under gandiva. Its turns follow from what switching costs, so it is told that any cost will do."""
     begin = time.monotonic()
     found: dict[str, Any] = {}
+    bench.home = bench.folder / "home-turns"
     bench.up(f"gandiva:slice_seconds={slice_seconds:g},most_lost=0.99")
     try:
         jobs = {bench.submit(gib, f"job-{gib}"): gib for gib in SIZES}
@@ -336,7 +343,7 @@ def many_parkings(bench: Bench, times: int = 50) -> dict[str, Any]:
     before = gpu_mib()
     try:
         run, env = bench.command(2, 1_000_000_000, 0.0, "many"), bench.variables()
-        facts = parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=True)
+        facts = parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
         env |= {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
         env |= parking_environment(facts, env)
         agent.launch(
@@ -437,10 +444,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--slice-seconds", type=float, default=15.0)
     parser.add_argument("--reference-seconds", type=float, default=60.0)
     parser.add_argument("--deadline-seconds", type=float, default=465.0)
+    parser.add_argument(
+        "--rehearse", action="store_true", help="small models on a pretend GPU: is the benchmark itself in order?"
+    )
     args = parser.parse_args(words)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="park-", ignore_cleanup_errors=True) as folder:
-        bench = Bench(Path(folder), args.deadline_seconds)
+        bench = Bench(Path(folder), args.deadline_seconds, args.rehearse)
         try:
             for name, phase in phases(bench, args):
                 try:
