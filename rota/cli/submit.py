@@ -86,8 +86,15 @@ def submit(
         raise OptionError("not a finite number.", field="--weight", value=weight, hint="--weight 2")
     spec, tree = _asked(what or [], context.meta.get("rota.command"))
     types = None if accelerator is None else [each.strip() for each in accelerator.split(",") if each.strip()]
-    given = {"name": name, "gpus": gpus, "steps": steps, "accelerators": types, "weight": weight, "progress": progress}
-    given |= {"park": park}
+    given = {
+        "name": name,
+        "gpus": gpus,
+        "steps": steps,
+        "accelerators": types,
+        "weight": weight,
+        "progress": progress,
+        "park": park,
+    }
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if env:
         flags["env"] = _with_env(spec.get("env"), env)

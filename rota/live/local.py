@@ -70,8 +70,8 @@ class Local:
         """Incarnations that were told to have started, and when they did."""
         self._sequences: dict[tuple[int, int], int] = {}
         """And as which command says."""
-        self._parked: dict[tuple[int, int], int] = {}
-        """Incarnations that were told to be parked, and by which command."""
+        self._parked: dict[tuple[int, int], float] = {}
+        """Incarnations that were told to be parked, and since when they are."""
         self._starts = Starts()
         self._step_rates = StepRates()
         self._running: dict[int, IncarnationStatus] = {}
@@ -221,13 +221,13 @@ class Local:
 
     def _park(self, status: IncarnationStatus) -> list[External]:
         """That it is parked, once. It has started: no job is suspended before that."""
-        key, at_s = (status.job, status.incarnation), status.parked_s or self._context.clock()
+        key, at_s = (status.job, status.incarnation), status.parked_s or 0.0
         self._stopped(status)
         self._started.setdefault(key, status.began_s or at_s)
         self._sequences[key] = status.start_sequence
-        if self._parked.get(key) == status.sequence:
+        if self._parked.get(key) == at_s:
             return []
-        self._parked[key] = status.sequence
+        self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
         return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done)]
 

@@ -120,3 +120,11 @@ def test_few_steps_are_waited_for() -> None:
     for step in range(LEAST_STEPS):
         assert look(rates, at(HERE, 1 + step, 100.0 + 60 * step)) is None
     assert rates_of(look(rates, at(HERE, 5, 340.0))) == {1: (100.0, pytest.approx(1 / 60))}
+
+
+def test_what_is_parked_on_its_gpus_keeps_no_job_from_being_measured() -> None:
+    rates, other = StepRates(), replace(HERE, job=2)
+    sleeping = replace(at(other, 50, 111.0), state="parked", parked_s=112.0)
+    assert look(rates, at(HERE, 1, 111.5), sleeping) is None, "they were together until it fell asleep"
+    look(rates, at(HERE, 2, 112.5), sleeping)
+    assert rates_of(look(rates, at(HERE, 12, 117.5), sleeping)) == {1: (112.5, 2.0)}
