@@ -11,7 +11,8 @@ from rota.model.units import FOREVER, Floats, Ints
 
 BatchRule = Literal["best", "largest", "asked"]
 """Of the batch sizes that a job accepts on so many GPUs: the one it is fastest with; the largest that keeps its examples on each
-GPU at what it asked for (ONES), or the smallest if none does; or the one it asked for."""
+GPU at what it asked for (ONES), or the smallest if none does; or the one it asked for, where it
+runs with that."""
 
 
 def check_interval(policy: str, seconds: float) -> None:
@@ -45,6 +46,9 @@ class SizeTable:
             kind, size = options.kind[rows], options.batch_size[rows]
             if rule == "asked":
                 fits = size == batch[kind]
+                has = np.zeros((len(options.by_kind), pools), dtype=bool)
+                has[kind[fits], options.pool[rows[fits]]] = True
+                fits |= ~has[kind, options.pool[rows]]  # it does not run with that batch there: any that it accepts
             else:
                 least = np.full(len(options.by_kind), np.iinfo(np.int64).max)
                 np.minimum.at(least, kind, size)

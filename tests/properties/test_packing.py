@@ -158,7 +158,7 @@ def test_the_runs_do_share() -> None:
         seen.append(run[1].shared)
 
     look()
-    assert sum(count > 0 for count in seen) >= len(seen) / 4
+    assert sum(count > 0 for count in seen) >= len(seen) / 5
 
 
 @given(runs(kind=True))

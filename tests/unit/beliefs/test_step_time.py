@@ -24,7 +24,7 @@ def test_a_step_with_more_examples_takes_as_long_at_least(model: StepTime, gpus:
 @given(models, st.integers(2, 64), st.integers(1, 20_000))
 def test_gradients_cost_something(model: StepTime, gpus: int, batch: int) -> None:
     alone = StepTime(model.compute, model.per_example, 0.0, 0.0, 0.0, 0.0, model.overlap, model.most_local)
-    assert model.seconds(gpus, batch, False) >= alone.seconds(gpus, batch, False)
+    assert model.seconds(gpus, batch, False) >= alone.seconds(gpus, batch, False) * (1 - 1e-12)
     assert model.seconds(1, batch, False) == model.seconds(1, batch, True) == alone.seconds(1, batch, True)
 
 

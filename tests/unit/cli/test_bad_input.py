@@ -91,8 +91,8 @@ CASES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*SIM, "--cluster", "good.yaml", "--policy", "fifo:x=1"), ("No option of fifo 'x'",)),
     # Policies, placers, presets
     ((*SIM, "--elastic", "batsch"), ("batsch", "Closest: batch")),
-    ((*SIM, "--policy", "optimus:interval_seconds=0"), ("interval_seconds", "at least 1")),
-    ((*SIM, "--policy", "goodput:interval_seconds=0.5"), ("interval_seconds", "at least 1")),
+    ((*SIM, "--policy", "optimus:interval_seconds=0"), ("interval_seconds", "1 or more")),
+    ((*SIM, "--policy", "goodput:interval_seconds=0.5"), ("interval_seconds", "1 or more")),
     ((*SIM, "--policy", "goodput:batch=smallest"), ("batch", "smallest")),
     ((*SIM, "--policy", "tiresas"), ("tiresas", "Closest: tiresias")),
     ((*SIM, "--policy", ""), ("policy",)),

@@ -57,7 +57,6 @@ def test_a_table_for_people_and_rows_for_sheets(
     ("words", "said"),
     [
         (("gavle",), "Closest: gavel"),
-        (("ones",), "planned"),
         (("tiresias", "--data", "."), "reads no data"),
         (("pal", "--data", "nowhere"), "profiles.json"),
         (("gandiva", "--data", "nowhere"), "simulation_throughputs.json"),

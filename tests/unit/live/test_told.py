@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
@@ -114,6 +114,7 @@ SAID = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(first=SAID, second=SAID)
 def test_who_is_told_later_believes_what_others_were_told_from_the_start(first: dict[str, Any], second: dict[str, Any]) -> None:
     before, now = (
