@@ -37,7 +37,7 @@ def evolution() -> list[dict[str, Any]]:
         table = SizeTable.of(view.options, kinds, len(view.capacity), policy.batch)
         state = _State.of(view, table, kind, policy.epochs_before, policy.first_gpus)
         problem, rng = state.problem(view, policy.epochs_between, policy.favour), view.rng()
-        parents, left = state.parents(view, policy.population, rng), state.drawn_left(view, rng, policy.draws)
+        parents, left = state.parents(view, policy.population, rng), state.steps_left(view, rng, policy.draws)
         times = []
         for _ in range(10):
             started = time.process_time()

@@ -121,7 +121,7 @@ class Parking:
         elif self.phase == PARKING:
             self._ring()
         elif self.phase == WAKING and now >= self._deadline_s:
-            self.phase = AWAKE  # whoever asked goes on without an answer
+            self.phase = AWAKE  # the supervisor goes on without the answer
         elif self.phase == WAKING:
             self._say_wake()
 

@@ -1,4 +1,4 @@
-"""How long jobs still train, foreseen from those of the same model that have finished (ONES, SC'21, section 3.2).
+"""How long jobs still train, foreseen from those of the same model that have finished (after ONES, SC'21).
 
 The part of its training that a job has behind it is believed to be Beta(e, 1 + r) distributed: e epochs done, r epochs left.
 What is left is the mean of what finished jobs of the model that trained longer had left at that point. If no job of a model has

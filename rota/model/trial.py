@@ -19,7 +19,9 @@ class TrialVerdict(StrEnum):
 
 
 PATIENCE = 3.0
-"""A trial is given up after so many times as long as a pair takes to settle."""
+"""A trial is given up after so many times as long as a pair takes to settle,"""
+LEAST_PATIENCE_SECONDS = 60.0
+"""and not before so long: it goes on while a scheduler is started again."""
 
 PairKey = tuple[str, str, str, int]
 """Two profiles in order, the accelerator type, and the GPUs that they share."""
@@ -50,7 +52,7 @@ class Trial:
     @property
     def given_up_s(self) -> float:
         """It holds no job back any more if it was not measured by then."""
-        return self.begun_s + PATIENCE * (self.pinned_until_s - self.begun_s)
+        return self.begun_s + max(PATIENCE * (self.pinned_until_s - self.begun_s), LEAST_PATIENCE_SECONDS)
 
     @property
     def gain(self) -> float:

@@ -7,7 +7,8 @@ the statistical efficiency that Pollux measured counts in every run. The paper's
 out: it would have to be trained, and its authors' network was never published.
 
 Fixed before the results: thresholds of Tiresias (100 to 10,000 GPU-seconds tried) and the interval of Optimus (30 to 600 s
-tried), each the best on seeds 100 to 102, which are in no result; options of `ones` were chosen on the same seeds.
+tried), each the best on seeds 100 to 102, which are in no result; options of `ones` were set on the same seeds. Its
+score and first size were tried on seed 0 before, with fewer jobs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,11 @@
 """What the experiments of ONES come to: claims beside the paper's, and a section of the page for each experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from rota.papers.by_seed import BySeed, by_seed, places, problems
 from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, claim, unjudged
 from rota.papers.intervals import Interval
@@ -25,7 +26,6 @@ from rota.papers.page import Section
 from rota.report.plots import Series, chart
 
 JCT = "mean_jct_seconds"
-ByGroup = Mapping[str, float]
 
 
 def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]:
@@ -39,16 +39,7 @@ def conclude(results: Sequence[CellResult]) -> tuple[list[Claim], list[Section]]
     return claims, sections
 
 
-def figures(results: Sequence[CellResult], experiment: str, label: str, figure: str, x: float = 0.0) -> ByGroup:
-    """One figure of one contender, by seed or workload."""
-    return {
-        each.cell.group: float(each.figures[figure])
-        for each in results
-        if (each.cell.experiment, each.cell.label, each.cell.x) == (experiment, label, x) and each.figures.get(figure) is not None
-    }
-
-
-def lower(ours: ByGroup, theirs: ByGroup) -> list[float]:
+def lower(ours: BySeed, theirs: BySeed) -> list[float]:
     """By how many per cent our figure is lower, for each seed that both have."""
     return [100 * (1 - ours[group] / theirs[group]) for group in ours if theirs.get(group, 0.0) > 0]
 
@@ -58,20 +49,8 @@ def _told(values: Sequence[float], unit: str = "") -> str:
     return "-" if found is None else found.told(unit)
 
 
-def _problems(results: Sequence[CellResult], experiment: str) -> list[str]:
-    return [
-        f"{each.cell.label} at {each.cell.x:g}, {each.cell.group}: {each.error}"
-        for each in results
-        if each.cell.experiment == experiment and each.error
-    ]
-
-
-def _places(results: Sequence[CellResult], experiment: str) -> list[float]:
-    return sorted({each.cell.x for each in results if each.cell.experiment == experiment})
-
-
 def _reduction(results: Sequence[CellResult], ours: str, theirs: str, paper: float, note: str) -> Claim:
-    values = lower(figures(results, "main", ours, JCT), figures(results, "main", theirs, JCT))
+    values = lower(by_seed(results, "main", ours, JCT, 0.0), by_seed(results, "main", theirs, JCT, 0.0))
     found = Interval.of(values)
     name = f"Mean JCT of {ours} below {theirs}"
     if found is None:
@@ -85,7 +64,7 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         _reduction(results, ONES, TIRESIAS, 45.6, "Tiresias keeps jobs at the sizes that they ask for."),
         _reduction(results, ONES, OPTIMUS, 41.7, "Optimus changes GPUs, not batch sizes, and foresees in the same way."),
     ]
-    as_published = Interval.of(lower(figures(results, "main", PUBLISHED, JCT), figures(results, "main", TIRESIAS, JCT)))
+    as_published = Interval.of(lower(by_seed(results, "main", PUBLISHED, JCT, 0.0), by_seed(results, "main", TIRESIAS, JCT, 0.0)))
     claims.append(
         unjudged(
             f"Mean JCT of {PUBLISHED} below {TIRESIAS}",
@@ -100,16 +79,16 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     )
     rows, curves = [], []
     for label in MAIN:
-        jct = figures(results, "main", label, JCT)
+        jct = by_seed(results, "main", label, JCT, 0.0)
         if not jct:
             continue
-        against = [lower(jct, figures(results, "main", other, JCT)) for other in (TIRESIAS, OPTIMUS)]
+        against = [lower(jct, by_seed(results, "main", other, JCT, 0.0)) for other in (TIRESIAS, OPTIMUS)]
         others = [
-            list(figures(results, "main", label, figure).values())
+            list(by_seed(results, "main", label, figure, 0.0).values())
             for figure in ("median_jct_seconds", "mean_held_seconds", "makespan_seconds", "gap_to_jct_bound")
         ]
-        busy = [100 * each for each in figures(results, "main", label, "utilization").values()]
-        stops = list(figures(results, "main", label, "suspensions").values())
+        busy = [100 * each for each in by_seed(results, "main", label, "utilization", 0.0).values()]
+        stops = list(by_seed(results, "main", label, "suspensions", 0.0).values())
         rows.append(
             [
                 label,
@@ -162,7 +141,7 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             "suspensions",
         ],
         rows=rows,
-        problems=_problems(results, "main"),
+        problems=problems(results, "main"),
     )
 
 
@@ -189,10 +168,10 @@ def _prediction(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 
 
 def _population(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    usual = figures(results, "fewer", ONES, JCT)
+    usual = by_seed(results, "fewer", ONES, JCT, 0.0)
     rows = []
-    for x in _places(results, "population"):
-        rows.append([f"{x:g}", _told(list(figures(results, "population", ONES, JCT, x).values()), " s")])
+    for x in places(results, "population"):
+        rows.append([f"{x:g}", _told(list(by_seed(results, "population", ONES, JCT, x).values()), " s")])
     rows.append(["16", _told(list(usual.values()), " s")])
     rows.sort(key=lambda row: float(row[0]))
     return [], Section(
@@ -201,12 +180,12 @@ def _population(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         lead="Schedules that are kept from one generation to the next; 16 is the default.",
         heads=["population", "mean JCT"],
         rows=rows if usual else [],
-        problems=_problems(results, "population"),
+        problems=problems(results, "population"),
     )
 
 
 def _compared(results: Sequence[CellResult], experiment: str, x: float) -> list[str]:
-    jct = {label: figures(results, experiment, label, JCT, x) for label in COMPARED}
+    jct = {label: by_seed(results, experiment, label, JCT, x) for label in COMPARED}
     against = [_told(lower(jct[ONES], jct[other]), "%") for other in (TIRESIAS, OPTIMUS)]
     return [*(_told(list(values.values()), " s") for values in jct.values()), *against]
 
@@ -215,7 +194,7 @@ _AGAINST = ["mean JCT, Tiresias", "Optimus", "ONES", "below Tiresias", "below Op
 
 
 def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    rows = [[f"{x:g} s", *_compared(results, "cost", x)] for x in _places(results, "cost")]
+    rows = [[f"{x:g} s", *_compared(results, "cost", x)] for x in places(results, "cost")]
     rows.append([f"{COST:g} s", *_compared(results, "fewer", 0.0)])
     rows.sort(key=lambda row: float(row[0].split()[0]))
     return [], Section(
@@ -226,12 +205,12 @@ def _cost(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         "in about a second; Rota stops and starts it unless it stays on its nodes.",
         heads=["a change costs", *_AGAINST],
         rows=rows if len(rows) > 1 else [],
-        problems=_problems(results, "cost"),
+        problems=problems(results, "cost"),
     )
 
 
 def _load(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    rows = [[f"{x:g} s", *_compared(results, "load", x)] for x in _places(results, "load")]
+    rows = [[f"{x:g} s", *_compared(results, "load", x)] for x in places(results, "load")]
     rows.append(["30 s", *_compared(results, "fewer", 0.0)])
     rows.sort(key=lambda row: float(row[0].split()[0]))
     return [], Section(
@@ -240,17 +219,17 @@ def _load(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         lead="The same jobs, further apart or closer together.",
         heads=["a job every", *_AGAINST],
         rows=rows if len(rows) > 1 else [],
-        problems=_problems(results, "load"),
+        problems=problems(results, "load"),
     )
 
 
 def _pollux(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
-    jct = {label: figures(results, "pollux", label, JCT) for label in ON_POLLUX}
+    jct = {label: by_seed(results, "pollux", label, JCT, 0.0) for label in ON_POLLUX}
     rows = []
     for label, mine in jct.items():
         if mine:
             against = [_told(lower(mine, jct[other]), "%") for other in (TIRESIAS, RIGID_GOODPUT)]
-            gap = list(figures(results, "pollux", label, "gap_to_jct_bound").values())
+            gap = list(by_seed(results, "pollux", label, "gap_to_jct_bound", 0.0).values())
             rows.append([label, _told([each / 3600 for each in mine.values()], " h"), *against, _told(gap)])
     found = []
     if jct[GOODPUT] and jct[TIRESIAS]:
@@ -267,5 +246,5 @@ def _pollux(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         heads=["contender", "mean JCT", "below Tiresias", "below goodput with fixed sizes", "gap"],
         rows=rows,
         found=found,
-        problems=_problems(results, "pollux"),
+        problems=problems(results, "pollux"),
     )

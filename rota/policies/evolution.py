@@ -12,7 +12,8 @@ import numpy as np
 
 from rota.model.units import Bools, Floats, Ints
 
-NOBODY = -1
+IDLE = -1
+"""In place of a job: the GPU has none."""
 
 Score = Literal["speed-ups", "gpu-seconds"]
 """What makes a schedule the better one: the sum of the speed-ups of its jobs, those with least left counting most; or, as in the
@@ -66,8 +67,8 @@ class Problem:
     """It was started or resized a moment ago, and stays as it is."""
     now: Genes
     """What jobs have now: one candidate."""
-    anchor: Floats
-    """Where it lies in the schedule in force, for the order of blocks; infinite: nowhere."""
+    order: Ints
+    """Jobs in the order in which their blocks lie."""
     move_seconds: Floats
     """What another size costs it."""
     speed: Floats
@@ -91,7 +92,7 @@ class Problem:
         executed: Bools,
         pinned: Bools,
         now: Genes,
-        anchor: Floats,
+        order: Ints,
         move_seconds: Floats,
         favour: float,
     ) -> "Problem":
@@ -107,7 +108,7 @@ class Problem:
         after = np.minimum.accumulate(upper[:, :, ::-1], axis=2)[:, :, ::-1]
         following = np.concatenate((after[:, :, 1:], np.full((*after.shape[:2], 1), width)), axis=2)
         following = np.where(following < width, following, np.arange(width))
-        given = (capacity, gpu_pool, floor, rate, limit, most, executed, pinned, now, anchor, move_seconds)
+        given = (capacity, gpu_pool, floor, rate, limit, most, executed, pinned, now, order, move_seconds)
         return cls(*given, speed, smallest, following, favour)
 
     @property
@@ -133,21 +134,20 @@ class Problem:
         return Genes(self.floor[jobs, genes.pool, np.minimum(genes.gpus, self.floor.shape[2] - 1)], genes.pool)
 
     def laid_out(self, genes: Genes) -> Ints:
-        """As rows of jobs for each GPU: blocks in the order of where they lie now, each within its pool."""
-        found = np.full((len(genes), len(self.gpu_pool)), NOBODY, dtype=np.int64)
-        order = np.argsort(self.anchor, kind="stable")
+        """As rows of jobs for each GPU: a block for each job, within its pool."""
+        found = np.full((len(genes), len(self.gpu_pool)), IDLE, dtype=np.int64)
         for pool in range(len(self.capacity)):
             mine = (self.gpu_pool == pool).nonzero()[0]
-            gpus = np.where(genes.pool == pool, genes.gpus, 0)[:, order]
+            gpus = np.where(genes.pool == pool, genes.gpus, 0)[:, self.order]
             for row, counts in enumerate(gpus):
-                blocks = np.repeat(order, counts)
+                blocks = np.repeat(self.order, counts)
                 found[row, mine[: len(blocks)]] = blocks
         return found
 
     def counted(self, rows: Ints) -> Genes:
         """The other way round. A job with GPUs of several pools keeps those of the one with most."""
         jobs, pools = self.jobs, len(self.capacity)
-        candidate, gpu = (rows != NOBODY).nonzero()
+        candidate, gpu = (rows != IDLE).nonzero()
         key = (candidate * pools + self.gpu_pool[gpu]) * jobs + rows[candidate, gpu]
         counts = np.bincount(key, minlength=len(rows) * pools * jobs).reshape(len(rows), pools, jobs)
         return Genes(counts.max(axis=1), counts.argmax(axis=1))
@@ -206,12 +206,9 @@ def generation(
     mutants = Genes(np.where(goes, 0, refreshed.gpus), refreshed.pool)
     anew = limited(problem, Genes(np.zeros_like(problem.now.gpus), problem.now.pool))  # none but those that are pinned
     whole = refreshed.joined(children, mutants, anew)
-    order = problem.seconds(left) * np.exp(
-        DISORDER
-        * np.repeat(rng.random(len(whole)), problem.jobs).reshape(len(whole), -1)
-        * rng.standard_normal((len(whole), problem.jobs))
-    )
-    order[[*range(count), -1]] = problem.seconds(left)
+    disorder = DISORDER * rng.random((len(whole), 1)) * rng.standard_normal((len(whole), problem.jobs))
+    disorder[[*range(count), -1]] = 0.0  # parents, and what begins anew
+    order = problem.seconds(left) * np.exp(disorder)
     candidates = padded(problem, whole, left, rng, score, order)
     scores = problem.score(candidates, left, score)
     best = np.argsort(scores, kind="stable")[:count]

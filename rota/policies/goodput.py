@@ -7,8 +7,9 @@ import numpy as np
 
 from rota.model.allocation import Assignment
 from rota.model.view import View
+from rota.policies.checks import check_interval
 from rota.solver.knapsack import choose
-from rota.solver.size_table import BatchRule, SizeTable, check_interval
+from rota.solver.size_table import BatchRule, SizeTable
 
 RUNS = 2.0
 """A size is worth `2 - (goodput / least goodput) ** -fairness`: 1 if it is the slowest, and less than 2 however fast it is. So no

@@ -9,8 +9,9 @@ from rota.errors import OptionError
 from rota.model.allocation import Assignment
 from rota.model.units import FOREVER, Bools, Floats, Ints
 from rota.model.view import View
-from rota.policies.evolution import NOBODY, Genes, Problem, Score, generation
-from rota.solver.size_table import BatchRule, SizeTable, check_interval
+from rota.policies.checks import check_interval
+from rota.policies.evolution import IDLE, Genes, Problem, Score, generation
+from rota.solver.size_table import BatchRule, SizeTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +36,7 @@ class Ones:
     and may hold twice as many each time it has them. A running job is changed once an epoch at most."""
 
     population: int = 16
+    """Schedules that are kept from one generation to the next."""
     generations: int = 8
     """At each decision..."""
     interval_seconds: float = 30.0
@@ -83,10 +85,10 @@ class Ones:
         problem = state.problem(view, self.epochs_between, self.favour)
         for _ in range(self.generations):
             rows, chosen, _ = generation(
-                problem, rows, state.drawn_left(view, rng, self.draws), rng, self.exchange, self.evict, self.score
+                problem, rows, state.steps_left(view, rng, self.draws), rng, self.exchange, self.evict, self.score
             )
         wanted = np.where(chosen.gpus[0] > 0, table.option[kind, chosen.pool[0], chosen.gpus[0]], -1)
-        option = state.deploy(view, wanted, self.epochs_between)
+        option = state.deploy(wanted, problem.pinned)
         runs = np.concatenate([((option >= 0) & mine).nonzero()[0] for mine in (state.granted, ~state.granted)])
         return Assignment(
             position=runs,
@@ -94,7 +96,7 @@ class Ones:
             until_s=view.now_s + self.interval_seconds,
             memory=state.memory(view, rows),
             memory_in_snapshots=True,
-            key="remaining GPU time",
+            key="speed-ups" if self.score == "speed-ups" else "GPU time left",
         )
 
 
@@ -160,11 +162,7 @@ class _State:
             self.limit[largest] = min(fewer + fewer % 2, self.gpus[largest]) if fewer > 1 else fewer
 
     def problem(self, view: View, epochs_between: float, favour: float) -> Problem:
-        usable = view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)
-        anchor = np.full(len(self.gpus), np.inf)
-        order = np.lexsort((view.jobs.ids, self.pool))
-        anchor[order] = np.arange(len(order))
-        anchor[~self.granted] += len(order)
+        usable = _usable(view)
         return Problem.of(
             view.capacity,
             view.cluster.gpu_pool[usable],
@@ -175,17 +173,17 @@ class _State:
             self.executed,
             self.granted & (self.epochs - self.since_epoch < epochs_between),
             Genes(self.gpus[None], self.pool[None]),
-            anchor,
+            np.lexsort((view.jobs.ids, self.pool, ~self.granted)),
             view.jobs.move_seconds,
             favour,
         )
 
     def parents(self, view: View, population: int, rng: np.random.Generator) -> Ints:
         """The population of last time without jobs that have ended, or else random orders of those that are here."""
-        usable = view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)
+        usable = _usable(view)
         memory = view.memory
         if memory is None or memory.rows.shape[1] != len(usable) or len(memory.rows) != population:
-            found = np.full((population, int(usable.sum())), NOBODY, dtype=np.int64)
+            found = np.full((population, int(usable.sum())), IDLE, dtype=np.int64)
             for row in found:
                 some = rng.permutation(len(self.gpus))[: len(row)]
                 row[: len(some)] = some
@@ -193,20 +191,19 @@ class _State:
         rows = memory.rows[:, usable]
         ids = view.jobs.ids
         at = ids.searchsorted(rows).clip(max=max(len(ids) - 1, 0))
-        return np.where(ids[at] == rows, at, NOBODY) if len(ids) else np.full_like(rows, NOBODY)
+        return np.where(ids[at] == rows, at, IDLE) if len(ids) else np.full_like(rows, IDLE)
 
-    def drawn_left(self, view: View, rng: np.random.Generator, draws: bool) -> Floats:
+    def steps_left(self, view: View, rng: np.random.Generator, draws: bool) -> Floats:
+        """Steps that each job is believed to have left."""
         if view.foresight is not None:
             return view.foresight.drawn_left(rng) if draws else view.foresight.steps_left
         return np.where(np.isfinite(view.jobs.steps_left), view.jobs.steps_left, 1.0)
 
-    def deploy(self, view: View, option: Ints, epochs_between: float) -> Ints:
-        """The option of each job, -1: none. A job that waits starts at once if its GPUs are idle. Running jobs change only if
-        each that would has trained for an epoch since it was last touched."""
-        changes = self.granted & (option != self.option)
-        if (changes & (self.epochs - self.since_epoch < epochs_between)).any():
-            option = self._only_starts(view, option)
-        elif (option != self.option).any():
+    def deploy(self, option: Ints, pinned: Bools) -> Ints:
+        """The option of each job, -1: none. A job that is pinned keeps its own. One that waits and is left out again may hold
+        half as many GPUs when it is resumed; one that is stopped, as many as before."""
+        option = np.where(pinned, self.option, option)
+        if (option != self.option).any():
             left_out = ~self.granted & (option < 0) & self.executed
             self.resume = np.where(left_out, np.maximum(self.resume // 2, 1), self.resume)
             self.most = np.where(left_out, self.resume, self.most)
@@ -214,20 +211,13 @@ class _State:
         self.since_epoch = np.where((option >= 0) & (option != self.option), self.epochs, self.since_epoch)
         return option
 
-    def _only_starts(self, view: View, option: Ints) -> Ints:
-        """Running jobs go on as they do, and others get what is idle."""
-        options, found = view.options, self.option.copy()
-        free = view.capacity - np.bincount(self.pool, self.gpus, len(view.capacity)).astype(np.int64)
-        for at in (~self.granted & (option >= 0)).nonzero()[0].tolist():
-            pool, gpus = options.pool.item(option[at]), options.gpus.item(option[at])
-            if gpus <= free[pool]:
-                free[pool] -= gpus
-                found[at] = option[at]
-        return found
-
     def memory(self, view: View, rows: Ints) -> Evolved:
-        usable = view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)
+        usable = _usable(view)
         ids = view.jobs.ids
-        whole = np.full((len(rows), len(usable)), NOBODY, dtype=np.int64)
-        whole[:, usable] = np.where(rows >= 0, ids[rows], NOBODY) if len(ids) else NOBODY
+        whole = np.full((len(rows), len(usable)), IDLE, dtype=np.int64)
+        whole[:, usable] = np.where(rows >= 0, ids[rows], IDLE) if len(ids) else IDLE
         return Evolved(whole, ids, self.most, self.resume, self.since_epoch)
+
+
+def _usable(view: View) -> Bools:
+    return view.usable if view.usable is not None else np.ones(view.cluster.gpus, dtype=bool)

@@ -9,7 +9,8 @@ import numpy as np
 from rota.model.allocation import Assignment
 from rota.model.units import Ints
 from rota.model.view import View
-from rota.solver.size_table import BatchRule, SizeTable, check_interval
+from rota.policies.checks import check_interval
+from rota.solver.size_table import BatchRule, SizeTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

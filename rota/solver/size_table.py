@@ -5,21 +5,13 @@ from typing import Literal
 
 import numpy as np
 
-from rota.errors import OptionError
 from rota.model.options import Options
-from rota.model.units import FOREVER, Floats, Ints
+from rota.model.units import Floats, Ints
 
 BatchRule = Literal["best", "largest", "asked"]
 """Of the batch sizes that a job accepts on so many GPUs: the one it is fastest with; the largest that keeps its examples on each
 GPU at what it asked for (ONES), or the smallest if none does; or the one it asked for, where it
 runs with that."""
-
-
-def check_interval(policy: str, seconds: float) -> None:
-    """Refuse an interval at which a policy could not choose sizes."""
-    if not 1 <= seconds < FOREVER:
-        hint = f"{policy}:interval_seconds=60"
-        raise OptionError("must be 1 or more.", field=f"{policy} interval_seconds", value=seconds, hint=hint)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

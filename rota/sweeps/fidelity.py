@@ -1,6 +1,5 @@
 """`rota fidelity`: what really ran in some homes, simulated again from what was submitted, and how far the two are apart."""
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -135,7 +134,7 @@ def _read(home: Path) -> tuple[Observed, dict[str, Any]]:
     journal = Journal(path, words_for())
     try:
         observed = observe(journal.entries())
-        configuration = json.loads(json.dumps(journal.configuration() or {}))
+        configuration = journal.configuration() or {}
     finally:
         journal.close()
     if not observed.jct_seconds:

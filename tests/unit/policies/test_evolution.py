@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.units import Floats, Ints
-from rota.policies.evolution import NOBODY, Genes, Problem, Score, _Filling, generation, limited, padded
+from rota.policies.evolution import IDLE, Genes, Problem, Score, _Filling, generation, limited, padded
 
 SIZES = (1, 2, 4, 8, 16)
 SCORES: tuple[Score, ...] = ("speed-ups", "gpu-seconds")
@@ -43,7 +43,7 @@ def made_up(seed: int, jobs: int, gpus: int, pools: int = 1) -> tuple[Problem, F
         executed,
         (now > 0) & (draw.random(jobs) < 0.3),
         Genes(now[None], pool[None]),
-        draw.permutation(jobs).astype(np.float64),
+        draw.permutation(jobs),
         np.full(jobs, 15.0),
         0.2,
     )
@@ -52,7 +52,7 @@ def made_up(seed: int, jobs: int, gpus: int, pools: int = 1) -> tuple[Problem, F
 
 def parents(problem: Problem, count: int, seed: int) -> Ints:
     draw = np.random.default_rng(seed)
-    found = np.full((count, len(problem.gpu_pool)), NOBODY, dtype=np.int64)
+    found = np.full((count, len(problem.gpu_pool)), IDLE, dtype=np.int64)
     for row in found:
         some = draw.permutation(problem.jobs)[: len(row)]
         row[: len(some)] = some
@@ -120,7 +120,7 @@ def test_of_two_jobs_alike_the_one_with_less_left_runs(score: Score) -> None:
         ~off,
         off,
         Genes(np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=np.int64)),
-        np.arange(2.0),
+        np.arange(2),
         np.zeros(2),
         0.2,
     )

@@ -1,0 +1,11 @@
+"""Checks of options that several policies have."""
+
+from rota.errors import OptionError
+from rota.model.units import FOREVER
+
+
+def check_interval(policy: str, seconds: float) -> None:
+    """Refuse an interval at which a policy could not choose sizes."""
+    if not 1 <= seconds < FOREVER:
+        hint = f"{policy}:interval_seconds=60"
+        raise OptionError("must be 1 or more.", field=f"{policy} interval_seconds", value=seconds, hint=hint)
