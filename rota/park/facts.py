@@ -25,7 +25,7 @@ PROBE_SECONDS = 10.0
 
 
 def parking_facts(
-    argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool
+    argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool, mps: bool = False
 ) -> ParkingFacts:
     """Of a job with this command and these variables."""
     python, obstacle = python_of(argv, env, workdir)
@@ -34,7 +34,9 @@ def parking_facts(
         return known
     if not obstacle:
         known = _with_allocator(known, env)
-    return replace(known, driver_problem=driver_problem()) if preload_problem(known) else known
+    if preload_problem(known):
+        return replace(known, driver_problem="it leaves out what runs under MPS" if mps else driver_problem())
+    return known
 
 
 def _with_allocator(known: ParkingFacts, env: Mapping[str, str]) -> ParkingFacts:
