@@ -18,6 +18,7 @@ COMMANDS = {
     "submit": "submit",
     "jobs": "jobs",
     "status": "status",
+    "nodes": "nodes",
     "show": "show_job",
     "why": "why",
     "logs": "logs",
