@@ -285,7 +285,9 @@ def test_wait(served: Served, rota: Rota) -> None:
 def test_unreachable(rota: Rota, tmp_path: Path, command: tuple[str, ...]) -> None:
     code, out, err = rota(*command, "--home", str(tmp_path))
     assert (code, out) == (3, "")
-    assert err == f"Cannot reach the scheduler: nobody has started one in {tmp_path}.\nTry: rota up --home {tmp_path}\n"
+    problem, hint = err.splitlines()
+    assert problem == f"Cannot reach the scheduler: nobody has started one in {tmp_path}."
+    assert hint == f"Try: rota up --home {tmp_path} · rota doctor --home {tmp_path}"
 
 
 def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:
         url = gone.url
     code, out, err = rota("submit", "--home", str(tmp_path), "--", "x")
     assert (code, out) == (3, "")
-    assert err == f"Cannot reach the scheduler at {url} (connection refused).\nTry: rota up\n"
+    assert err == f"Cannot reach the scheduler at {url} (connection refused).\nTry: rota up · rota doctor\n"
 
 
 def test_a_token_of_another_scheduler(served: Served, rota: Rota, tmp_path: Path) -> None:
