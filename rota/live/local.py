@@ -14,13 +14,16 @@ import numpy as np
 from rota.agent import rules
 from rota.agent.constants import ENDED, PARKED, RUNNING, SUSPENDED
 from rota.agent.disk import write_whole
+from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
 from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order, held
+from rota.agent.processes import life_of
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
+from rota.live.gpu_use import gpu_use, holders
 from rota.live.starts import Starts
 from rota.live.step_rates import StepRates
 from rota.live.where import where_text
@@ -37,6 +40,8 @@ PORTS = 20_000, 12_000
 
 
 HOME_ID = "home-id"
+READ_SECONDS = 1.0
+"""Who asks how the GPUs are waits so long for an answer at most."""
 PROGRESS_EVERY_SECONDS = 5.0
 STRAY_SEQUENCE = 1 << 40
 """Newer than any command of a scheduler."""
@@ -66,6 +71,8 @@ class Local:
         if gpus is not None:
             self._devices = tuple(tuple(gpu.uuid for gpu in each) for each in gpus)
             self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
+        self._watch: GpuWatch | None = None
+        """Of real GPUs."""
         self._home_id = ""
         self.machine: Machine
         self._context: DriverContext
@@ -100,9 +107,12 @@ class Local:
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
+        self._watch = GpuWatch() if self._index else None
 
     def close(self) -> None:
         self.machine.close()
+        if self._watch is not None:
+            self._watch.close()
 
     # Commands ----------------------------------------------------------------------------------------------------
 
@@ -178,13 +188,19 @@ class Local:
             events.extend(self._events(status))
         for status in [status for status in self._running.values() if (status.job, status.incarnation) not in self._started]:
             events.extend(self._start(status))  # nothing changed, but it has taken too long
-        self._step_rates.look(self.machine.inventory(), self._started)
+        self._measure()
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
             measured = self._step_rates.measured(self._progress_s)
             events.extend([measured] if measured is not None else [])
             events.extend(self._progress(self._running.values()))
         return events
+
+    def _measure(self) -> None:
+        inventory, readings = self.machine.inventory(), self._watch.latest() if self._watch is not None else {}
+        uuids = {index: uuid for uuid, index in self._index.items()}
+        uses = gpu_use(holders(inventory, self.machine.variables, uuids), readings, life_of) if readings else {}
+        self._step_rates.look(inventory, self._started, uses)
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
@@ -233,7 +249,7 @@ class Local:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
-        return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done)]
+        return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done, gib=status.parked_gib)]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
@@ -295,6 +311,9 @@ class Local:
 
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._running
+
+    def readings(self) -> Readings:
+        return self._watch.latest(wait_seconds=READ_SECONDS) if self._watch is not None else {}
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
         return read_log(self._log(job), offset, limit)

@@ -17,8 +17,10 @@ import uvicorn
 
 from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
+from rota.agent.host_memory import total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.agent.mps import mps_folder
+from rota.beliefs.costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
@@ -30,7 +32,7 @@ from rota.errors import JournalError, OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
-from rota.live.told import TOLD, ToldBeliefs, fitting, told_rates
+from rota.live.told import CONTEXT, TOLD, ToldBeliefs, fitting, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Plain
 from rota.model.units import FOREVER
@@ -48,6 +50,8 @@ RETRY_SECONDS = 5.0
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
 """A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
 MOST_LOG_MB = 1 << 20
+PARKED_PART = 0.8
+"""Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -200,8 +204,12 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         "policy": policy_named,
         "placer": placer_named,
         "cluster": str(cluster),
-        "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
+        "nodes": [
+            [node.name, node.accelerator, node.gpus, node.rack, *([] if node.host_gib is None else [node.host_gib])]
+            for node in cluster.nodes
+        ],
         "pretend": checked.pretend,
+        **({} if checked.pretend else {CONTEXT: LINK_SPEED.context_gib}),
         "settings": plain_settings(settings),
         TOLD: told,
     }
@@ -265,23 +273,26 @@ def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> N
 
 
 def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
-    """Its GPUs, one node per type; pretend ones (None) where it has none, or where that is asked for."""
+    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none, or where that is
+    asked for."""
     if pretend is not None:
         return Cluster.parse(pretend), None
     found = find_gpus()
     if not found:
         return Cluster.parse(PRETEND), None
-    types = list(dict.fromkeys(gpu.accelerator for gpu in found))
-    if len(types) > 1:
-        raise OptionError(
-            "GPUs of several types in one machine are not in this version yet.",
-            field="gpus",
-            value=", ".join(types),
-            hint="run it in a container that has those of one type; CUDA_VISIBLE_DEVICES changes nothing here",
-        )
-    name = socket.gethostname().split(".")[0] or "n1"
-    node = Node(name, types[0], len(found))
-    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), [found]
+    by_type: dict[str, list[Gpu]] = {}
+    for gpu in found:
+        by_type.setdefault(gpu.accelerator, []).append(gpu)
+    host = socket.gethostname().split(".")[0] or "n1"
+    memory_gib = total_gib()
+    nodes = []
+    for accelerator, mine in by_type.items():
+        name = host if len(by_type) == 1 else f"{host}-{accelerator.lower()}"
+        # In whole GiB: a new kernel may find a little more or less, and the node has to be the same.
+        room_gib = None if memory_gib is None else float(int(PARKED_PART * memory_gib * len(mine) / len(found)))
+        nodes.append(Node(name, accelerator, len(mine), host_gib=room_gib))
+    text = " + ".join(f"1x({len(mine)}x{accelerator})" for accelerator, mine in by_type.items())
+    return Cluster.of(nodes, text), list(by_type.values())
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
             _learn_price(state, row, incarnation, event.at_s)
-        _park(state, event.job, incarnation)
+        _park(state, event.job, state.note_parked(incarnation, event.gib) if event.gib else incarnation)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):
@@ -142,8 +142,7 @@ def _park(state: State, job: int, incarnation: Incarnation) -> None:
 
 
 def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
-    state.free_reserve(job, incarnation, incarnation.parts)
-    state.jobs.incarnations[job] = replace(incarnation, parked=False, reserved=False)
+    state.jobs.incarnations[job] = replace(state.unreserve(incarnation), parked=False)
 
 
 def exited(state: State, settings: Settings, event: Exited) -> None:
@@ -191,8 +190,7 @@ def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Ver
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.let_go(job, gone)
-    if incarnation.reserved:
-        state.free_reserve(job, incarnation, incarnation.parts if node is None else (node,))
+    state.free_reserve(incarnation, incarnation.parts if node is None else (node,))
     worst = max(incarnation.verdict, verdict)
     fewest = min(incarnation.steps, steps)
     if left:

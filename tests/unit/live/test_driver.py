@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
 from rota.live import daemon as daemon_module
@@ -74,6 +75,9 @@ class Instant:
         return []
 
     def running(self) -> Mapping[int, IncarnationStatus]:
+        return {}
+
+    def readings(self) -> Readings:
         return {}
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
