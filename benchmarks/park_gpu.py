@@ -340,11 +340,9 @@ def long_turns(bench: Bench, policy: str, seconds: float) -> dict[str, Any]:
         bench.steps.clear()
         jobs = {bench.submit(gib, f"long-{gib}"): gib for gib in SIZES}
         end = time.monotonic() + min(seconds, bench.left() - 20.0)
-        nodes = ""
         while time.monotonic() < end and not any(row.ended for row in bench.rows().values()):
             time.sleep(1.0)
-            nodes = nodes or _nodes(bench)
-        rows = bench.rows()
+        rows, nodes = bench.rows(), _nodes(bench)
         found: dict[str, Any] = {
             "jobs": {
                 str(gib): {
@@ -365,7 +363,7 @@ def long_turns(bench: Bench, policy: str, seconds: float) -> dict[str, Any]:
 
 def _nodes(bench: Bench) -> str:
     """What the scheduler says of its GPUs."""
-    run = [sys.executable, "-m", "rota", "status", "-o", "json", "--home", str(bench.home)]
+    run = [sys.executable, "-m", "rota", "nodes", "-o", "json", "--home", str(bench.home)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (PACKAGES, os.environ.get("PYTHONPATH", ""))))}
     return subprocess.run(run, capture_output=True, text=True, timeout=30, check=False, env=env).stdout[:3000]
 
@@ -471,12 +469,12 @@ while time.time() < begin + seconds:
         torch.cuda.synchronize()
     count += 20
 print("rate", count / (time.time() - begin), "late" if late else "")
-while time.time() < begin + seconds + 3:
+while time.time() < begin + seconds + 2:
     step()
 '''
 
 
-def packing(bench: Bench, widths: Sequence[int] = (1024, 4096), wait: float = 14.0, seconds: float = 4.0) -> dict[str, Any]:
+def packing(bench: Bench, widths: Sequence[int] = (4096,), wait: float = 9.0, seconds: float = 3.0) -> dict[str, Any]:
     """Two equal processes on the GPU: what both do together over what one does alone, in turns and with MPS."""
     (bench.folder / "pair.py").write_text(PAIR)
     pipe = bench.folder / "mps"
@@ -504,6 +502,19 @@ def packing(bench: Bench, widths: Sequence[int] = (1024, 4096), wait: float = 14
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 run = ["nvidia-cuda-mps-control"]
                 subprocess.run(run, input=b"quit\n", env={**os.environ, **service}, timeout=20, check=False)
+
+
+def allocator(bench: Bench) -> dict[str, Any]:
+    """Steps a second of one process, with the preloaded allocator and without, in turns."""
+    (bench.folder / "pair.py").write_text(PAIR)
+    run = [sys.executable, str(bench.folder / "pair.py")]
+    facts = parking_facts(run, bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+    more = parking_environment(facts, bench.variables()) | {"ROTA_RUN_DIR": str(bench.folder)}
+    plain, loaded = [], []
+    for _ in range(2):
+        plain += _rates(_pair(bench, 2048, 1, 7.0, 3.0, {}))
+        loaded += _rates(_pair(bench, 2048, 1, 7.0, 3.0, more))
+    return {"plain": plain, "preloaded": loaded, "slower": round(1 - statistics.mean(loaded) / statistics.mean(plain), 4)}
 
 
 def _pair(bench: Bench, width: int, many: int, wait: float, seconds: float, more: dict[str, str], *words: str) -> list[str]:
@@ -617,6 +628,7 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "driver_2_gib", lambda: many_parkings(bench, 2, 3, way="driver")
     yield "driver_20_gib", lambda: many_parkings(bench, 20, 2, way="driver")
     yield "packing", lambda: packing(bench)
+    yield "allocator", lambda: allocator(bench)
     yield "leaving_2_gib", lambda: leaving(bench, 2)
     yield "leaving_20_gib", lambda: leaving(bench, 20)
 
@@ -661,6 +673,8 @@ def main(words: Sequence[str] | None = None) -> int:
                     found[name] = phase()
                 except Exception as error:
                     found[name] = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
+                if args.json:  # what is known so far
+                    Path(args.json).write_text(json.dumps(found, indent=1))
                 sys.stderr.write(f"{name}: {'error' if 'error' in found[name] else 'done'}, {bench.left():.0f} s left\n")
         finally:
             bench.close()
