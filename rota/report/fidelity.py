@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from rota.live.journal import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
+from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import Arrival, JobSpec
 from rota.sim.record import Record
 from rota.sim.seen import SeenJob
@@ -25,7 +25,7 @@ TOLD_WITH_START_SECONDS = 0.4
 
 Span = tuple[float, float]
 """From when to when."""
-COSTS = tuple(each.name for each in fields(SeenJob) if each.name != "work_seconds")
+COSTS = tuple(each.name for each in fields(SeenJob) if each.name not in ("work_seconds", "first_steps"))
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Observed:
     """From the command until it had saved and its GPUs were free, the mean."""
     leave_seconds: float
     """From the last step until its GPUs were free, the mean."""
+    answer_seconds: float
+    """From asking the policy to its answer, the mean."""
     rate_spread: float = 0.0
     """How far the pace of a job differs from one of its lives to the next, relatively, the median over jobs with several."""
     left_out: int = 0
@@ -85,8 +87,8 @@ def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> Obse
     for entry in entries:
         for event in entry.events:
             reader.hear(event)
-        for command in entry.decided.commands if entry.decided is not None else ():
-            reader.told(command, entry.now_s)
+        if entry.decided is not None:
+            reader.decided(entry.decided, entry.now_s)
     return reader.observed(round_seconds)
 
 
@@ -173,6 +175,15 @@ class _Reader:
 
     def __init__(self) -> None:
         self.jobs: dict[int, _Job] = {}
+        self.asked_s: dict[int, float] = {}
+        """When the policy was asked, by ticket."""
+        self.answers: list[float] = []
+
+    def decided(self, decided: Decided, now_s: float) -> None:
+        if decided.ticket:
+            self.asked_s[decided.ticket] = now_s
+        for command in decided.commands:
+            self.told(command, now_s)
 
     def told(self, command: JobCommand, now_s: float) -> None:
         """A command left. One that is sent again is the same."""
@@ -197,6 +208,8 @@ class _Reader:
             self._suspended(self.jobs[event.job], event)
         elif isinstance(event, Exited):
             self._exited(self.jobs[event.job], event)
+        elif isinstance(event, Allocated) and event.ticket in self.asked_s:
+            self.answers.append(max(event.at_s - self.asked_s.pop(event.ticket), 0.0))
 
     def _progressed(self, event: Progressed) -> None:
         for number, steps in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
@@ -254,12 +267,13 @@ class _Reader:
                 [Arrival(job.submitted_s - origin_s, replace(job.arriving, name=name)) for name, job in done.items()],
             ),
             jobs=seen,
-            usual={name: SeenJob(work_seconds=job.work_seconds, **usual) for name, job in done.items()},
+            usual={name: replace(job, **usual) for name, job in seen.items()},
             undisturbed={name: _undisturbed(each, done[name].best_seconds, lone) for name, each in seen.items()},
             jct_seconds=[job.ended_s - job.submitted_s for job in done.values() if job.ended_s is not None],
             launch_seconds=_mean([to_s - from_s for job in done.values() for from_s, to_s in job.starts]),
             suspend_seconds=usual["suspend_seconds"],
             leave_seconds=usual["leave_seconds"],
+            answer_seconds=_mean(self.answers),
             rate_spread=_spread(job.paces for job in done.values()),
             left_out=len(self.jobs) - len(done),
         )
@@ -268,7 +282,7 @@ class _Reader:
 def _seen(job: _Job, usual: Mapping[str, float]) -> SeenJob:
     """As it was itself. What it never did takes as long as with other jobs on average."""
     took = {name: _mean(job.took[name]) if job.took[name] else usual[name] for name in COSTS}
-    return SeenJob(work_seconds=job.work_seconds, **took)
+    return SeenJob(work_seconds=job.work_seconds, first_steps=job.first_steps, **took)
 
 
 def _undisturbed(job: SeenJob, best_seconds: float, lone: Sequence[float]) -> SeenJob:

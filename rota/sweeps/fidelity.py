@@ -15,9 +15,8 @@ from rota.live.local import PROGRESS_EVERY_SECONDS
 from rota.model.units import FOREVER
 from rota.report.fidelity import Fidelity, Observed, compare, observe
 from rota.report.result import plain_table
-from rota.sim.engine import Engine
 from rota.sim.record import Record
-from rota.sim.seen import SeenJob, SeenPhysics
+from rota.sim.seen import SeenEngine, SeenJob, SeenPhysics
 
 CLOSE = 0.01
 """Two policies whose real means are no further apart than this, relatively, have no order."""
@@ -48,6 +47,8 @@ class PolicyFidelity:
     """...what a suspension did, until the GPUs were free..."""
     leave_seconds: float
     """...and how long a job that had made its last step kept its GPUs."""
+    answer_seconds: float
+    """How long the policy took for an answer, the mean."""
     launching_seconds: float
     """What first starts add to the simulated mean JCT..."""
     switching_seconds: float
@@ -139,6 +140,7 @@ def _of_home(home: Path) -> PolicyFidelity:
         launch_seconds=observed.launch_seconds,
         suspend_seconds=observed.suspend_seconds,
         leave_seconds=observed.leave_seconds,
+        answer_seconds=observed.answer_seconds,
         launching_seconds=without(launch_seconds=0.0),
         switching_seconds=without(relaunch_seconds=0.0, suspend_seconds=0.0, park_seconds=0.0, resume_seconds=0.0),
         leaving_seconds=without(leave_seconds=0.0),
@@ -152,10 +154,10 @@ def _simulate(observed: Observed, configuration: Mapping[str, Any], jobs: Mappin
     scheduler = make_scheduler(configuration)
     # Nothing is lost on the way to a simulated machine.
     scheduler.settings = replace(scheduler.settings, lease_seconds=FOREVER, retry_seconds=FOREVER, node_timeout_seconds=FOREVER)
-    engine = Engine(
+    engine = SeenEngine(
         scheduler,
         make_policy(configuration["policy"]),
-        SeenPhysics(jobs=jobs),
+        SeenPhysics(jobs=jobs, answer_seconds=observed.answer_seconds),
         observed.trace.arrivals,
         report_seconds=PROGRESS_EVERY_SECONDS,
     )

@@ -5,8 +5,9 @@ import pytest
 
 from rota.core.when import AtRounds
 from rota.live.journal import JournalEntry
+from rota.model.allocation import Ranking
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
-from rota.model.events import Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
+from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import JobSpec
 from rota.report.fidelity import observe
 
@@ -47,7 +48,7 @@ def test_neither_starting_nor_stopping_nor_leaving_is_training() -> None:
         ]
     )
     (job,) = observed.jobs.values()
-    assert job.work_seconds == pytest.approx(20.0), "200 steps, and the first is part of its start"
+    assert job.first_steps == 1.0 and job.work_seconds == pytest.approx(20.0), "200 steps, and the first is part of its start"
     assert (job.launch_seconds, job.relaunch_seconds, job.suspend_seconds, job.leave_seconds) == (8.0, 6.0, 2.0, 1.0)
     assert observed.launch_seconds == 7.0 and observed.jct_seconds == [47.0]
 
@@ -115,6 +116,18 @@ def test_jobs_that_tell_no_steps_have_trained_while_they_ran() -> None:
     assert [job.work_seconds for job in observed.jobs.values()] == [7.0] and observed.left_out == 1
     (arrival,) = observed.trace.arrivals
     assert arrival.submitted_s == 0.0 and arrival.spec.steps == 7.0, "one a second, as a scheduler counts them"
+
+
+def test_a_policy_takes_its_time() -> None:
+    order = Ranking.permutation(np.array([0]), key="arrival")
+    entries = [
+        JournalEntry(1, 10.0, [Submitted(1, JobSpec(), 10.0)], Decided(10.0, None, (), ticket=1)),
+        entry(10.5, Allocated(1, order, 10.5), launch(1)),
+        JournalEntry(3, 12.0, [Started(1, 1, 1, 12.0)], Decided(12.0, None, (), ticket=2)),
+        entry(12.25, Allocated(2, order, 12.25)),
+        entry(19.0, Exited(1, 1, 19.0, Outcome.FINISHED, 7.0)),
+    ]
+    assert observe(entries).answer_seconds == 0.375
 
 
 def test_rounds_begin_in_the_trace_when_they_really_did() -> None:

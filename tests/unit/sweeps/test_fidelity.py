@@ -25,6 +25,7 @@ ONE = PolicyFidelity(
     launch_seconds=0.1,
     suspend_seconds=0.0,
     leave_seconds=0.0,
+    answer_seconds=0.0,
     launching_seconds=0.1,
     switching_seconds=0.0,
     leaving_seconds=0.0,
