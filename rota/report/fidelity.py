@@ -19,6 +19,8 @@ from rota.traces.trace import Trace
 
 SHORTEST_SECONDS = 1e-3
 """No job trains for less."""
+LEAST_SECONDS = 3.0
+"""A shorter stretch says little of a pace."""
 TOLD_WITH_START_SECONDS = 0.4
 """What a job tells so soon after its start are the steps with which it started: it tells the next ones later than that."""
 
@@ -145,7 +147,8 @@ class _Job:
         if seconds > 0 and made > 0:
             self.paced_seconds += seconds
             self.paced_steps += made
-            self.paces.append(made / seconds)
+            if seconds >= LEAST_SECONDS:
+                self.paces.append(made / seconds)
         self.since_s = None
 
     @property
@@ -201,25 +204,34 @@ class _Reader:
             self._progressed(event)
         elif isinstance(event, Measured):
             for number, rate in zip(event.jobs.tolist(), event.rate.tolist(), strict=True):
-                self.jobs[number].windows.append(rate)
-        elif isinstance(event, Started):
-            self._started(self.jobs[event.job], event)
-        elif isinstance(event, Suspended):
-            self._suspended(self.jobs[event.job], event)
-        elif isinstance(event, Exited):
-            self._exited(self.jobs[event.job], event)
+                if number in self.jobs:
+                    self.jobs[number].windows.append(rate)
+        elif isinstance(event, Started | Suspended | Exited) and event.job in self.jobs:
+            self._changed(self.jobs[event.job], event)
         elif isinstance(event, Allocated) and event.ticket in self.asked_s:
             self.answers.append(max(event.at_s - self.asked_s.pop(event.ticket), 0.0))
 
+    def _changed(self, job: _Job, event: Started | Suspended | Exited) -> None:
+        if isinstance(event, Started):
+            self._started(job, event)
+        elif isinstance(event, Suspended):
+            self._suspended(job, event)
+        else:
+            self._exited(job, event)
+
     def _progressed(self, event: Progressed) -> None:
         for number, steps in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
-            job = self.jobs[number]
+            job = self.jobs.get(number)
+            if job is None:
+                continue
             if job.since_s is not None and event.at_s <= job.since_s + TOLD_WITH_START_SECONDS and steps > job.since_steps:
                 job.since_steps = steps  # the step with which it counts as started
-                job.first_steps = steps if not job.paces else job.first_steps
+                job.first_steps = job.first_steps if job.seconds else steps
             job.steps = steps
 
     def _started(self, job: _Job, event: Started) -> None:
+        if job.since_s is not None and event.at_s <= job.since_s:
+            return  # told once more: its daemon was started again
         if isinstance(job.asked, Launch):
             job.took["relaunch_seconds" if job.starts else "launch_seconds"].append(event.at_s - job.asked_s)
             job.starts.append((job.asked_s, event.at_s))
@@ -228,6 +240,7 @@ class _Reader:
         job.asked = None
         if event.from_step is not None:
             job.steps = event.from_step
+        job.trained(event.at_s, job.steps)  # it goes on with another size
         job.since_s, job.since_steps = event.at_s, job.steps
 
     def _suspended(self, job: _Job, event: Suspended) -> None:

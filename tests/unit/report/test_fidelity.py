@@ -118,6 +118,21 @@ def test_jobs_that_tell_no_steps_have_trained_while_they_ran() -> None:
     assert arrival.submitted_s == 0.0 and arrival.spec.steps == 7.0, "one a second, as a scheduler counts them"
 
 
+def test_a_daemon_that_is_started_again_tells_of_starts_once_more() -> None:
+    observed = observe(
+        [
+            entry(0.0, Submitted(1, JobSpec(steps=100.0), 0.0), launch(1)),
+            entry(2.0, Started(1, 1, 1, 2.0)),
+            entry(7.0, progressed(1, 1, 50.0, 7.0)),
+            entry(8.0, Started(1, 1, 1, 2.0)),
+            entry(12.0, finished(1, 1, 12.0, 100.0, 12.0)),
+            entry(12.5, finished(1, 1, 12.0, 100.0, 12.0)),
+        ]
+    )
+    (job,) = observed.jobs.values()
+    assert (job.launch_seconds, job.work_seconds, job.leave_seconds) == (2.0, 10.0, 0.0)
+
+
 def test_a_policy_takes_its_time() -> None:
     order = Ranking.permutation(np.array([0]), key="arrival")
     entries = [
