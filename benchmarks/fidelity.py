@@ -4,7 +4,7 @@ python -m benchmarks.fidelity [--jobs N] [--policy NAME]... [--keep FOLDER]
 
 A step trains a small network with PyTorch, about a millisecond of a CPU, and then waits, as a job waits for its GPU. So the jobs
 that train at the same time do not slow each other down on a machine with few cores; those that start at the same time do. It
-needs PyTorch, takes about ten minutes, and stops what it started. With `--keep` the homes stay, for `rota fidelity`.
+needs PyTorch, takes about a quarter of an hour, and stops what it started. With `--keep` the homes stay, for `rota fidelity`.
 """
 
 import argparse
