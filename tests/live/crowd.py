@@ -1,0 +1,153 @@
+"""The jobs of chaos: a crowd that never gets smaller while faults go on, and what is left of each in the end."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rota
+from tests.live.harness import Site
+
+SCRIPT = Path(__file__).with_name("chaos_job.py")
+PACKAGES = str(Path(rota.__file__).parents[1])
+PACE = 0.04
+SAVED = "saved"
+"""The folder of checkpoints, below the working directory."""
+
+CLUSTER = "1xV100 + 2xP100"
+SORTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "parked": ("session", {"progress": "session", "accelerators": ["V100"]}),
+    "parked too": ("session", {"progress": "session", "accelerators": ["V100"]}),
+    "bare": ("bare", {"progress": r"step (\d+)/(\d+)", "accelerators": ["V100"]}),
+    "leaves": ("session", {"progress": "session", "accelerators": ["P100"], "park": False}),
+    "wide": ("session", {"progress": "session", "accelerators": ["P100"], "gpus": 2}),
+    "plain": ("plain", {"progress": r"step (\d+)/(\d+)", "accelerators": ["P100"]}),
+}
+"""The crowd: what each trains by, and its spec. The first three take turns on one GPU, asleep in between: there is no other that
+one could be moved to. The others save and leave."""
+
+
+class Asked(NamedTuple):
+    """What a job was submitted as."""
+
+    place: str
+    """Of which in the crowd it took the place."""
+    sort: str
+    seed: str
+    steps: int
+
+
+class Hit(NamedTuple):
+    """A fault that may cost a job the steps since its last checkpoint."""
+
+    job: int | None
+    """None: any job."""
+    from_s: float
+    to_s: float
+
+
+class Crowd:
+    """Submits jobs, and reads what they noted."""
+
+    def __init__(self, site: Site, draw: random.Random) -> None:
+        self.site, self._draw = site, draw
+        self.jobs: dict[int, Asked] = {}
+        (site.work / "job.py").write_text(SCRIPT.read_text())
+        (site.work / SAVED).mkdir()
+
+    def keep_busy(self) -> None:
+        """One of each sort that has not ended."""
+        there = {self.jobs[job].place for job, row in self.site.rows().items() if job in self.jobs and not row.ended}
+        for place in SORTS:
+            if place not in there:
+                self.submit(place)
+
+    def submit(self, place: str) -> int:
+        sort, spec = SORTS[place]
+        asked = Asked(place, sort, str(self._draw.randrange(3)), 10 * self._draw.randint(3, 6))
+        flags = ["-S"] if sort == "plain" else []
+        job = self.site.client().submit(
+            run=[sys.executable, *flags, str(self.site.work / "job.py"), str(self.site.work), *asked[1:3], str(asked.steps), str(PACE)],
+            steps=asked.steps,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": PACKAGES},
+            workdir=str(self.site.work),
+            checkpoint={"dir": SAVED, "grace": 60},
+            retries=1000,
+            **spec,
+        )
+        self.jobs[int(job.id)] = asked
+        return int(job.id)
+
+    def life(self, job: int) -> list[list[str]]:
+        path = self.site.work / f"{job}.life"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def count(self, what: str) -> int:
+        """How often any job noted this."""
+        return sum(line[0] == what for job in self.jobs for line in self.life(job))
+
+    # In the end.
+
+    def lost(self) -> list[int]:
+        """Acknowledged jobs that are not there, or did not finish, or finished more than once."""
+        rows = self.site.rows()
+        dones = {job: sum(line[0] == "done" for line in self.life(job)) for job in self.jobs}
+        return [job for job in self.jobs if job not in rows or rows[job].phase != "finished" or dones[job] != 1]
+
+    def inexact(self) -> list[int]:
+        """Jobs that did not come to what an uninterrupted run comes to."""
+        alone: dict[tuple[str, int], list[str]] = {}
+        wrong = []
+        for job, asked in self.jobs.items():
+            if (asked.seed, asked.steps) not in alone:
+                alone[asked.seed, asked.steps] = self._alone(asked)
+            came_to = [line[2:] for line in self.life(job) if line[0] == "done"]
+            if came_to != [alone[asked.seed, asked.steps]]:
+                wrong.append(job)
+        return wrong
+
+    def _alone(self, asked: Asked) -> list[str]:
+        run = [sys.executable, str(self.site.work / "job.py"), "/", "session", asked.seed, str(asked.steps), "0"]
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": PACKAGES}
+        said = subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout
+        return said.split()[1:]
+
+    def steps_lost(self, hits: Iterable[Hit]) -> "StepsLost":
+        """At every start of every job: what it had done and has to do again, against its last checkpoint."""
+        worst = starts = 0
+        beyond, unexplained = [], []
+        for job in self.jobs:
+            saved, before_s = 0, 0.0
+            for what, at_s, step, *more in self.life(job):
+                if what == "saved":
+                    saved = int(step)
+                elif what == "start":
+                    lost, since_checkpoint = int(more[0]) - int(step), int(more[0]) - saved
+                    starts += 1
+                    worst = max(worst, lost)
+                    if lost > since_checkpoint:
+                        beyond.append(job)
+                    if lost > 0 and not any(_explains(hit, job, before_s, float(at_s)) for hit in hits):
+                        unexplained.append(job)
+                    before_s = float(at_s)
+        return StepsLost(starts, worst, beyond, unexplained)
+
+    def started_after(self, job: int, at_s: float) -> float | None:
+        """The first time that it starts after this."""
+        return next((float(line[1]) for line in self.life(job) if line[0] == "start" and float(line[1]) > at_s), None)
+
+
+class StepsLost(NamedTuple):
+    starts: int
+    most: int
+    beyond_checkpoint: list[int]
+    """Jobs that lost more than the steps since their last checkpoint."""
+    unexplained: list[int]
+    """Jobs that lost steps though no fault had hit them."""
+
+
+def _explains(hit: Hit, job: int, from_s: float, to_s: float) -> bool:
+    return hit.job in (job, None) and hit.from_s <= to_s and hit.to_s >= from_s
