@@ -134,6 +134,13 @@ class Journal:
                 self._db.execute("INSERT OR REPLACE INTO configurations VALUES (?, ?)", (self.last + 1, json.dumps(value)))
             self._configuration = 0, 0, {}
 
+    def keep_clock(self, boot: str, origin_s: float) -> None:
+        """Where the clock of this boot of the machine stands; said again only if it changes."""
+        if origin_s != self.clock_origin_s(boot):
+            with self._transaction():
+                value = json.dumps({"boot": boot, "origin_s": origin_s})
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", (value,))
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All of it or nothing. A disk without room is a JournalFull, whichever statement finds it out."""
@@ -179,6 +186,12 @@ class Journal:
             (text,) = self._db.execute("SELECT value FROM configurations WHERE number = ?", (found,)).fetchone()
             self._configuration = found, version, json.loads(text)
         return self._configuration[2]
+
+    def clock_origin_s(self, boot: str) -> float | None:
+        """Of the clock that was last used in this boot of the machine."""
+        found = self._db.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
+        kept = json.loads(found[0]) if found is not None else {}
+        return float(kept["origin_s"]) if kept.get("boot") == boot else None
 
     def jobs(self, *, unfinished: bool = False) -> Iterator[tuple[int, Plain, Plain]]:
         """(number, spec, row) of every job, or of those that had not ended."""
