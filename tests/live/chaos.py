@@ -10,7 +10,6 @@ is done to whom is drawn from the seed; when it can be done is waited for. Ends 
 import argparse
 import contextlib
 import json
-import random
 import shutil
 import statistics
 import sys
@@ -33,19 +32,13 @@ def run(
     folder: Path, faults: int, seed: int, say: Callable[[str], None] = lambda text: None, *, only: str = ""
 ) -> dict[str, Any]:
     """Break things and see what is left. `only`: a part of the names of the kinds that are wanted."""
-    draw = random.Random(seed)
-    with _set_up(folder, draw) as chaos:
+    with _set_up(folder, seed) as chaos:
         site, crowd = chaos.site, chaos.crowd
         happened: list[Fault] = []
-        kinds: list[str] = []
-        for number in range(faults):
-            if not kinds:  # each as often as the others
-                kinds = sorted(kind for kind in chaos.kinds if only in kind)
-                draw.shuffle(kinds)
-            kind = kinds.pop()
+        for number in range(1, faults + 1):
             crowd.keep_busy()
-            happened.append(chaos.kinds[kind]()._replace(kind=kind))
-            say(f"{number + 1} of {faults}: {kind} ({happened[-1].target}, job {happened[-1].job})")
+            happened.append(chaos.strike(number, only))
+            say(f"{number} of {faults}: {happened[-1].kind} ({happened[-1].target}, job {happened[-1].job})")
         until(lambda: all(row.ended for row in site.rows().values()), "all jobs end", 600.0)
         lost, inexact = crowd.lost(), crowd.inexact()
         site.down()
@@ -55,8 +48,10 @@ def run(
         gaps = [at_s - fault.at_s for fault in killed if (at_s := crowd.started_after(fault.job or 0, fault.at_s)) is not None]
         return {
             "faults": len(happened),
-            "kinds": dict(sorted(Counter(fault.kind for fault in happened).items())),
-            "targets": dict(sorted(Counter(fault.target for fault in happened).items())),
+            "kinds": {
+                kind: dict(sorted(Counter(fault.target for fault in happened if fault.kind == kind).items()))
+                for kind in sorted({fault.kind for fault in happened})
+            },
             "jobs": len(crowd.jobs),
             "starts": steps.starts,
             "jobs_lost": len(lost),
@@ -72,10 +67,10 @@ def run(
 
 
 @contextlib.contextmanager
-def _set_up(folder: Path, draw: random.Random) -> Iterator[Faults]:
+def _set_up(folder: Path, seed: int) -> Iterator[Faults]:
     """Six jobs take turns of a second on three GPUs."""
     site = Site(folder, pretend=CLUSTER, policy="las")
-    chaos = Faults(site, Crowd(site, draw), draw)
+    chaos = Faults(site, Crowd(site, seed), seed)
     chaos.set_up()
     try:
         site.up(decide="rounds", round_seconds="1")

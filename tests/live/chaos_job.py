@@ -9,11 +9,13 @@ result depends on SEED and STEPS alone. Outside Rota it only prints that: this i
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -34,10 +36,13 @@ STATE_BYTES = 1 << 17
 
 
 def note(name: str, *words: object) -> None:
-    """One line in one write: it is there or not."""
+    """One line in one write: it is there or not, under a quota too."""
     if JOB:
+        line, (limit, _) = (" ".join(map(str, words)) + "\n").encode(), resource.getrlimit(resource.RLIMIT_FSIZE)
         file = os.open(WORK / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.write(file, (" ".join(map(str, words)) + "\n").encode())
+        if limit != resource.RLIM_INFINITY and os.fstat(file).st_size + len(line) > limit:
+            raise OSError(errno.EFBIG, "no room for a note")
+        os.write(file, line)
         os.close(file)
 
 
@@ -197,8 +202,8 @@ def order_of(epoch: int) -> list[int]:
 
 
 def train_by_session(model: Model) -> None:
-    from rota.train.session import CheckpointWarning, Session
     from rota.errors import CheckpointError
+    from rota.train.session import CheckpointWarning, Session
 
     class NotedSession(Session):
         def saved(self) -> None:
@@ -254,6 +259,8 @@ def train_plainly(model: Model) -> None:
         model.train(order_of(model.step // EPOCH)[model.step % EPOCH])
         if SORT == "plain" and model.step % SAVE_STEPS == 0:
             save()
+    if SORT == "plain":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python would die of it on its way out
     model.finished()
 
 

@@ -19,14 +19,13 @@ from rota.agent.disk import incarnation_folder
 from rota.agent.records import read_status
 from rota.core.validate import validate
 from rota.live.journal import Journal
-from rota.live.local import home_id
 from rota.live.recovery import recover
 from rota.server.serve import WORDS, make_scheduler
 from tests.live.crowd import SAVED, Crowd, Hit
 from tests.live.harness import Site, until
 
 TARGETS = ("daemon", "supervisor", "job")
-WRITE_OPERATIONS, RESUME_OPERATIONS = 26, 6
+WRITING, READING = 26, 6
 """About as many file operations there are in a checkpoint that is written, and in one that is read."""
 QUOTAS = (0x8000, 0xC000, 0x14000)
 """Bytes that a file of a job may have under a quota: less than a checkpoint, more than its notes."""
@@ -58,22 +57,24 @@ class Fault(NamedTuple):
 class Faults:
     """Every kind of fault is a method that returns when it has happened, and when what it took away is back."""
 
-    def __init__(self, site: Site, crowd: Crowd, draw: random.Random) -> None:
-        self.site, self.crowd, self._draw = site, crowd, draw
+    def __init__(self, site: Site, crowd: Crowd, seed: int) -> None:
+        self.site, self.crowd, self._seed = site, crowd, seed
+        self._draw = random.Random(seed)
         self.hits: list[Hit] = []
         self.up_seconds: list[float] = []
         """From the kill of a daemon until the next one is ready."""
         self.small_disk = False
         """Checkpoints are on a disk of their own, which can be filled."""
+        self._kinds: list[str] = []
         self._targets: list[str] = []
         self._busy_s = 0.0
         self.kinds: dict[str, Callable[[], Fault]] = {
             "killed at any moment": self._at_any_moment,
-            "killed while it writes a checkpoint": lambda: self._in_the_middle("write", draw.randint(1, WRITE_OPERATIONS)),
-            "killed while it resumes from a checkpoint": lambda: self._in_the_middle("resume", draw.randint(1, RESUME_OPERATIONS)),
-            "killed while it is being parked": lambda: self._in_the_middle("parking", draw.randint(0, 2)),
+            "killed while it writes a checkpoint": lambda: self._in_the_middle("write", self._draw.randint(1, WRITING)),
+            "killed while it resumes from a checkpoint": lambda: self._in_the_middle("resume", self._draw.randint(1, READING)),
+            "killed while it is being parked": lambda: self._in_the_middle("parking", self._draw.randint(0, 2)),
             "killed while it is parked": self._while_parked,
-            "killed while it is woken": lambda: self._in_the_middle("waking", draw.choice([3, 4])),
+            "killed while it is woken": lambda: self._in_the_middle("waking", self._draw.choice([3, 4])),
             "no room for a checkpoint": self._checkpoint_without_room,
             "checkpoint folder is read-only": self._checkpoint_read_only,
             "no room for the journal": self._journal_without_room,
@@ -92,12 +93,21 @@ class Faults:
         python.chmod(0o700)
         self.site.python = [str(python)]
         self.site.env = {"CHAOS_CLOCK": str(work / "clock"), "CHAOS_PYTHON": str(python)}
-        mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(work / SAVED)]
+        mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(work / SAVED)]
         self.small_disk = subprocess.run(mount, capture_output=True, check=False).returncode == 0
 
     def tear_down(self) -> None:
         if self.small_disk:
             subprocess.run(["umount", "-l", str(self.site.work / SAVED)], check=True)
+
+    def strike(self, number: int, only: str = "") -> Fault:
+        """The next fault: each kind as often as the others. What is drawn depends on the seed and its number alone."""
+        self._draw = random.Random(f"{self._seed} {number}")
+        if not self._kinds:
+            wanted = [kind for kind in self.kinds if only in kind]
+            self._kinds = self._draw.sample(wanted, len(wanted))
+        kind = self._kinds.pop()
+        return self.kinds[kind]()._replace(kind=kind)
 
     # Who is killed.
 
@@ -172,16 +182,15 @@ class Faults:
         while True:
             self._wait(one_is_parked, "a job is parked")
             job, folder = self._draw.choice(found)
-            status = read_status(folder)
-            if status is None or status.state != PARKED or status.pid is None:
-                continue
-            if target == "daemon":
-                fault = self._kill("daemon")
-                return fault._replace(job=job)
-            pids = [pid for pid in self.site.supervisors() if str(folder) in Path(f"/proc/{pid}/cmdline").read_text()]
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError, ValueError):  # it, or its supervisor, has ended meanwhile
+                (supervisor,) = (pid for pid in self.site.supervisors() if str(folder).encode() in _words(pid))
+                status = read_status(folder)
+                if status is None or status.state != PARKED or status.pid is None:
+                    continue  # it was woken meanwhile
+                if target == "daemon":
+                    return self._kill("daemon")._replace(job=job)
                 at_s = time.time()
-                os.kill(pids[0] if target == "supervisor" else status.pid, signal.SIGKILL)
+                os.kill(supervisor if target == "supervisor" else status.pid, signal.SIGKILL)
                 self.hits.append(Hit(job, at_s, at_s))
                 return Fault("", target, at_s, job)
 
@@ -210,13 +219,13 @@ class Faults:
         full = self.small_disk and self._draw.random() < 0.5
         quota = self._draw.choice(QUOTAS)
         held = self._hold("write", 1)
-        with self._hit(None if full else held.job), (self._filled() if full else _limited(held.pid, quota)) as again:
+        with self._hit(None if full else held.job), self._filled() if full else _limited(held.pid, quota) as again:
             self._until_unsaved(held.job, again)
         return Fault("", "disk" if full else "quota", self.hits[-1].from_s, held.job)
 
     def _checkpoint_read_only(self) -> Fault:
         held = self._hold("write", 1)
-        folder = self.site.work / SAVED / f"rota-{home_id(self.site.home)}-{held.job}"
+        folder = self.crowd.checkpoints(held.job)
         with self._hit(held.job):
             folder.mkdir(exist_ok=True)  # it may be about to make it
             folder.chmod(0o500)
@@ -301,9 +310,13 @@ def _limited(pid: int, size: int) -> Iterator[Callable[[], None]]:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, NOT_LIMITED)
 
 
+def _words(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
 def _job_of(pid: int) -> int | None:
     """Of a supervisor by its folder, of a job by its environment."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    words = _words(pid)
     if b"rota.agent.supervisor" in words:
         return int(Path(words[words.index(b"rota.agent.supervisor") + 1].decode()).parent.name)
     found = [word for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if word.startswith(b"ROTA_JOB_ID=")]
