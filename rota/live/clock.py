@@ -5,19 +5,28 @@ one ran ahead of that, the scheduler would take leases for over that are not, an
 """
 
 import time
+from typing import NamedTuple
 
-from rota.agent.processes import boot_s
+from rota.agent.processes import boot_id, boot_s
+
+
+class ClockOrigin(NamedTuple):
+    """Where a clock stands: what it said when the machine was booted."""
+
+    boot: str
+    """Changes with every boot."""
+    unix_s: float
 
 
 class Clock:
     """Seconds since 1970. Set from the wall clock, then carried by the clock that counts from boot; never before what was
     recorded."""
 
-    def __init__(self, not_before_s: float = 0.0, origin_s: float | None = None) -> None:
-        """`origin_s`: that of an earlier clock, which this one goes on from, in the same boot of the machine."""
-        now_s = boot_s()
-        self.origin_s = max(time.time() - now_s if origin_s is None else origin_s, not_before_s - now_s)
-        """What it said when the machine was booted."""
+    def __init__(self, not_before_s: float = 0.0, origin: ClockOrigin | None = None) -> None:
+        """`origin`: of an earlier clock, which this one goes on from if the machine was not booted since."""
+        boot, now_s = boot_id(), boot_s()
+        carried_s = origin.unix_s if origin is not None and origin.boot == boot else time.time() - now_s
+        self.origin = ClockOrigin(boot, max(carried_s, not_before_s - now_s))
 
     def __call__(self) -> float:
-        return self.origin_s + boot_s()
+        return self.origin.unix_s + boot_s()

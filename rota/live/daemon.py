@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from rota import __version__
-from rota.agent.processes import boot_id
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
 from rota.errors import NameUnknown, OptionError, RotaError
@@ -139,8 +138,7 @@ class Daemon:
         self._cluster = ClusterChanges(scheduler.state, devices, there)
         self._settled = False
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
-        origin_s = self.journal.clock_origin_s(boot_id()) if scheduler.state.jobs.incarnations else None
-        self.clock = Clock(scheduler.state.now_s, origin_s)
+        self.clock = Clock(scheduler.state.now_s, self.journal.clock_origin() if scheduler.state.jobs.incarnations else None)
         driver.open(self._context())
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
         self._policy_client = self._client(self.configuration["policy"])
@@ -181,7 +179,7 @@ class Daemon:
         try:
             if self._reserve.full:
                 self._tell(self.disk_problem)
-            self._durably(lambda: self.journal.keep_clock(boot_id(), self.clock.origin_s))
+            self._durably(lambda: self.journal.keep_clock(self.clock.origin))
             self._durably(lambda: self.journal.configure(self.configuration))
             self._tell_policy(self._policy_before)
             if self._cluster.text:

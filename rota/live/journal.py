@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota.errors import JournalError
+from rota.live.clock import ClockOrigin
 from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
 from rota.model.events import Allocated, Decided, External
@@ -134,12 +135,11 @@ class Journal:
                 self._db.execute("INSERT OR REPLACE INTO configurations VALUES (?, ?)", (self.last + 1, json.dumps(value)))
             self._configuration = 0, 0, {}
 
-    def keep_clock(self, boot: str, origin_s: float) -> None:
-        """Where the clock of this boot of the machine stands; said again only if it changes."""
-        if origin_s != self.clock_origin_s(boot):
+    def keep_clock(self, origin: ClockOrigin) -> None:
+        """Where the daemon's clock stands; said again only if it changes."""
+        if origin != self.clock_origin():
             with self._transaction():
-                value = json.dumps({"boot": boot, "origin_s": origin_s})
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", (value,))
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", (json.dumps(origin._asdict()),))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -187,11 +187,10 @@ class Journal:
             self._configuration = found, version, json.loads(text)
         return self._configuration[2]
 
-    def clock_origin_s(self, boot: str) -> float | None:
-        """Of the clock that was last used in this boot of the machine."""
+    def clock_origin(self) -> ClockOrigin | None:
+        """Where the clock of the last daemon stood."""
         found = self._db.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
-        kept = json.loads(found[0]) if found is not None else {}
-        return float(kept["origin_s"]) if kept.get("boot") == boot else None
+        return ClockOrigin(**json.loads(found[0])) if found is not None else None
 
     def jobs(self, *, unfinished: bool = False) -> Iterator[tuple[int, Plain, Plain]]:
         """(number, spec, row) of every job, or of those that had not ended."""

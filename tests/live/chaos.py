@@ -14,6 +14,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,9 +37,11 @@ def run(
         site, crowd = chaos.site, chaos.crowd
         happened: list[Fault] = []
         for number in range(1, faults + 1):
+            began_s = time.monotonic()
             crowd.keep_busy()
-            happened.append(chaos.strike(number, only))
-            say(f"{number} of {faults}: {happened[-1].kind} ({happened[-1].target}, job {happened[-1].job})")
+            fault = chaos.strike(number, only)
+            happened.append(fault)
+            say(f"{number} of {faults}: {fault.kind} ({fault.target}, job {fault.job}), {time.monotonic() - began_s:.1f} s")
         until(lambda: all(row.ended for row in site.rows().values()), "all jobs end", 600.0)
         lost, inexact = crowd.lost(), crowd.inexact()
         site.down()

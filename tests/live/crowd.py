@@ -15,7 +15,8 @@ from tests.live.harness import Site
 
 SCRIPT = Path(__file__).with_name("chaos_job.py")
 PACKAGES = str(Path(rota.__file__).parents[1])
-PACE = 0.04
+PACE, STEPS = 0.04, (40, 50, 60, 70)
+"""Seconds of a step, and how many there are: jobs take longer than a turn, and some longer than two."""
 SAVED = "saved"
 """The folder of checkpoints, below the working directory."""
 
@@ -74,7 +75,7 @@ class Crowd:
 
     def submit(self, place: str) -> int:
         sort, spec = SORTS[place]
-        asked = Asked(place, sort, str(self._draw.randrange(3)), 10 * self._draw.randint(3, 6))
+        asked = Asked(place, sort, str(self._draw.randrange(3)), self._draw.choice(STEPS))
         work, flags = str(self.site.work), ["-S"] if sort == "plain" else []
         job = self.site.client().submit(
             run=[sys.executable, *flags, f"{work}/job.py", work, sort, asked.seed, str(asked.steps), str(PACE)],

@@ -66,7 +66,7 @@ class Faults:
         self.small_disk = False
         """Checkpoints are on a disk of their own, which can be filled."""
         self._kinds: list[str] = []
-        self._targets: list[str] = []
+        self._kind, self._decks = "", 0
         self._busy_s = 0.0
         self.kinds: dict[str, Callable[[], Fault]] = {
             "killed at any moment": self._at_any_moment,
@@ -106,16 +106,15 @@ class Faults:
         if not self._kinds:
             wanted = [kind for kind in self.kinds if only in kind]
             self._kinds = self._draw.sample(wanted, len(wanted))
-        kind = self._kinds.pop()
-        return self.kinds[kind]()._replace(kind=kind)
+            self._decks += 1
+        self._kind = self._kinds.pop()
+        return self.kinds[self._kind]()._replace(kind=self._kind)
 
     # Who is killed.
 
     def _target(self) -> str:
-        """Each as often as the others."""
-        if not self._targets:
-            self._targets = self._draw.sample(TARGETS, len(TARGETS))
-        return self._targets.pop()
+        """Of every kind of fault each as often as the others, and in every ten faults all of them."""
+        return TARGETS[(self._seed + self._decks + list(self.kinds).index(self._kind)) % len(TARGETS)]
 
     def _kill(self, target: str, held: Held | None = None) -> Fault:
         """`held`: the job in question, which goes on if it is not the one that is killed."""

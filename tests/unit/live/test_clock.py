@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent.processes import boot_id
-from rota.live.clock import Clock
+from rota.live.clock import Clock, ClockOrigin
 from rota.live.journal import Journal
 from rota.server.serve import WORDS
 from tests.unit.live import test_daemon
@@ -26,21 +25,23 @@ def test_it_does_not_jump(monkeypatch: pytest.MonkeyPatch, seconds: float) -> No
     clock, before = Clock(), time.time()
     jump(monkeypatch, seconds)
     assert abs(clock() - before) < DAY / 2
-    assert abs(Clock(origin_s=clock.origin_s)() - before) < DAY / 2, "nor does one that goes on from it"
+    assert abs(Clock(origin=clock.origin)() - before) < DAY / 2, "nor does one that goes on from it"
     assert abs(Clock()() - before - seconds) < DAY / 2, "one that is set anew does"
+    other_boot = clock.origin._replace(boot="another")
+    assert abs(Clock(origin=other_boot)() - before - seconds) < DAY / 2, "and so does one after a boot"
 
 
 def test_it_is_never_before_what_was_recorded() -> None:
     later = time.time() + DAY
-    assert Clock(later)() >= later and Clock(later, origin_s=0.0)() >= later
+    assert Clock(later)() >= later and Clock(later, Clock().origin)() >= later
 
 
-def test_a_journal_keeps_where_it_stands_for_one_boot(tmp_path: Path) -> None:
+def test_a_journal_keeps_where_it_stands(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.sqlite", WORDS)
-    assert journal.clock_origin_s("this") is None
-    journal.keep_clock("this", 0.1)
-    journal.keep_clock("this", 1_790_000_000.123456)
-    assert journal.clock_origin_s("this") == 1_790_000_000.123456 and journal.clock_origin_s("another") is None
+    assert journal.clock_origin() is None
+    for origin in (ClockOrigin("one", 0.1), ClockOrigin("another", 1_790_000_000.123456)):
+        journal.keep_clock(origin)
+        assert journal.clock_origin() == origin
     journal.close()
 
 
@@ -65,10 +66,10 @@ def test_jobs_keep_their_leases_when_a_daemon_comes_up_after_a_jump(
         daemon.cancel(long)
         assert ended(daemon, long).phase == "cancelled"
         assert ended(daemon, waiting).phase == ended(daemon, again).phase == "finished"
-        carried = daemon.clock.origin_s
+        carried_s = daemon.clock.origin.unix_s
     with running(tmp_path) as daemon:
-        moved = daemon.clock.origin_s - carried
+        moved = daemon.clock.origin.unix_s - carried_s
         assert abs(moved - max(seconds, 0.0)) < DAY / 2, "without jobs it is set by the wall clock again, and never back"
         journal = Journal(tmp_path / "journal.sqlite", WORDS)
-        assert until(lambda: journal.clock_origin_s(boot_id()) == daemon.clock.origin_s)
+        assert until(lambda: journal.clock_origin() == daemon.clock.origin)
         journal.close()
