@@ -1,0 +1,55 @@
+"""What a job sees in its environment: its own variables, then ours. Nothing of the scheduler's own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.model.commands import Launch
+from rota.wire.submitted import SubmittedJob
+
+PORTS = 20_000, 12_000
+"""First port and how many: where the processes of a gang may meet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangPlace:
+    """Where one part of a job is, among all of them."""
+
+    host: str
+    """The machine it runs on, for people."""
+    gpus: Sequence[int]
+    """Its GPUs, as CUDA numbers them there."""
+    address: str = "127.0.0.1"
+    """Where the first part can be reached."""
+    nodes: int = 1
+    rank: int = 0
+    """Of this part, from 0."""
+
+
+def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
+    """`home_id`: a name that no other home has; `life`: one that no other incarnation has."""
+    first, count = PORTS
+    gpus = len(command.gpus)
+    env = {
+        **job.env,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus)),
+        "MASTER_ADDR": place.address,
+        "MASTER_PORT": str(first + (command.job * 8 + command.incarnation) % count),
+        "NNODES": str(place.nodes),
+        "NODE_RANK": str(place.rank),
+        "PYTHONUNBUFFERED": "1",
+        "ROTA_JOB_ID": str(command.job),
+        "ROTA_JOB_KEY": f"{home_id}-{command.job}",
+        "ROTA_JOB_NAME": job.name,
+        "ROTA_GPUS": str(gpus),
+        **({"ROTA_BATCH_SIZE": str(command.batch_size)} if command.batch_size else {}),
+        "ROTA_INCARNATION": str(command.incarnation),
+        "ROTA_RESTARTS": str(command.incarnation - 1),
+        "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,
+        "ROTA_FROM_STEP": f"{command.from_step:g}",
+        "ROTA_HOST": place.host,
+        "ROTA_LIFE": life,
+    }
+    if gpus == 1:
+        env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
+    return env

@@ -1,0 +1,157 @@
+"""What a machine tells of its incarnations, as events: that they have started, were parked, ended, and how far they are.
+
+It remembers what it has told, so that a repeat is told once. The part of a gang that is not its first tells no steps: those that
+the first one tells are the job's.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from rota.agent import rules
+from rota.agent.constants import ENDED, PARKED, RUNNING, SUSPENDED
+from rota.agent.orders import IncarnationStatus, held
+from rota.live.driver import DriverContext
+from rota.live.starts import Starts
+from rota.model.commands import SuspendKind
+from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
+from rota.model.units import FOREVER
+
+
+class PartEvents:
+    """Of one machine."""
+
+    def __init__(
+        self, context: DriverContext, node: int | None = None, is_first: Callable[[IncarnationStatus], bool] = lambda status: True
+    ) -> None:
+        """`node`: which of the core's nodes it is; None: it speaks for all nodes of its jobs. `is_first`: whether this is the
+        first part of a gang."""
+        self.node, self._context, self._is_first = node, context, is_first
+        self.started: dict[tuple[int, int], float] = {}
+        """Incarnations that were told to have started, and when they did."""
+        self.running: dict[int, IncarnationStatus] = {}
+        """By job."""
+        self._sequences: dict[tuple[int, int], int] = {}
+        """As which command says they run."""
+        self._parked: dict[tuple[int, int], float] = {}
+        """Incarnations that were told to be parked, and since when they are."""
+        self._starts = Starts()
+        self._reported: dict[int, float] = {}
+
+    def take(self, changed: Iterable[IncarnationStatus]) -> list[External]:
+        """What these have to tell, and those that have taken too long to start, though nothing changed for them."""
+        events = [event for status in changed for event in self._events(status)]
+        for status in [status for key, status in self._keyed() if key not in self.started]:
+            events.extend(self._start(status))
+        return events
+
+    def progress(self) -> list[External]:
+        """How far those are that run."""
+        return self._progress(self.running.values())
+
+    def forget(self, job: int, incarnation: int) -> None:
+        for each in (self.started, self._sequences, self._parked):
+            each.pop((job, incarnation), None)
+
+    def _keyed(self) -> list[tuple[tuple[int, int], IncarnationStatus]]:
+        return [((status.job, status.incarnation), status) for status in self.running.values()]
+
+    def _events(self, status: IncarnationStatus) -> list[External]:
+        key = (status.job, status.incarnation)
+        if status.state == PARKED:
+            return self._park(status)
+        events = self._start(status) if key not in self.started else self._changed(status)
+        if status.state == ENDED:
+            self._stopped(status)
+            events.append(self._end(status))
+        elif status.state == RUNNING:
+            self.running[status.job] = status
+        return events
+
+    def _stopped(self, status: IncarnationStatus) -> None:
+        self.running.pop(status.job, None)
+        self._reported.pop(status.job, None)
+
+    def _start(self, status: IncarnationStatus) -> list[External]:
+        """That it has started, once it has. If its first step made it so, also where it is: that step is not of its pace."""
+        began_s = self._starts.began_s(status, self._context.clock())
+        if began_s is None:
+            return []
+        began_s = max(began_s, status.resumed_s or began_s)
+        self.started[status.job, status.incarnation] = began_s
+        self._sequences[status.job, status.incarnation] = status.start_sequence
+        started = Started(status.job, status.incarnation, status.start_sequence, began_s, self.node)
+        return [started, *(self._progress([status]) if status.state == RUNNING else [])]
+
+    def _changed(self, status: IncarnationStatus) -> list[External]:
+        """That it goes on, with another size or after it was parked, once. Its pace is measured anew from there."""
+        key = (status.job, status.incarnation)
+        if status.start_sequence == self._sequences.get(key) or status.state != RUNNING:
+            return []
+        woken = self._parked.pop(key, None) is not None
+        self._sequences[key] = status.start_sequence
+        self.started[key] = status.resumed_s if woken and status.resumed_s is not None else self._context.clock()
+        return [Started(status.job, status.incarnation, status.start_sequence, self.started[key], self.node)]
+
+    def _park(self, status: IncarnationStatus) -> list[External]:
+        """That it is parked, once. It has started: no job is suspended before that."""
+        key, at_s = (status.job, status.incarnation), status.parked_s or 0.0
+        self._stopped(status)
+        self.started.setdefault(key, status.began_s or at_s)
+        self._sequences[key] = status.start_sequence
+        if self._parked.get(key) == at_s:
+            return []
+        self._parked[key] = at_s
+        done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
+        kind, gib = SuspendKind.PARK, status.parked_gib
+        return [Suspended(status.job, status.incarnation, status.sequence, at_s, kind, done, self.node, gib=gib)]
+
+    def _end(self, status: IncarnationStatus) -> External:
+        at_s = status.ended_s if status.ended_s is not None else self._context.clock()
+        saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
+        if reply.kind == SUSPENDED:
+            kind = SuspendKind.CHECKPOINT
+            return Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
+        done = status.steps_done if status.stepped_s is not None else None
+        outcome, stepped_s = Outcome(reply.outcome), status.stepped_s
+        return Exited(status.job, status.incarnation, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
+
+    def _saved(self, status: IncarnationStatus) -> float:
+        """A job that tells no steps has one per second, like every job that was not profiled. What is not the first part of a
+        gang has no say in it."""
+        if not self._is_first(status):
+            return FOREVER
+        if not self._tells(status) and status.exit_code in (0, 75):
+            return status.steps_saved + _worked_seconds(status, status.ended_s or 0.0)
+        return status.steps_saved
+
+    def _tells(self, status: IncarnationStatus) -> bool:
+        return status.tells_steps or bool(self._context.submitted(status.job).progress)
+
+    def _progress(self, running: Iterable[IncarnationStatus]) -> list[External]:
+        """Where the jobs are that tell their steps: one batch, of those that have started and moved."""
+        moved = [
+            status
+            for status in running
+            if (status.job, status.incarnation) in self.started
+            and self._is_first(status)
+            and self._tells(status)
+            and status.steps_done != self._reported.get(status.job, 0.0)
+        ]
+        if not moved:
+            return []
+        self._reported |= {status.job: status.steps_done for status in moved}
+        return [
+            Progressed(
+                np.array([status.job for status in moved], dtype=np.int64),
+                np.array([status.incarnation for status in moved], dtype=np.int64),
+                np.array([status.steps_done for status in moved], dtype=np.float64),
+                np.array([status.steps_saved for status in moved], dtype=np.float64),
+                self._context.clock(),
+            )
+        ]
+
+
+def _worked_seconds(status: IncarnationStatus, until_s: float) -> float:
+    """From its start to this instant, without the time that it slept."""
+    return max(until_s - (status.started_s or 0.0) - status.parked_seconds, 0.0)
