@@ -68,8 +68,8 @@ def run(
         raise OptionError("this machine has no GPU that NVML sees.", field="GPUs", hint='rota doctor, or --pretend "2xV100"')
     if gpus is not None:
         _refuse_a_scheduler(home)
-    elif notes := type_guesses(cluster, Rates(), typed=True):
-        sys.stderr.write("".join(f"note: {note}\n" for note in notes))
+    else:
+        type_guesses(cluster, Rates(), typed=True)  # a typing error raises; how fast types are believed to be does not matter
     key = profile_key(job, Path(spec).stem)
     options = profile_options(job, key, cluster)
     folder = Path(tempfile.mkdtemp(prefix="rota-profile-"))
@@ -208,15 +208,15 @@ def _line(result: "ProfileResult") -> str:
     from rota.cli import words
 
     if result.steps_per_second is None:
-        return f"{result.option!s:<32}  not measured: {words.clean(result.problem)}"
+        return f"{result.option!s:<22}  not measured: {words.clean(result.problem)}"
     facts = [f"{result.steps:,.0f} steps in {result.seconds:.1f} s"]
     if result.first_step_seconds is not None:
-        facts.append(f"first step after {result.first_step_seconds:.1f} s")
+        facts.append(f"first after {result.first_step_seconds:.1f} s")
     if result.utilisation is not None:
-        facts.append(f"GPUs {result.utilisation:.0%} busy")
+        facts.append(f"{result.utilisation:.0%} busy")
     if result.peak_gib is not None:
-        facts.append(f"{result.peak_gib:.1f} GiB")
-    return f"{result.option!s:<32}  {result.steps_per_second:.4g} steps/s   {', '.join(facts)}"
+        facts.append(f"{result.peak_gib:.3g} GiB")
+    return f"{result.option!s:<22}  {result.steps_per_second:.4g} steps/s   {', '.join(facts)}"
 
 
 def _tell(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: Path, spec: str, shaped: str) -> None:
@@ -228,8 +228,9 @@ def _tell(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: P
     elif shaped == "csv":
         say(shaped, rows=rows)
     elif any(each.steps_per_second is not None for each in results):
-        hint = "" if job.profile == key else f" Put `profile: {key}` into {spec}."
-        typer.echo(f"The rates are in {path}.{hint} Use them: rota up --profile {path}")
+        typer.echo(f"The rates are in {path}. Use them: rota up --profile {path}")
+        if job.profile != key:
+            typer.echo(f"Put `profile: {key}` into {spec}.")
 
 
 def _figures(result: "ProfileResult") -> dict[str, Any]:

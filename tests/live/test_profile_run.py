@@ -90,11 +90,11 @@ def test_every_type_size_and_batch_size(folder: Path) -> None:
 def test_what_fails_gets_a_line_and_the_others_go_on(folder: Path) -> None:
     spec(folder, "fails", accelerators=["K80"], batch={"size": 64, "max": 128})
     code, out, _ = run(folder)
-    first, second, last = out.splitlines()
+    first, second, where, last = out.splitlines()
     assert code == 0 and "steps/s" in first
     assert second.startswith("1xK80, batch size 128") and "not measured: it failed (exit code 1)" in second
     assert second.endswith("its output ends: CUDA out of memory")
-    assert "Put `profile: toy/global64` into job.yaml" in last and "--profile job-rates.csv" in last
+    assert last == "Put `profile: toy/global64` into job.yaml." and "rota up --profile job-rates.csv" in where
     assert list(read_rates(folder / "job-rates.csv").table) == [("toy/global64", "K80", 1)]
 
 
@@ -103,7 +103,7 @@ def test_what_makes_no_step_gets_a_line_and_the_others_go_on(folder: Path) -> No
     code, out, _ = run(folder, "--patience", "2")
     first, second, last = out.splitlines()
     assert code == 0 and "found no step in 2 s; its output ends: training hard" in first and "steps/s" in second
-    assert "Put" not in last and not living(folder)
+    assert "rota up --profile" in last and not living(folder)
     assert list(read_rates(folder / "job-rates.csv").table) == [("mine", "V100", 2)]
 
 

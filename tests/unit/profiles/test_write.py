@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import ProfileError
@@ -29,11 +29,13 @@ def test_what_is_measured_again_replaces_and_the_rest_stays(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path], "no half-written file is left"
 
 
+@settings(max_examples=25, deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(["a/global64", 'odd, "name"', "b"]), st.sampled_from(["V100", "K80"]), st.integers(1, 16)),
         st.floats(1e-3, 1e5),
         min_size=1,
+        max_size=8,
     )
 )
 def test_what_is_written_one_by_one_is_read(
