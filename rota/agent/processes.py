@@ -125,10 +125,10 @@ def _environment(pid: int) -> list[bytes]:
 def holders(lock: Path) -> list[Process]:
     """Who has this file open. Links are read and never followed: a file on a dead server would hang us."""
     target = str(lock.resolve())
-    return [process for process in living() if target in _open_files(process.pid)]
+    return [process for process in living() if target in open_files(process.pid)]
 
 
-def _open_files(pid: int) -> set[str]:
+def open_files(pid: int) -> set[str]:
     found: set[str] = set()
     with contextlib.suppress(OSError):
         for entry in (PROC / str(pid) / "fd").iterdir():

@@ -18,6 +18,7 @@ from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
+from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order, held
 from rota.agent.processes import life_of
 from rota.live.cluster_changes import made_up_devices
@@ -57,9 +58,11 @@ class Local:
         lease_grace_seconds: float,
         gpus: Sequence[Sequence[Gpu]] | None = None,
         log_bytes: int = LIMIT_BYTES,
+        mps: Path | None = None,
     ) -> None:
-        """`gpus`: the real ones of each node; None: they are made up. `log_bytes`: what the log of a job may take."""
-        self._log_bytes = log_bytes
+        """`gpus`: the real ones of each node; None: they are made up. `log_bytes`: what the log of a job may take.
+        `mps`: where MPS has its control daemon, if jobs run under that."""
+        self._log_bytes, self._mps = log_bytes, mps
         self.home, self.cluster = home, cluster
         self._lease_grace = lease_grace_seconds
         self._devices = made_up_devices(cluster)
@@ -173,6 +176,7 @@ class Local:
             wanted=job.park,
             gpus=max((job.gpus, *job.gpu_counts)),
             real_gpus=bool(self._index),
+            mps=self._mps is not None,
         )
 
     # Events ------------------------------------------------------------------------------------------------------
@@ -324,10 +328,11 @@ class Local:
         """What a job sees: its own variables, then ours. Nothing of the scheduler's own environment."""
         first, count = PORTS
         gpus = command.gpus.tolist()
+        numbers = [self._index.get(self._context.device(gpu), gpu) for gpu in gpus]
         env = {
             **job.env,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "CUDA_VISIBLE_DEVICES": ",".join(str(self._index.get(self._context.device(gpu), gpu)) for gpu in gpus),
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, numbers)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(first + (command.job * 8 + command.incarnation) % count),
             "NNODES": "1",
@@ -345,6 +350,7 @@ class Local:
             "ROTA_HOST": socket.gethostname(),
             "ROTA_LIFE": secrets.token_hex(12),
         }
+        env |= mps_environment(self._mps, numbers, job.gpu_gib)
         if len(gpus) == 1:
             env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
         return env | parking_environment(self._parking_facts(job), env)

@@ -19,6 +19,7 @@ from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.host_memory import total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
+from rota.agent.mps import mps_folder
 from rota.beliefs.costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
@@ -77,6 +78,8 @@ class ServeOptions:
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """What the log of a job may take."""
+    mps: str | None = None
+    """The folder of the control daemon of MPS, if jobs are to run under it."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,14 @@ def check_options(options: ServeOptions) -> CheckedOptions:
     cluster, gpus = this_machine(options.pretend)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    mps = mps_folder(options.mps, pretend=gpus is None)
     driver = Local(
         options.home,
         cluster,
         lease_grace_seconds=options.lease_grace_seconds,
         gpus=gpus,
         log_bytes=int(options.log_mb * (1 << 20)),
+        mps=mps,
     )
     flags = read_flags(options.given, cluster, [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, gpus is None, flags, forgettable(options.forget))

@@ -43,6 +43,7 @@ class Incarnation:
     parts: tuple[int, ...]
     """Nodes whose processes are not known to be gone."""
     parked: bool = False
+    parked_before: bool = False
     reserved: bool = False
     """Host memory is set aside for it, from the command to park until it runs again or is gone."""
     host_gib: float = 0.0

@@ -81,13 +81,36 @@ def test_memory_without_a_pace_is_no_pace() -> None:
     assert table.peak_gib[0] == 32.0 and table.alone_rate[0] == 2.0
 
 
-def test_memory_that_was_asked_for_wins_over_what_was_seen() -> None:
+def test_memory_that_was_asked_for_and_memory_that_was_seen() -> None:
     made = bench()
     made.obey(made.submit(steps=1000.0, gpu_gib=8.0, can_park=True))
+    assert made.state.gib_per_node(0, made.state.jobs.incarnations[0]) == 8.0, "all of it may have to go to the host"
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
-    assert made.state.gib_of(0) == 8.0
+    assert made.state.gib_of(0) == 8.0, "what a job is given on a GPU is what it asked for"
     displaced(made, 10.0)
-    assert room(made) == 100.0 - 0.8
+    assert room(made) == 70.0, "what it would take of the host is what it has"
+
+
+def test_what_a_spec_says_of_parking_is_taken_as_it_is() -> None:
+    for spec, gib in (({"parked_gib": 4.0}, 4.0), ({"least_gib": 2.0, "gpu_gib": 8.0}, 2.0)):
+        made = bench()
+        made.obey(made.submit(steps=1000.0, can_park=True, **spec))
+        made.tell(seen(0, 30.0, 5.0), at_s=5.0)
+        displaced(made, 10.0)
+        assert room(made) == 100.0 - gib
+
+
+def test_another_size_of_contexts_while_a_job_sleeps() -> None:
+    made = bench(context_gib=1.0)
+    made.obey(made.submit(steps=1000.0, can_park=True))
+    suspend = displaced(made, 10.0)
+    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0), at_s=11.0))
+    state = made.state
+    state.set_context(2.5)
+    state.knowledge.costs = MoveCosts(memory=MemoryCosts(context_gib=2.5))
+    assert state.machines.context_gib.tolist() == [2.5]
+    made.tell(Exited(0, 1, 12.0, Outcome.LOST, 0.0), at_s=12.0)
+    assert state.machines.context_gib.tolist() == [0.0]
 
 
 @settings(max_examples=60, deadline=None)
