@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rota.agent import rules
-from rota.agent.constants import ENDED, PARKED, RUNNING, SUSPENDED
+from rota.agent.constants import ENDED, PARK_WAY, PARKED, RUNNING, SUSPENDED
 from rota.agent.disk import write_whole
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpus import Gpu
@@ -32,7 +32,7 @@ from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, Su
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
 from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
-from rota.park.ways import ParkingFacts, how_to_park
+from rota.park.ways import PRELOAD, ParkingFacts, how_to_park
 from rota.wire.submitted import SubmittedJob
 
 PORTS = 20_000, 12_000
@@ -249,7 +249,9 @@ class Local:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
-        return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done, gib=status.parked_gib)]
+        keeps = self.machine.variables(*key).get(PARK_WAY) == PRELOAD  # its memory on the host stays pinned
+        kind, gib = SuspendKind.PARK, status.parked_gib
+        return [Suspended(status.job, status.incarnation, status.sequence, at_s, kind, done, gib=gib, keeps=keeps)]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()

@@ -394,10 +394,10 @@ class State:
         self._keep_context(incarnation, incarnation.parts, self.knowledge.costs.memory.context_gib)
         return replace(self._set_aside(incarnation, self.gib_per_node(job, incarnation)), reserved=True)
 
-    def note_parked(self, incarnation: Incarnation, gib: float) -> Incarnation:
-        """It took so much host memory when it was parked, over all its nodes, and keeps that until it ends."""
-        kept_gib = max(gib / len(self.machines.nodes_of(incarnation.gpus)), incarnation.kept_gib)
-        return replace(self._set_aside(incarnation, kept_gib), kept_gib=kept_gib)
+    def note_parked(self, incarnation: Incarnation, gib: float, keeps: bool) -> Incarnation:
+        """It took so much host memory when it was parked, over all its nodes; `keeps`: and has it until it ends."""
+        host_gib = max(gib / len(self.machines.nodes_of(incarnation.gpus)), incarnation.kept_gib)
+        return replace(self._set_aside(incarnation, host_gib), kept_gib=host_gib if keeps else incarnation.kept_gib)
 
     def unreserve(self, incarnation: Incarnation) -> Incarnation:
         """It runs again: it uses its GPUs for itself, and of the host what it really took there."""
