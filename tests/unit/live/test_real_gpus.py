@@ -59,6 +59,8 @@ def test_what_nvml_tells_reaches_the_scheduler_and_the_operator(tmp_path: Path, 
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
         assert table.utilisation[row] == 0.93 and table.peak_gib[row] == 20.0
+        shown = daemon.job(str(job))
+        assert (shown.utilisation, shown.peak_gib) == (0.93, 20.0)
         first, second = daemon.nodes()
         assert (first.name, first.gpus[0].jobs, first.gpus[0].used_gib, first.host_gib) == ("box-v100", [], 4.0, 50.0)
         gpu = second.gpus[0]
