@@ -38,7 +38,7 @@ help:
 	@echo 'make reference  write again what the documentation takes from the code: the reference, and what examples print'
 	@echo 'make lock    write both lock files again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
-	@echo 'make chaos   kill real daemons, supervisors and jobs at random (QUICK=1, SEED=n)'
+	@echo 'make chaos   break real daemons, supervisors, jobs, disks and clocks (QUICK=1, SEED=n)'
 	@echo 'make fuzz    simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
 	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
 	@echo 'make clean   remove .venv and everything that was built'
@@ -170,9 +170,9 @@ lock: | $(PY)
 bench: $(DEV_STAMP)
 	@$(PY) benchmarks/run.py $(ARGS)
 
-# Real processes killed with -9 at seeded moments; the last line of the output is JSON.
+# Real processes and faults of ten kinds at seeded moments; the last line of the output is JSON.
 chaos: $(DEV_STAMP)
-	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0)
+	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0) $(ARGS)
 
 # Random whole set-ups, thousands of them; the last line of the output is JSON.
 fuzz: $(DEV_STAMP)

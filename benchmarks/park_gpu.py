@@ -25,7 +25,7 @@ from typing import Any
 
 import rota
 from rota.agent.machine import IncarnationStatus, Machine, Order
-from rota.agent.mps import mps_environment, mps_folder
+from rota.agent.mps import CONTROL, mps_environment, mps_folder
 from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
 from rota.park.ways import how_to_park
@@ -485,6 +485,7 @@ def packing(bench: Bench, widths: Sequence[int] = (4096,), wait: float = 9.0, se
     try:
         if with_mps:
             subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **service}, timeout=20, check=True)
+            bench.until(lambda: (pipe / CONTROL).exists(), "the control daemon of MPS", 10.0)
             folder = mps_folder(str(pipe), pretend=False)
             found["limit_of_4_gib"] = _pair(bench, widths[0], 1, 8.0, 1.0, mps_environment(folder, [0], 4.0), "8")
         for width in widths:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rota.errors import OptionError
 
 CONTROL = "control"
-"""The pipe of the control daemon, in its folder."""
+"""Where the control daemon listens, in its folder: a socket, or a pipe in older versions."""
 
 
 def mps_folder(named: str | None, *, pretend: bool) -> Path | None:
@@ -22,12 +22,13 @@ def mps_folder(named: str | None, *, pretend: bool) -> Path | None:
     if pretend:
         raise OptionError("needs real GPUs.", field="--mps", value=named, hint="leave --mps or --pretend out")
     try:
-        there = stat.S_ISFIFO((folder / CONTROL).stat().st_mode)
+        mode = (folder / CONTROL).stat().st_mode
+        there = stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
     except OSError:
         there = False
     if not there:
         raise OptionError(
-            f"no control daemon of MPS has its pipe {CONTROL!r} there.",
+            f"no control daemon of MPS listens there: it has no socket {CONTROL!r}.",
             field="--mps",
             value=named,
             hint=f"CUDA_MPS_PIPE_DIRECTORY={folder} nvidia-cuda-mps-control -d",

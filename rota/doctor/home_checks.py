@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.log import too_little_room
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.errors import RotaError
 from rota.live.journal import SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.address import TOKEN_FILE
 
 JOURNAL = "journal.sqlite"

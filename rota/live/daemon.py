@@ -138,7 +138,8 @@ class Daemon:
         devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
         self._cluster = ClusterChanges(scheduler.state, devices, there)
         self._settled = False
-        self.clock = Clock(scheduler.state.now_s)
+        # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
+        self.clock = Clock(scheduler.state.now_s, self.journal.clock_origin() if scheduler.state.jobs.incarnations else None)
         driver.open(self._context())
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
         self._policy_client = self._client(self.configuration["policy"])
@@ -179,6 +180,7 @@ class Daemon:
         try:
             if self._reserve.full:
                 self._tell(self.disk_problem)
+            self._durably(lambda: self.journal.keep_clock(self.clock.origin))
             self._durably(lambda: self.journal.configure(self.configuration))
             self._tell_policy(self._policy_before)
             if self._cluster.text:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota.errors import JournalError
+from rota.live.clock import ClockOrigin
 from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
 from rota.model.events import Allocated, Decided, External
@@ -134,6 +135,12 @@ class Journal:
                 self._db.execute("INSERT OR REPLACE INTO configurations VALUES (?, ?)", (self.last + 1, json.dumps(value)))
             self._configuration = 0, 0, {}
 
+    def keep_clock(self, origin: ClockOrigin) -> None:
+        """Where the daemon's clock stands; said again only if it changes."""
+        if origin != self.clock_origin():
+            with self._transaction():
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", (json.dumps(origin._asdict()),))
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All of it or nothing. A disk without room is a JournalFull, whichever statement finds it out."""
@@ -179,6 +186,11 @@ class Journal:
             (text,) = self._db.execute("SELECT value FROM configurations WHERE number = ?", (found,)).fetchone()
             self._configuration = found, version, json.loads(text)
         return self._configuration[2]
+
+    def clock_origin(self) -> ClockOrigin | None:
+        """Where the clock of the last daemon stood."""
+        found = self._db.execute("SELECT value FROM meta WHERE key = 'clock'").fetchone()
+        return ClockOrigin(**json.loads(found[0])) if found is not None else None
 
     def jobs(self, *, unfinished: bool = False) -> Iterator[tuple[int, Plain, Plain]]:
         """(number, spec, row) of every job, or of those that had not ended."""

@@ -258,7 +258,9 @@ class Local:
         saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
         if reply.kind == SUSPENDED:
             return Suspended(status.job, status.incarnation, reply.sequence, at_s, SuspendKind.CHECKPOINT, saved)
-        return Exited(status.job, status.incarnation, at_s, Outcome(reply.outcome), saved)
+        done = status.steps_done if status.stepped_s is not None else None
+        outcome = Outcome(reply.outcome)
+        return Exited(status.job, status.incarnation, at_s, outcome, saved, steps_done=done, stepped_s=status.stepped_s)
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled."""

@@ -84,6 +84,10 @@ class Exited:
     steps_saved: float
     """Steps that are safe on storage."""
     node: int | None = None
+    steps_done: float | None = None
+    """Steps it had made, if it told any..."""
+    stepped_s: float | None = None
+    """...and when it made the last of them: from then on it was only leaving."""
 
 
 @value

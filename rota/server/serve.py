@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,16 @@ from rota.agent.mps import mps_folder
 from rota.beliefs.costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
 from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
 from rota.compose.tactics import make_tactics
-from rota.compose.words import words_for
-from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.errors import JournalError, OptionError, RotaError
+from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
-from rota.live.told import CONTEXT, TOLD, ToldBeliefs, fitting, told_rates
+from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
-from rota.model.codec import Plain
 from rota.model.units import FOREVER
 from rota.server.api import make_app
 from rota.wire.address import LOCK_FILE, make_token, remove_address, write_address
@@ -53,13 +51,6 @@ MOST_LOG_MB = 1 << 20
 PARKED_PART = 0.8
 """Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-WORDS = words_for()
-"""What journals are written with."""
-
-SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy")
-"""What a journal keeps of the settings. The policy has its own place there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,39 +223,6 @@ class _Server(uvicorn.Server):
         app: Any = self.config.app
         app.state.changes.close()
         await super().shutdown(sockets)
-
-
-def plain_settings(settings: Settings) -> dict[str, Plain]:
-    """As a journal keeps them; `make_scheduler` reads them."""
-    return {name: WORDS.encode(getattr(settings, name)) for name in SETTINGS}
-
-
-def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
-    """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
-    settings = configuration["settings"]
-    for name in settings:
-        if name not in SETTINGS:
-            raise JournalError(
-                f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
-                hint="use the Rota that wrote the journal",
-            )
-    cluster, told = _cluster(configuration), ToldBeliefs.of(configuration)
-    return Scheduler(
-        cluster,
-        make_placer(configuration["placer"]),
-        Settings(**{name: WORDS.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
-        rates=told.rates,
-        costs=told.costs,
-        variability=fitting(told.scores, cluster.gpus) if told.scores is not None else None,
-        skews=told.skews,
-    )
-
-
-def _cluster(configuration: Mapping[str, Any]) -> Cluster:
-    """Homes of earlier versions have no nodes in their configuration."""
-    if "nodes" not in configuration:
-        return Cluster.parse(configuration["cluster"])
-    return Cluster.of((Node(*each) for each in configuration["nodes"]), configuration["cluster"])
 
 
 def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import rota
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.replay import replay
 from rota.model.events import Exited, Submitted, Suspended
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.client import Client
 from rota.wire.rows import JobRow
 from tests.properties.test_reasons import confirm
@@ -85,6 +85,9 @@ class Site:
         (self.work / "job.py").write_text(JOB)
         self.flags = {"--pretend": pretend, "--policy": policy, "--lease-seconds": str(lease_seconds), "--listen": "127.0.0.1:0"}
         """Of the next `up`."""
+        self.python = [sys.executable]
+        """What the daemon is run by, and variables that it gets on top of ours."""
+        self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._out = (folder / "daemon.out").open("a+")
         self._said = folder / "daemon.said"
@@ -93,9 +96,10 @@ class Site:
         """`up(pretend="2xV100")` changes a flag, for later starts too."""
         self.flags |= {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
         words = [word for flag in self.flags.items() for word in flag]
-        command = [sys.executable, "-m", "rota", "up", "--home", str(self.home), *words]
+        command = [*self.python, "-m", "rota", "up", "--home", str(self.home), *words]
+        env = {**os.environ, **self.env}
         with self._said.open("w") as said:
-            self.process = subprocess.Popen(command, stdout=said, stderr=self._out, start_new_session=True)
+            self.process = subprocess.Popen(command, stdout=said, stderr=self._out, env=env, start_new_session=True)
         until(lambda: "\n" in self.said() or self.process is None or self.process.poll() is not None, "rota up is ready")
         assert self.said().startswith("ready "), self.said() + self.errors()
 

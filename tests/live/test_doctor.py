@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from rota.cli.main import main
+from rota.compose.live_scheduler import WORDS
 from rota.core.snapshot import VERSION
 from rota.live.journal import Journal
 from rota.model.events import Woke
-from rota.server.serve import WORDS
 from tests.live.harness import Site, site, until
 from tests.live.test_full_disk import free
 

@@ -1,6 +1,7 @@
 """MPS: which folder is taken, and what jobs are told."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,15 @@ def test_the_folder_of_a_control_daemon(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="no control daemon") as problem:
         mps_folder(str(tmp_path), pretend=False)
     assert problem.value.hint == f"CUDA_MPS_PIPE_DIRECTORY={tmp_path} nvidia-cuda-mps-control -d"
-    (tmp_path / "control").write_text("a plain file is no pipe")
+    (tmp_path / "control").write_text("a plain file is no socket")
     with pytest.raises(OptionError, match="no control daemon"):
         mps_folder(str(tmp_path), pretend=False)
     (tmp_path / "control").unlink()
     os.mkfifo(tmp_path / "control")
+    assert mps_folder(str(tmp_path), pretend=False) == tmp_path
+    (tmp_path / "control").unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control"))
     assert mps_folder(str(tmp_path), pretend=False) == tmp_path
     with pytest.raises(OptionError, match="needs real GPUs"):
         mps_folder(str(tmp_path), pretend=True)

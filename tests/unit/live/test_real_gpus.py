@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rota.agent.gpus import find_gpus
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.daemon import Daemon
 from rota.live.local import Local
 from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
 from rota.park.environment import HOOK_FOLDER
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
 from tests.unit.agent.test_gpu_readings import fake
 from tests.unit.live.test_daemon import PATIENCE, configuration, running
