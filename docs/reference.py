@@ -28,7 +28,7 @@ from rota.report.metrics import Summary
 from rota.report.plots import Plot
 from rota.solver.program import Solution
 from rota.wire.client import Client, Job
-from rota.wire.rows import JobRow, ReasonRow, StatusRow, TrialRow, WhyRow
+from rota.wire.rows import GpuRow, JobRow, NodeRow, ReasonRow, StatusRow, TrialRow, WhyRow
 from rota.wire.spec import Spec
 
 DOCS = Path(__file__).resolve().parent
@@ -53,7 +53,7 @@ MET: Mapping[str, tuple[type, ...]] = {
     "Comparison": (PolicyLine, Paired, Plot),
     "View": (Jobs, Options),
     "Program": (Solution,),
-    "connect": (Client, Job, JobRow, TrialRow, WhyRow, ReasonRow, StatusRow),
+    "connect": (Client, Job, JobRow, TrialRow, WhyRow, ReasonRow, StatusRow, NodeRow, GpuRow),
 }
 """Name -> the classes that its users meet without importing them."""
 

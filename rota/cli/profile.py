@@ -13,6 +13,7 @@ from rota.cli import options as flag
 from rota.cli import setup
 from rota.cli.profile_figures import many, short, show_table, times
 from rota.cli.profile_gpus import classes, variability
+from rota.cli.profile_run import run
 from rota.cli.profile_scaling import scaling
 from rota.cli.profile_tensors import tensors
 from rota.cli.show import say
@@ -182,6 +183,7 @@ def estimate(
     )
 
 
+app.command("run")(run)
 app.command("scaling")(scaling)
 app.command("tensors")(tensors)
 app.command("variability")(variability)

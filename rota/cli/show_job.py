@@ -41,6 +41,9 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
         bar = words.progress(row) if words.done(row) is not None else ""
         yield "progress", "  ".join(filter(None, (bar, steps, words.speed(row))))
+    busy = "" if row.utilisation is None else f"{row.utilisation:.0%} busy alone"
+    memory = "" if row.peak_gib is None else f"{row.peak_gib:.3g} GiB of memory on each at most"
+    yield "GPUs", ", ".join(filter(None, (busy, memory)))
     yield "told", ", ".join(f"{words.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
     if row.eta_seconds is not None and not row.ended:
         yield "left", words.length(row.eta_seconds) + ("" if row.phase in words.HOLDING else " of running, once it has GPUs")

@@ -222,6 +222,8 @@ class JobHistory:
             steps_done=done,
             steps_total=total,
             steps_per_second=rate,
+            utilisation=None if row is None else _known(state.jobs.table.utilisation.item(row)),
+            peak_gib=None if row is None else _known(state.jobs.table.peak_gib.item(row)),
             eta_seconds=left,
             reason=reason,
             submitted_at=iso(record.submitted_s) or "",
@@ -248,6 +250,11 @@ class JobHistory:
             last_change=record.last_change or None,
             policy=state.question.answer.policy if state.question.answer is not None else "",
         )
+
+
+def _known(figure: float) -> float | None:
+    """None for what is not a number."""
+    return figure if figure == figure else None
 
 
 def _speed(part: IncarnationStatus) -> float | None:

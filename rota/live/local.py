@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.agent.constants import ENDED
+from rota.agent.constants import ENDED, PARK_WAY
 from rota.agent.disk import write_whole
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpus import Gpu
@@ -30,7 +30,7 @@ from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, Su
 from rota.model.events import Exited, External, Outcome
 from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
-from rota.park.ways import ParkingFacts, how_to_park
+from rota.park.ways import PRELOAD, ParkingFacts, how_to_park
 from rota.wire.submitted import SubmittedJob
 
 HOME_ID = "home-id"
@@ -89,11 +89,14 @@ class Local:
         return self._devices
 
     def open(self, context: DriverContext) -> None:
-        self._context, self._parts = context, PartEvents(context)
+        self._context, self._parts = context, PartEvents(context, keeps_memory=self._stays_pinned)
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
         self._watch = GpuWatch() if self._index else None
+
+    def _stays_pinned(self, status: IncarnationStatus) -> bool:
+        return self.machine.variables(status.job, status.incarnation).get(PARK_WAY) == PRELOAD
 
     def close(self) -> None:
         self.machine.close()

@@ -22,11 +22,16 @@ class PartEvents:
     """Of one machine."""
 
     def __init__(
-        self, context: DriverContext, node: int | None = None, is_first: Callable[[IncarnationStatus], bool] = lambda status: True
+        self,
+        context: DriverContext,
+        node: int | None = None,
+        *,
+        is_first: Callable[[IncarnationStatus], bool] = lambda status: True,
+        keeps_memory: Callable[[IncarnationStatus], bool] = lambda status: False,
     ) -> None:
         """`node`: which of the core's nodes it is; None: it speaks for all nodes of its jobs. `is_first`: whether this is the
-        first part of a gang."""
-        self.node, self._context, self._is_first = node, context, is_first
+        first part of a gang; `keeps_memory`: whether what it takes on the host when it is parked stays its own."""
+        self.node, self._context, self._is_first, self._keeps_memory = node, context, is_first, keeps_memory
         self.started: dict[tuple[int, int], float] = {}
         """Incarnations that were told to have started, and when they did."""
         self.running: dict[int, IncarnationStatus] = {}
@@ -103,8 +108,8 @@ class PartEvents:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
-        kind, gib = SuspendKind.PARK, status.parked_gib
-        return [Suspended(status.job, status.incarnation, status.sequence, at_s, kind, done, self.node, gib=gib)]
+        kind, gib, keeps = SuspendKind.PARK, status.parked_gib, self._keeps_memory(status)
+        return [Suspended(status.job, status.incarnation, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()

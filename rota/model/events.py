@@ -68,8 +68,9 @@ class Suspended:
     steps_done: float
     node: int | None = None
     gib: float = 0.0
-    """Host memory that it was seen to take when it was parked, over all its nodes. It keeps that until it ends, also while it
-    runs. 0: not told."""
+    """Host memory that it was seen to take when it was parked, over all its nodes; 0: not told."""
+    keeps: bool = False
+    """It keeps that until it ends, also while it runs."""
 
 
 @plain_value

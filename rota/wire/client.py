@@ -55,7 +55,7 @@ class Client:
 
     def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "") -> JobRow:
         """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal."""
-        env = {name: os.environ[name] for name in (*PASSED_ON, *_passed_through(spec.get("env"))) if name in os.environ}
+        env = passed_environment(spec.get("env"))
         sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
         return _job(self._transport.ask("POST", "/jobs", body=sent))
 
@@ -195,6 +195,11 @@ class Job:
     def cancel(self) -> JobRow:
         """End it for good."""
         return self._client.cancel(self.id)
+
+
+def passed_environment(env: Any) -> dict[str, str]:
+    """Of this process's variables, those that a job with this `env` gets."""
+    return {name: os.environ[name] for name in (*PASSED_ON, *_passed_through(env)) if name in os.environ}
 
 
 def _passed_through(env: Any) -> list[str]:

@@ -63,6 +63,10 @@ class JobRow:
     steps_done: float | None = None
     steps_total: float | None = None
     steps_per_second: float | None = None
+    utilisation: float | None = None
+    """How busy it kept its GPUs when it was last measured alone, from 0 to 1; None: not known."""
+    peak_gib: float | None = None
+    """The most memory that it was seen to have on a GPU; None: not known."""
     eta_seconds: float | None = None
     """What is left of it at the speed it has, or had when it last ran; a waiting job has to get GPUs first. None: not known."""
     reason: str | None = None

@@ -119,7 +119,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
             _learn_price(state, row, incarnation, event.at_s)
-        _park(state, event.job, state.note_parked(incarnation, event.gib) if event.gib else incarnation)
+        _park(state, event.job, state.note_parked(incarnation, event.gib, event.keeps) if event.gib else incarnation)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):

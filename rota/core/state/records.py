@@ -49,7 +49,7 @@ class Incarnation:
     host_gib: float = 0.0
     """How much is set aside on each of its nodes."""
     kept_gib: float = 0.0
-    """What it really took on each when it was parked: that is set aside until it ends, also while it runs."""
+    """What it took on each when it was parked, and keeps until it ends, also while it runs."""
     verdict: Verdict = Verdict.OPEN
     steps: float = FOREVER
     """Fewest steps any part that ended had safe."""

@@ -176,16 +176,24 @@ class State:
         return held
 
     def gib_per_node(self, job: int, incarnation: Incarnation) -> float:
-        """Host memory its parts take on each node while parked: as its spec says, or as it took before; else at most what it was
-        seen to have on its GPUs; 0: not known."""
-        host_gib = self.jobs.specs[job].host_gib or self.gib_of(job) * len(incarnation.gpus)
-        return incarnation.kept_gib or host_gib / len(self.machines.nodes_of(incarnation.gpus))
+        """Host memory its parts take on each node while parked: as it took before, or as its spec says; else at most what it has
+        on its GPUs, by its spec or as it was seen; 0: not known."""
+        if incarnation.kept_gib:
+            return incarnation.kept_gib
+        spec = self.jobs.specs[job]
+        if spec.parked_gib or spec.least_gib:
+            host_gib = spec.host_gib
+        else:
+            host_gib = max(self._seen_gib(job), spec.gpu_gib) * len(incarnation.gpus)
+        return host_gib / len(self.machines.nodes_of(incarnation.gpus))
 
     def gib_of(self, job: int) -> float:
         """The most memory it takes on each GPU: as its spec says, or as it was seen; 0: not known."""
-        spec = self.jobs.specs[job]
-        seen_gib = 0.0 if spec.gpu_gib else self.jobs.table.peak_gib.item(self.jobs.row[job])
-        return spec.gpu_gib or (seen_gib if seen_gib == seen_gib else 0.0)
+        return self.jobs.specs[job].gpu_gib or self._seen_gib(job)
+
+    def _seen_gib(self, job: int) -> float:
+        seen_gib = self.jobs.table.peak_gib.item(self.jobs.row[job])
+        return seen_gib if seen_gib == seen_gib else 0.0
 
     def memory_fits(self, job: int, gpus: Ints, partner: int = NOBODY) -> bool:
         """Whether a job fits on these GPUs beside its partner and what parked jobs keep there. A job that is too large for them
@@ -386,10 +394,10 @@ class State:
         self._keep_context(incarnation, incarnation.parts, self.knowledge.costs.memory.context_gib)
         return replace(self._set_aside(incarnation, self.gib_per_node(job, incarnation)), reserved=True)
 
-    def note_parked(self, incarnation: Incarnation, gib: float) -> Incarnation:
-        """It took so much host memory when it was parked, over all its nodes, and keeps that until it ends."""
-        kept_gib = max(gib / len(self.machines.nodes_of(incarnation.gpus)), incarnation.kept_gib)
-        return replace(self._set_aside(incarnation, kept_gib), kept_gib=kept_gib)
+    def note_parked(self, incarnation: Incarnation, gib: float, keeps: bool) -> Incarnation:
+        """It took so much host memory when it was parked, over all its nodes; `keeps`: and has it until it ends."""
+        host_gib = max(gib / len(self.machines.nodes_of(incarnation.gpus)), incarnation.kept_gib)
+        return replace(self._set_aside(incarnation, host_gib), kept_gib=host_gib if keeps else incarnation.kept_gib)
 
     def unreserve(self, incarnation: Incarnation) -> Incarnation:
         """It runs again: it uses its GPUs for itself, and of the host what it really took there."""

@@ -146,10 +146,16 @@ def test_a_terminal_gets_colours_and_its_width_is_kept(served: Served, rota: Rot
 
 def test_show(served: Served, rota: Rota) -> None:
     submitted(served, rota, "resnet")
-    served.daemon.run(1, steps_done=250.0, suspensions=2, lost_steps=30.0)
+    served.daemon.run(1, steps_done=250.0, suspensions=2, lost_steps=30.0, utilisation=0.93, peak_gib=4.5)
     code, out, _ = rota("show", "res")
     assert code == 0 and out.startswith("Job 1 resnet\n")
-    for part in ("running on 2xV100 n1:0-1", "▇▇▁▁▁▁▁▁  25%  250 of 1,000 steps", "2, 30 steps lost", "ana", "ago)"):
+    for part in (
+        "running on 2xV100 n1:0-1",
+        "▇▇▁▁▁▁▁▁  25%  250 of 1,000 steps",
+        "2, 30 steps lost",
+        "93% busy alone, 4.5 GiB",
+        "ago)",
+    ):
         assert part in out
     assert json.loads(rota("show", "1", "-o", "json")[1])["name"] == "resnet"
     assert "resnet" in rota("show", "1", "-o", "csv")[1]

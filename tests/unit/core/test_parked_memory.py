@@ -39,16 +39,28 @@ def test_what_it_was_seen_to_have_is_set_aside_and_what_it_took_is_kept_until_it
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
     suspend = displaced(made, 10.0)
     assert suspend.kind is SuspendKind.PARK and room(made) == 70.0
-    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, gib=24.0), at_s=11.0))
+    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, gib=24.0, keeps=True), at_s=11.0))
     assert room(made) == 76.0, "what it really took is known now"
     commands = made.tell(Exited(1, 1, 12.0, Outcome.FINISHED, 1.0), at_s=12.0)
     made.tell(Started(0, 1, commands[0].sequence, 12.5), at_s=12.5)
     assert room(made) == 76.0, "its host memory stays allocated while it runs"
     again = displaced(made, 20.0)
     assert again.kind is SuspendKind.PARK and room(made) == 76.0, "and serves it the next time"
-    made.obey(made.tell(Suspended(0, 1, again.sequence, 21.0, again.kind, 6.0, gib=31.0), at_s=21.0))
+    made.obey(made.tell(Suspended(0, 1, again.sequence, 21.0, again.kind, 6.0, gib=31.0, keeps=True), at_s=21.0))
     assert room(made) == 69.0
     made.tell(Exited(0, 1, 22.0, Outcome.LOST, 0.0), at_s=22.0)
+    assert room(made) == 100.0
+
+
+def test_what_it_does_not_keep_is_free_while_it_runs() -> None:
+    made = bench()
+    made.obey(made.submit(steps=1000.0, can_park=True))
+    made.tell(seen(0, 30.0, 5.0), at_s=5.0)
+    suspend = displaced(made, 10.0)
+    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0, gib=24.0), at_s=11.0))
+    assert room(made) == 76.0
+    commands = made.tell(Exited(1, 1, 12.0, Outcome.FINISHED, 1.0), at_s=12.0)
+    made.tell(Started(0, 1, commands[0].sequence, 12.5), at_s=12.5)
     assert room(made) == 100.0
 
 
@@ -81,18 +93,45 @@ def test_memory_without_a_pace_is_no_pace() -> None:
     assert table.peak_gib[0] == 32.0 and table.alone_rate[0] == 2.0
 
 
-def test_memory_that_was_asked_for_wins_over_what_was_seen() -> None:
+def test_memory_that_was_asked_for_and_memory_that_was_seen() -> None:
     made = bench()
     made.obey(made.submit(steps=1000.0, gpu_gib=8.0, can_park=True))
+    assert made.state.gib_per_node(0, made.state.jobs.incarnations[0]) == 8.0, "all of it may have to go to the host"
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
-    assert made.state.gib_of(0) == 8.0
+    assert made.state.gib_of(0) == 8.0, "what a job is given on a GPU is what it asked for"
     displaced(made, 10.0)
-    assert room(made) == 100.0 - 0.8
+    assert room(made) == 70.0, "what it would take of the host is what it has"
+
+
+def test_what_a_spec_says_of_parking_is_taken_as_it_is() -> None:
+    for spec, gib in (({"parked_gib": 4.0}, 4.0), ({"least_gib": 2.0, "gpu_gib": 8.0}, 2.0)):
+        made = bench()
+        made.obey(made.submit(steps=1000.0, can_park=True, **spec))
+        made.tell(seen(0, 30.0, 5.0), at_s=5.0)
+        displaced(made, 10.0)
+        assert room(made) == 100.0 - gib
+
+
+def test_another_size_of_contexts_while_a_job_sleeps() -> None:
+    made = bench(context_gib=1.0)
+    made.obey(made.submit(steps=1000.0, can_park=True))
+    suspend = displaced(made, 10.0)
+    made.obey(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0), at_s=11.0))
+    state = made.state
+    state.set_context(2.5)
+    state.knowledge.costs = MoveCosts(memory=MemoryCosts(context_gib=2.5))
+    assert state.machines.context_gib.tolist() == [2.5]
+    made.tell(Exited(0, 1, 12.0, Outcome.LOST, 0.0), at_s=12.0)
+    assert state.machines.context_gib.tolist() == [0.0]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.floats(20.0, 200.0), st.lists(st.tuples(st.floats(1.0, 80.0), st.floats(0.1, 1.0)), min_size=1, max_size=8))
-def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(host_gib: float, jobs: list[tuple[float, float]]) -> None:
+@given(
+    st.booleans(), st.floats(20.0, 200.0), st.lists(st.tuples(st.floats(1.0, 80.0), st.floats(0.1, 1.0)), min_size=1, max_size=8)
+)
+def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(
+    keeps: bool, host_gib: float, jobs: list[tuple[float, float]]
+) -> None:
     """Jobs come for one GPU, each shorter than the one before, each seen before it is displaced; what it takes of the host is a
     part of what it was seen to have. Then they end, awake or asleep."""
     made, at_s = bench(host_gib=host_gib), 0.0
@@ -101,7 +140,7 @@ def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(host_gib: fl
         for suspend in of_type(commands, Suspend):
             seen_gib, part = jobs[suspend.job]
             gib_taken = seen_gib * part if suspend.kind is SuspendKind.PARK else 0.0
-            answer = Suspended(suspend.job, 1, suspend.sequence, at_s, suspend.kind, 0.5, gib=gib_taken)
+            answer = Suspended(suspend.job, 1, suspend.sequence, at_s, suspend.kind, 0.5, gib=gib_taken, keeps=keeps)
             commands = made.tell(answer, at_s=at_s)
         made.obey(commands)
         made.tell(seen(number, gib, at_s + 0.01), at_s=at_s + 0.02)

@@ -1,5 +1,6 @@
 """A daemon with real GPUs, as NVML tells of them: what a job does there becomes what the scheduler knows."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,10 +13,11 @@ from rota.agent.gpus import find_gpus
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.daemon import Daemon
 from rota.live.local import Local
-from rota.model.cluster import Cluster, Node
+from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
+from rota.park.environment import HOOK_FOLDER
 from rota.wire.spec import Spec
 from tests.unit.agent.test_gpu_readings import fake
-from tests.unit.live.test_daemon import PATIENCE, configuration
+from tests.unit.live.test_daemon import PATIENCE, configuration, running
 
 STEPS = """
 import time
@@ -57,6 +59,8 @@ def test_what_nvml_tells_reaches_the_scheduler_and_the_operator(tmp_path: Path, 
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
         assert table.utilisation[row] == 0.93 and table.peak_gib[row] == 20.0
+        shown = daemon.job(str(job))
+        assert (shown.utilisation, shown.peak_gib) == (0.93, 20.0)
         first, second = daemon.nodes()
         assert (first.name, first.gpus[0].jobs, first.gpus[0].used_gib, first.host_gib) == ("box-v100", [], 4.0, 50.0)
         gpu = second.gpus[0]
@@ -83,3 +87,42 @@ def test_an_nvml_that_breaks_while_a_job_runs_leaves_figures_unknown(tmp_path: P
         daemon.cancel(job)
     finally:
         daemon.stop()
+
+
+SLEEPER = """
+import json, os, signal, socket, sys, time
+sys.path.insert(0, os.environ["HOOK"])
+import rota_park_hook
+class Told(rota_park_hook.Hook):
+    def tell(self, op, **more):
+        super().tell(op, **{**more, **({"gib": 12.5} if op == "parked" else {})})
+Told(os.environ["ROTA_RUN_DIR"], "sleep", "").install()
+for step in range(1, 100000):
+    print(f"step {step}", flush=True)
+    time.sleep(0.02)
+"""
+
+
+def test_what_a_job_took_of_the_host_when_it_was_parked_is_counted(tmp_path: Path) -> None:
+    """The script of a shell starts a Python without our hook: it has one of its own, which tells of memory."""
+    (tmp_path / "job.py").write_text(SLEEPER)
+    (tmp_path / "run.sh").write_text(f"exec {sys.executable} -S job.py\n")
+    with running(tmp_path, cluster="1xV100", policy="srsf") as daemon:
+        spec = Spec(run=["bash", "run.sh"], progress=r"step (\d+)", steps=100_000, env={"HOOK": HOOK_FOLDER})
+        job = daemon.submit(spec, "ana", str(tmp_path), {"PATH": os.environ["PATH"]}).id
+        state, end = daemon.scheduler.state, time.monotonic() + PATIENCE
+        while daemon.job(str(job)).phase != "running":
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.05)
+        other = daemon.submit(Spec(run=["sleep", "600"], steps=1), "ana", str(tmp_path), {"PATH": os.environ["PATH"]}).id
+        while daemon.job(str(job)).phase != "parked":
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.05)
+        assert state.jobs.incarnations[job].host_gib == 12.5
+        assert state.machines.host_gib.tolist() == [HOST_GIB_PER_GPU - 12.5]
+        daemon.cancel(other)
+        while daemon.job(str(job)).phase != "running":
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.05)
+        assert state.machines.host_gib.tolist() == [HOST_GIB_PER_GPU], "a job that only sleeps keeps nothing"
+        daemon.cancel(job)

@@ -1,0 +1,239 @@
+"""`rota profile run`: how fast a job really is on this machine, in each way in which it accepts to run."""
+
+import contextlib
+import dataclasses
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.cli import options as flag
+from rota.errors import OptionError, RotaError
+
+if TYPE_CHECKING:
+    from rota.live.profiling import ProfileOption, ProfileResult, Profiling
+    from rota.wire.submitted import SubmittedJob
+
+GRACE_SECONDS = 10.0
+"""For leaving when it was measured. What it saves then is thrown away."""
+INTERRUPTED = 130
+
+
+def run(
+    spec: Annotated[str, typer.Argument(metavar="SPEC.yaml", help="A job, as for rota submit. It has to tell its steps.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FILE.csv", help="The table of rates; what it has stays. Else SPEC-rates.csv.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", parser=flag.number("--seconds", like="30"), metavar="S", help="Measured so long each.")
+    ] = 30.0,
+    patience: Annotated[
+        float,
+        typer.Option("--patience", parser=flag.number("--patience"), metavar="S", help="So long a step is waited for at most."),
+    ] = 300.0,
+    pretend: Annotated[
+        str | None, typer.Option("--pretend", metavar="CLUSTER", help='Made-up GPUs instead of real ones: "2xV100 + 1xK80".')
+    ] = None,
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """Measure a job on this machine, with every accelerator type, GPU count and batch size that it accepts, one after the other.
+
+    The rates go to a table that --profile takes. The job is really run, for a short while each, and told to stop by SIGTERM.
+    Ctrl-C stops it; what was measured till then is kept.
+
+    Example: rota profile run job.yaml --to rates.csv
+    """
+    shaped = flag.shape(output)
+    for name, value in (("--seconds", seconds), ("--patience", patience)):
+        if not 0 < value < 1e6:
+            raise OptionError("must be more than 0, and finite.", field=name, value=value, hint=f"{name} 30")
+    from rota.beliefs.rates import Rates
+    from rota.compose.accelerator_types import type_guesses
+    from rota.live.local import Local
+    from rota.live.profiling import Profiling, profile_key, profile_options
+    from rota.profiles.write import check_table
+    from rota.server.serve import this_machine
+
+    job = _job(spec)
+    path = Path(to or f"{Path(spec).stem}-rates.csv")
+    check_table(path)
+    cluster, gpus = this_machine(pretend)
+    if gpus is None and pretend is None:
+        raise OptionError("this machine has no GPU that NVML sees.", field="GPUs", hint='rota doctor, or --pretend "2xV100"')
+    if gpus is not None:
+        _refuse_a_scheduler(home)
+    else:
+        type_guesses(cluster, Rates(), typed=True)  # a typing error raises; how fast types are believed to be does not matter
+    key = profile_key(job, Path(spec).stem)
+    options = profile_options(job, key, cluster)
+    folder = Path(tempfile.mkdtemp(prefix="rota-profile-"))
+    try:
+        local = Local(folder, cluster, lease_grace_seconds=GRACE_SECONDS, gpus=gpus)
+        profiling = Profiling(
+            local,
+            job,
+            folder,
+            seconds=seconds,
+            patience_seconds=patience,
+            grace_seconds=GRACE_SECONDS,
+            busy=_busy() if gpus is not None else frozenset(),
+        )
+        results, interrupted = _measured(profiling, options, path, shaped)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _tell(results, key, job, path, spec, shaped)
+    if interrupted:
+        sys.stderr.write(f"Stopped. {sum(each.steps_per_second is not None for each in results)} rates are kept in {path}.\n")
+        raise typer.Exit(INTERRUPTED)
+    if not any(each.steps_per_second is not None for each in results):
+        raise typer.Exit(1)
+
+
+def _job(spec: str) -> "SubmittedJob":
+    """As if it were submitted from here."""
+    from rota.errors import SpecError
+    from rota.live.requests import submitted_job
+    from rota.wire.client import passed_environment, user_name
+    from rota.wire.spec import read_spec
+
+    if Path(spec).suffix.lower() not in (".yaml", ".yml"):
+        raise OptionError("is no job spec (.yaml).", field="SPEC", value=spec, hint="rota profile run job.yaml")
+    read = read_spec(spec)
+    if read.progress is None:
+        hint = "progress: 'step (\\d+)', or progress: session for a script with rota.train"
+        raise SpecError("the job has to tell its steps.", where=spec, field="progress", hint=hint)
+    return submitted_job(read, user_name(), str(Path.cwd()), passed_environment(read.env))
+
+
+def _refuse_a_scheduler(home: str | None) -> None:
+    """It could start jobs on the GPUs that are measured."""
+    from rota.wire.client import connect
+
+    try:
+        status = connect(home).status()
+    except RotaError:
+        return
+    if not status.pretend:
+        hint = "rota down, and wait for its jobs; then the same command again"
+        raise OptionError("a scheduler uses the same GPUs.", field="process", value=status.daemon_pid, hint=hint)
+
+
+def _busy() -> frozenset[str]:
+    """GPUs on which something computes already."""
+    from rota.agent.gpu_readings import GpuReader
+
+    reader = GpuReader()
+    found = {uuid: reading.processes for uuid, reading in reader.read().items()}
+    reader.close()
+    return frozenset(uuid for uuid, processes in found.items() if processes)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _measured(
+    profiling: "Profiling", options: "list[ProfileOption]", path: Path, shaped: str
+) -> "tuple[list[ProfileResult], bool]":
+    """The results, and whether it was interrupted. Every rate is in the file as soon as it is known."""
+    from rota.profiles.write import MeasuredRate, write_rates
+
+    results: list[ProfileResult] = []
+    with _stoppable():
+        try:
+            for number, option in enumerate(options, start=1):
+                with _shown(f"{number} of {len(options)}: {option}") as tell:
+                    result = profiling.measure(option, tell)
+                results.append(result)
+                if result.steps_per_second is not None:
+                    write_rates(path, [MeasuredRate(option.profile, option.accelerator, option.gpus, result.steps_per_second)])
+                if shaped in ("table", "wide"):
+                    typer.echo(_line(result))
+            profiling.close()
+        except KeyboardInterrupt:
+            _end(profiling)
+            return results, True
+        except BaseException:
+            _end(profiling)
+            raise
+    return results, False
+
+
+def _end(profiling: "Profiling") -> None:
+    """Stop what runs; asked once more, at once."""
+    try:
+        profiling.close()
+    except KeyboardInterrupt:
+        profiling.kill()
+
+
+@contextlib.contextmanager
+def _shown(what: str) -> Iterator[Any]:
+    """How far it is, on standard error: a line that changes on a terminal, one line elsewhere."""
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"measuring {what}\n")
+        yield lambda part: None
+        return
+
+    def show(part: float) -> None:
+        sys.stderr.write(f"\r\x1b[Kmeasuring {what}  {part:4.0%}")
+        sys.stderr.flush()
+
+    sys.stderr.write(f"\r\x1b[Kmeasuring {what}  waiting for its first step")
+    sys.stderr.flush()
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _line(result: "ProfileResult") -> str:
+    from rota.cli import words
+
+    if result.steps_per_second is None:
+        return f"{result.option!s:<22}  not measured: {words.clean(result.problem)}"
+    facts = [f"{result.steps:,.0f} steps in {result.seconds:.1f} s"]
+    if result.first_step_seconds is not None:
+        facts.append(f"first after {result.first_step_seconds:.1f} s")
+    if result.utilisation is not None:
+        facts.append(f"{result.utilisation:.0%} busy")
+    if result.peak_gib is not None:
+        facts.append(f"{result.peak_gib:.3g} GiB")
+    return f"{result.option!s:<22}  {result.steps_per_second:.4g} steps/s   {', '.join(facts)}"
+
+
+def _tell(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: Path, spec: str, shaped: str) -> None:
+    from rota.cli.show import say
+
+    rows = [{**dataclasses.asdict(each.option), **_figures(each)} for each in results]
+    if shaped == "json":
+        say(shaped, value={"profile": key, "table": str(path), "rates": rows})
+    elif shaped == "csv":
+        say(shaped, rows=rows)
+    elif any(each.steps_per_second is not None for each in results):
+        typer.echo(f"The rates are in {path}. Use them: rota up --profile {path}")
+        if job.profile != key:
+            typer.echo(f"Put `profile: {key}` into {spec}.")
+
+
+def _figures(result: "ProfileResult") -> dict[str, Any]:
+    plain = dataclasses.asdict(result)
+    del plain["option"]
+    return plain

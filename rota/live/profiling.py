@@ -1,0 +1,262 @@
+"""Measures how fast one job is in each way in which it accepts to run on this machine.
+
+Each way is one launch by the driver of this machine, without a scheduler: the same supervisor, the same environment. It is told
+to stop by SIGTERM, and killed when its grace is over. Its lease is short and renewed, so that nothing of it outlives us for long.
+Checkpoints go to a folder that is thrown away, where the script heeds ROTA_CHECKPOINT_DIR.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from rota.agent.constants import ENDED
+from rota.agent.orders import IncarnationStatus
+from rota.agent.outcome import signal_name
+from rota.beliefs.rates import at_size, local_batch
+from rota.errors import OptionError
+from rota.live.driver import DriverContext
+from rota.live.local import Local
+from rota.live.requests import scheduler_spec
+from rota.live.step_rates import LEAST_STEPS
+from rota.model.cluster import Cluster
+from rota.model.commands import Kill, Launch, Renew, Suspend
+from rota.model.events import Measured
+from rota.model.job import JobSpec
+from rota.model.options import Kind
+from rota.model.units import Ints
+from rota.wire.submitted import SubmittedJob
+
+LOOK_SECONDS = 0.1
+LEASE_SECONDS, RENEW_SECONDS = 60.0, 10.0
+GONE_SECONDS = 30.0
+"""After its grace, what is left of a job is gone within this."""
+LAST_OUTPUT_BYTES = 4096
+LONGEST_LINE = 200
+
+
+@dataclass(frozen=True)
+class ProfileOption:
+    """One way to run the job."""
+
+    profile: str
+    """The key of its rate in the table."""
+    accelerator: str
+    gpus: int
+    batch_size: int = 0
+    """0: the job does not say."""
+
+    def __str__(self) -> str:
+        batch = f", batch size {self.batch_size}" if self.batch_size else ""
+        return f"{self.gpus}x{self.accelerator}{batch}"
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """What came of one of them."""
+
+    option: ProfileOption
+    steps_per_second: float | None
+    """None: it was not measured, and the problem says why."""
+    steps: float = 0.0
+    """Steps that were counted,"""
+    seconds: float = 0.0
+    """in this time."""
+    first_step_seconds: float | None = None
+    """From its process to its first step."""
+    utilisation: float | None = None
+    """How busy it kept its GPUs, from 0 to 1; None: not known."""
+    peak_gib: float | None = None
+    """The most memory that it had on a GPU; None: not known."""
+    problem: str = ""
+
+
+def profile_key(job: SubmittedJob, fallback: str) -> str:
+    """Under which name its rates go to the table: its profile, or its name. Of one that accepts several batch sizes it names the
+    one that it asks for: by that the rates of the others are found."""
+    key = job.profile or job.name or fallback
+    if len(job.batch_sizes) > 1 and not local_batch(key) and not key.endswith(f"/global{job.batch_size}"):
+        key = f"{key}/global{job.batch_size}"
+    return key
+
+
+def profile_options(job: SubmittedJob, key: str, cluster: Cluster) -> list[ProfileOption]:
+    """All ways in which the job accepts to run on GPUs of one node here; an error if there is none."""
+    spec: JobSpec = scheduler_spec(job, time.time())
+    demand = Kind.of(spec).demand
+    counts = spec.gpu_counts or (spec.width,)
+    batches = spec.batch_sizes or (spec.batch_size,)
+    found = [
+        ProfileOption(at_size(key, demand, count, batch), pool, count, batch)
+        for pool, widest in zip(cluster.pools, cluster.widest, strict=True)
+        if not spec.accelerators or pool in spec.accelerators
+        for count in counts
+        if count <= widest
+        for batch in batches
+    ]
+    if not found:
+        types = " or ".join(spec.accelerators) or "any type"
+        raise OptionError(
+            f"{min(counts)} GPUs of {types} are not on one node here.",
+            field="gpus",
+            value=str(cluster),
+            hint="fewer GPUs, other types, or --pretend",
+        )
+    return found
+
+
+class Profiling:
+    """Runs one option after the other. `close` it: whatever runs is ended."""
+
+    def __init__(
+        self,
+        local: Local,
+        job: SubmittedJob,
+        folder: Path,
+        *,
+        seconds: float,
+        patience_seconds: float,
+        grace_seconds: float,
+        busy: Collection[str] = (),
+    ) -> None:
+        """`folder`: the driver's own, where it may write; `seconds`: the window of a measurement; `patience_seconds`: what a
+        first step may take, and any step after it; `busy`: names of GPUs that others use."""
+        self._local = local
+        self._job = replace(job, checkpoint_dir=str(folder / "checkpoints"), grace_seconds=min(job.grace_seconds, grace_seconds))
+        Path(self._job.checkpoint_dir).mkdir(parents=True, exist_ok=True)
+        self._seconds, self._patience = seconds, patience_seconds
+        self._cluster = local.machines()
+        self._number, self._running = 0, False
+        devices = [name for names in local.devices() for name in names]
+        self._free = np.array([name not in busy for name in devices])
+        local.open(
+            DriverContext(
+                wake=lambda: None,
+                submitted=lambda number: self._job,
+                clock=time.time,
+                cluster=lambda: self._cluster,
+                device=lambda gpu: devices[gpu],
+            )
+        )
+
+    def measure(self, option: ProfileOption, tell: Callable[[float], None] = lambda part: None) -> ProfileResult:
+        """Launch it, measure it, stop it. `tell`: how much of the window is over, from 0 to 1."""
+        self._number += 1
+        gpus = self._gpus(option)
+        if gpus is None:
+            return ProfileResult(option, None, problem="other processes use these GPUs: nvidia-smi shows them")
+        node, lease_s = int(self._cluster.gpu_node[gpus[0]]), time.time() + LEASE_SECONDS
+        self._running = True
+        launch = Launch(self._number, 1, 1, 0, gpus, (node,), (0,), 0.0, lease_s=lease_s, batch_size=option.batch_size)
+        self._local.carry_out([launch])
+        result = self._watched(option, tell)
+        self.stop()
+        return result
+
+    def _gpus(self, option: ProfileOption) -> Ints | None:
+        """Free ones, on one node."""
+        for number, node in enumerate(self._cluster.nodes):
+            first = int(self._cluster.node_first[number])
+            free = first + self._free[first : first + node.gpus].nonzero()[0]
+            if node.accelerator == option.accelerator and len(free) >= option.gpus:
+                return free[: option.gpus]
+        return None
+
+    def stop(self) -> None:
+        """End what runs: SIGTERM, its grace, SIGKILL."""
+        if not self._running:
+            return
+        self._local.carry_out([Suspend(self._number, 1, 2, (0,))])
+        for status, _ in self._looks(self._job.grace_seconds + GONE_SECONDS):
+            if status is None or status.state == ENDED:
+                break
+        else:
+            self.kill()
+        self._local.acknowledge()
+        self._running = False
+
+    def kill(self) -> None:
+        """End what runs at once."""
+        if self._running:
+            self._local.carry_out([Kill(self._number, 1, 3, (0,))])
+            for status, _ in self._looks(GONE_SECONDS):
+                if status is None or status.state == ENDED:
+                    break
+        self._running = False
+
+    def close(self) -> None:
+        self.stop()
+        self._local.close()
+
+    def _looks(self, seconds: float) -> Iterator[tuple[IncarnationStatus | None, list[Measured]]]:
+        """How it is, again and again, for so long; its lease is kept alive meanwhile."""
+        until = time.monotonic() + seconds
+        renew = time.monotonic() + RENEW_SECONDS
+        while time.monotonic() < until:
+            measured = [event for event in self._local.events() if isinstance(event, Measured)]
+            yield next((each for each in self._local.inventory() if each.job == self._number), None), measured
+            if time.monotonic() >= renew:
+                renew = time.monotonic() + RENEW_SECONDS
+                self._local.carry_out([Renew(self._number, 1, (0,), time.time() + LEASE_SECONDS)])
+            time.sleep(LOOK_SECONDS)
+
+    def _watched(self, option: ProfileOption, tell: Callable[[float], None]) -> ProfileResult:
+        """From its launch until it was measured, has ended, or makes no steps."""
+        status, first, seen, waited_s = None, None, ProfileResult(option, None), time.monotonic()
+        for status, measured in self._looks(float("inf")):
+            seen = _with_use(seen, measured)
+            if status is None or status.state == ENDED:
+                break
+            if status.stepped_s is not None:
+                if first is None or status.steps_done > (seen.steps + first.steps_done):
+                    waited_s = time.monotonic()
+                first = first or status
+                seen = _counted(seen, first, status)
+                tell(min(seen.seconds / self._seconds, 1.0))
+                if seen.seconds >= self._seconds and seen.steps >= LEAST_STEPS:
+                    break
+            if time.monotonic() - waited_s > self._patience:
+                break
+        if status is not None and first is not None and status.stepped_s is not None:
+            seen = _counted(seen, first, status)  # also what it told at its end
+        if seen.steps >= LEAST_STEPS and seen.seconds > 0:
+            return replace(seen, steps_per_second=seen.steps / seen.seconds)
+        return replace(seen, problem=self._problem(status, seen))
+
+    def _problem(self, status: IncarnationStatus | None, seen: ProfileResult) -> str:
+        """Why it was not measured, with the last thing that it said."""
+        last = self._last_line()
+        said = f"; its output ends: {last}" if last else "; it wrote nothing"
+        if status is None or status.state != ENDED:
+            steps = f"{seen.steps:,.0f} steps after its first one" if seen.first_step_seconds is not None else "no step"
+            found = "it told" if self._job.progress == "session" else f"progress: {self._job.progress!r} found"
+            return f"{found if self._job.progress else 'it told'} {steps} in {self._patience:,.0f} s{said}"
+        if status.exit_code == 0:
+            return f"it finished after {status.steps_done:,.0f} steps, too soon to be measured{said}"
+        how = f"exit code {status.exit_code}" if (status.exit_code or 0) >= 0 else signal_name(-(status.exit_code or 0))
+        return f"it failed ({status.problem or how}){said}"
+
+    def _last_line(self) -> str:
+        end = self._local.log_end(self._number)
+        piece = self._local.read_log(self._number, max(end - LAST_OUTPUT_BYTES, 0), LAST_OUTPUT_BYTES)
+        lines = piece.data.decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("--- rota:")]
+        return said[-1][:LONGEST_LINE] if said else ""
+
+
+def _counted(seen: ProfileResult, first: IncarnationStatus, status: IncarnationStatus) -> ProfileResult:
+    assert first.stepped_s is not None and status.stepped_s is not None
+    started = None if first.started_s is None else max(first.stepped_s - first.started_s, 0.0)
+    steps, seconds = status.steps_done - first.steps_done, status.stepped_s - first.stepped_s
+    return replace(seen, steps=steps, seconds=seconds, first_step_seconds=started)
+
+
+def _with_use(seen: ProfileResult, measured: list[Measured]) -> ProfileResult:
+    """With what the driver measured of its GPUs: the latest that is known."""
+    for event in measured:
+        busy, gib = event.utilisation.item(-1), event.peak_gib.item(-1)
+        seen = replace(seen, utilisation=busy) if busy == busy else seen
+        seen = replace(seen, peak_gib=max(gib, seen.peak_gib or 0.0)) if gib == gib else seen
+    return seen
