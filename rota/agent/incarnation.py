@@ -24,6 +24,11 @@ YOUNG_SECONDS = 2.0
 
 PACKAGES = str(Path(__file__).resolve().parents[2])
 
+_FORK = "import os, sys\nif os.fork():\n    os._exit(0)\nos.setsid()\nos.execv(sys.argv[1], sys.argv[1:])"
+"""A program that leaves another behind, which is nobody's child."""
+_NOT_HANDED_ON = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+"""What such variables say was meant for the process that starts supervisors, and not for them."""
+
 _children: "list[subprocess.Popen[bytes]]" = []
 """Supervisors this process started and has not reaped. They outlive the machine object that started them, so it can't be its."""
 
@@ -42,8 +47,11 @@ def _let_go() -> None:
 class IncarnationHandle:
     """Starts the supervisor of one incarnation, reads what it wrote, and sends it datagrams."""
 
-    def __init__(self, folder: Path, job: int, incarnation: int, order: WrittenOrder | None = None) -> None:
-        self.folder, self.job, self.incarnation = folder, job, incarnation
+    def __init__(
+        self, folder: Path, job: int, incarnation: int, order: WrittenOrder | None = None, *, detached: bool = False
+    ) -> None:
+        """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
+        self.folder, self.job, self.incarnation, self._detached = folder, job, incarnation, detached
         self.order = order or read_order(folder)
         self.status: Status | None = None
         self.supervised = False
@@ -92,14 +100,19 @@ class IncarnationHandle:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""
+        run = [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder)]
+        env = {**os.environ, "PYTHONPATH": PACKAGES}
+        if self._detached:
+            run = [sys.executable, "-S", "-P", "-c", _FORK, *run]
+            env = {name: value for name, value in env.items() if not name.startswith(_NOT_HANDED_ON)}
         with (self.folder / COMPLAINTS).open("ab") as complaints:
             return subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder)],
+                run,
                 stdin=subprocess.DEVNULL,
                 stdout=complaints,
                 stderr=complaints,
                 cwd="/",
-                env={**os.environ, "PYTHONPATH": PACKAGES},
+                env=env,
                 start_new_session=True,
             )
 
@@ -128,9 +141,10 @@ class IncarnationHandle:
                 self.status, self._stamp = status, stamp if time.time() - found.st_mtime > YOUNG_SECONDS else None
 
     def _is_supervised(self) -> bool:
-        ours = self._process is not None and self._process.poll() is None
+        ours = self._process is not None and (self._detached or self._process.poll() is None)
         # Its lock is not looked at while it comes up: looking takes it for an instant, and the supervisor would leave.
-        if ours and (self.status is not None or time.monotonic() - self._launched_s < PATIENCE_SECONDS):
+        young = time.monotonic() - self._launched_s < PATIENCE_SECONDS
+        if ours and (young and self.status is None if self._detached else young or self.status is not None):
             return True
         return not is_free(self.folder / SUPERVISOR_LOCK)
 

@@ -39,7 +39,9 @@ __all__ = ["IncarnationStatus", "Machine", "Order"]
 class Machine:
     """For one thread; only `wake` is called from another, whenever a supervisor has something to tell: `poll` soon then."""
 
-    def __init__(self, home: Path, wake: Callable[[], None]) -> None:
+    def __init__(self, home: Path, wake: Callable[[], None], *, detached: bool = False) -> None:
+        """`detached`: supervisors are nobody's children, so that they live on however this process ends."""
+        self._detached = detached
         self.home = Path(home).absolute()
         for folder in (self.home, self.home / RUN, self.home / LOGS):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,7 +62,7 @@ class Machine:
         decision = self._decide(job, launch_instruction(wanted))
         if decision.refusal == rules.NOT_NEW:
             return
-        handle = IncarnationHandle(incarnation_folder(self.home, job, incarnation), job, incarnation)
+        handle = IncarnationHandle(incarnation_folder(self.home, job, incarnation), job, incarnation, detached=self._detached)
         self._handles[job, incarnation] = handle
         if decision.refusal:
             handle.refuse(wanted, decision.refusal)

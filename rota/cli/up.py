@@ -39,6 +39,13 @@ def up(
         str | None,
         typer.Option("--mps", metavar="FOLDER", help="Jobs run under NVIDIA's MPS, whose control daemon you run: its folder."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Jobs run on the nodes of this Ray cluster; auto: the one here."),
+    ] = None,
+    node_folder: Annotated[
+        str | None, typer.Option("--node-folder", metavar="DIR", help="With --ray: a folder on a disk of each node's own.")
+    ] = None,
     forget: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,6 +74,8 @@ def up(
         lease_seconds=lease_seconds,
         log_mb=log_mb,
         mps=mps,
+        ray=ray,
+        node_folder=node_folder,
     )
     if detach or systemd is not None:
         if detach and systemd is not None:

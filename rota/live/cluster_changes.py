@@ -32,7 +32,10 @@ class NamedNode:
 class ClusterChanges:
     """What has to change until the scheduler's cluster is the driver's."""
 
-    def __init__(self, state: State, known: Mapping[int, Devices], there: Sequence[NamedNode]) -> None:
+    def __init__(
+        self, state: State, known: Mapping[int, Devices], there: Sequence[NamedNode], *, absent_stay: bool = False
+    ) -> None:
+        """`absent_stay`: a node that is not there may only be silent, and the driver says when it has left."""
         self.devices = dict(known)
         """By number of the node, also of nodes that have left."""
         here = {number: NamedNode(node, self.devices.get(number, ())) for number, node in _present(state).items()}
@@ -46,7 +49,8 @@ class ClusterChanges:
             left = tuple(device for device in wanted.devices if device not in taken)
             if left:
                 self._joining.append(NamedNode(replace(wanted.node, gpus=len(left)), left))
-        self._leaving = {number: mine for number, mine in here.items() if number not in self._staying}
+        absent = {number: mine for number, mine in here.items() if number not in self._staying}
+        self._leaving = {} if absent_stay else absent
         self.text = _told([str(mine) for mine in self._leaving.values()], [str(new) for new in self._joining])
         """The change in words; empty: there is none."""
 

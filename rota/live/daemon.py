@@ -136,7 +136,8 @@ class Daemon:
         for job, submitted, record in self.journal.jobs():
             self.history.records[job] = JobRecord.of(job, submitted, record)
         devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
-        self._cluster = ClusterChanges(scheduler.state, devices, there)
+        self._machines = driver.machines()
+        self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
         self._settled = False
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
         self.clock = Clock(scheduler.state.now_s, self.journal.clock_origin() if scheduler.state.jobs.incarnations else None)
@@ -209,7 +210,8 @@ class Daemon:
     def _wait(self) -> list[_Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        if self.driver.running() or self.scheduler.state.jobs.incarnations or self._reserve.full:
+        watched = self.driver.running() or self.scheduler.state.jobs.incarnations or self.driver.nodes_may_be_silent
+        if watched or self._reserve.full:
             until = min(until, LOOK_EVERY_SECONDS)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
@@ -298,11 +300,23 @@ class Daemon:
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
+        self._look_at_machines()
         events.extend(self._cluster.events(self.scheduler.state, now))
         if now >= self._wake_s:
             self._wake_s = FOREVER
             events.append(Woke(now))
         return events
+
+    def _look_at_machines(self) -> None:
+        """Machines of a cluster come and go."""
+        if self.driver.machines() is self._machines or not self.driver.nodes_may_be_silent:
+            return
+        self._machines = self.driver.machines()
+        there = named_nodes(self._machines, self.driver.devices())
+        self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, absent_stay=True)
+        self._settled = False
+        if self._cluster.text:
+            self._tell(self._cluster.text)
 
     def _change_policy(self, item: _SetPolicy) -> None:
         """From the next entry on. A question that is open goes to the new policy."""

@@ -38,8 +38,11 @@ class DriverContext:
 class Driver(Protocol):
     """Runs jobs. The daemon calls every method from one thread, except where `any thread` is said."""
 
+    nodes_may_be_silent: bool
+    """A node that is not among `machines` may come back: the driver reports on nodes, and says when one has left."""
+
     def machines(self) -> Cluster:
-        """What machines there are. May be asked before `open`."""
+        """What machines there are. May be asked before `open`, and may change if nodes may be silent."""
 
     def devices(self) -> Sequence[tuple[str, ...]]:
         """The names of the GPUs of each of these nodes. A name stays a GPU's own: by it the same GPU is found after a restart."""

@@ -8,6 +8,8 @@ from rota.wire.submitted import SubmittedJob
 
 PORTS = 20_000, 12_000
 """First port and how many: where the processes of a gang may meet."""
+INTERFACE_NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+"""Variables by which libraries are told the network interface. What a job sets itself stands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +25,17 @@ class GangPlace:
     nodes: int = 1
     rank: int = 0
     """Of this part, from 0."""
+    interface: str = ""
+    """The network interface by which nodes reach each other; empty: whatever a library finds."""
 
 
 def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
     """`home_id`: a name that no other home has; `life`: one that no other incarnation has."""
     first, count = PORTS
     gpus = len(command.gpus)
+    interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
+        **interface,
         **job.env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus)),
@@ -42,6 +48,7 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "ROTA_JOB_KEY": f"{home_id}-{command.job}",
         "ROTA_JOB_NAME": job.name,
         "ROTA_GPUS": str(gpus),
+        "ROTA_NODE_GPUS": str(len(place.gpus)),
         **({"ROTA_BATCH_SIZE": str(command.batch_size)} if command.batch_size else {}),
         "ROTA_INCARNATION": str(command.incarnation),
         "ROTA_RESTARTS": str(command.incarnation - 1),

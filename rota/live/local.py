@@ -44,6 +44,8 @@ STRAY_SEQUENCE = 1 << 40
 class Local:
     """A driver (`rota/live/driver.py`) that runs jobs on this machine."""
 
+    nodes_may_be_silent = False
+
     def __init__(
         self,
         home: Path,

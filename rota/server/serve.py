@@ -29,11 +29,13 @@ from rota.compose.tactics import make_tactics
 from rota.core.settings import Settings
 from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
+from rota.live.fleet import Fleet
 from rota.live.journal import Journal
-from rota.live.local import Local
+from rota.live.local import Local, home_id
 from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
+from rota.ray.hosts import RayHosts
 from rota.server.api import make_app
 from rota.wire.address import LOCK_FILE, make_token, remove_address, write_address
 
@@ -47,6 +49,8 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
 """A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
+SILENT_SECONDS = 40.0
+"""A node of a cluster that was not heard of for so long is unreachable."""
 MOST_LOG_MB = 1 << 20
 PARKED_PART = 0.8
 """Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
@@ -71,13 +75,17 @@ class ServeOptions:
     """What the log of a job may take."""
     mps: str | None = None
     """The folder of the control daemon of MPS, if jobs are to run under it."""
+    ray: str | None = None
+    """The address of a Ray cluster, or auto; None: jobs run on this machine."""
+    node_folder: str | None = None
+    """Where agents of a cluster keep what they need, on a disk of each node."""
 
 
 @dataclass(frozen=True)
 class CheckedOptions:
     """What was asked for, checked before anything is touched."""
 
-    driver: Local
+    driver: Local | Fleet
     pretend: bool
     """Its GPUs are made up."""
     flags: LiveFlags
@@ -86,22 +94,51 @@ class CheckedOptions:
 
 def check_options(options: ServeOptions) -> CheckedOptions:
     """Every mistake in them is told here. Files that are named are read."""
-    cluster, gpus = this_machine(options.pretend)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
-    mps = mps_folder(options.mps, pretend=gpus is None)
+    driver, pretend = _local(options) if options.ray is None else _fleet(options)
+    flags = read_flags(options.given, driver.machines(), [name for names in driver.devices() for name in names])
+    checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
+    _type_guesses(checked, _first_configuration(options, checked, last_configuration(options.home))[TOLD])
+    return checked
+
+
+def _local(options: ServeOptions) -> tuple[Local, bool]:
+    """The driver of this machine, and whether its GPUs are made up."""
+    cluster, gpus = this_machine(options.pretend)
     driver = Local(
         options.home,
         cluster,
         lease_grace_seconds=options.lease_grace_seconds,
         gpus=gpus,
         log_bytes=int(options.log_mb * (1 << 20)),
-        mps=mps,
+        mps=mps_folder(options.mps, pretend=gpus is None),
     )
-    flags = read_flags(options.given, cluster, [name for names in driver.devices() for name in names])
-    checked = CheckedOptions(driver, gpus is None, flags, forgettable(options.forget))
-    _type_guesses(checked, _first_configuration(options, checked, last_configuration(options.home))[TOLD])
-    return checked
+    return driver, gpus is None
+
+
+def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
+    """The driver of a Ray cluster."""
+    assert options.ray is not None
+    for name, value in (("--pretend", options.pretend), ("--mps", options.mps)):
+        if value is not None:
+            raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")
+    options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
+    hosts = RayHosts(options.ray, home_id(options.home), folder)
+    if not any(each.facts.devices for each in hosts.there().values()):
+        hosts.close()
+        raise OptionError(
+            "no node of this cluster has GPUs, or none answered.", field="--ray", value=options.ray, hint="ray start --num-gpus 8"
+        )
+    driver = Fleet(
+        options.home,
+        hosts,
+        lease_grace_seconds=options.lease_grace_seconds,
+        gone_after_seconds=options.lease_seconds + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
+        log_bytes=int(options.log_mb * (1 << 20)),
+    )
+    return driver, all(each.facts.pretend for each in hosts.there().values())
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -183,6 +220,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         lease_seconds=options.lease_seconds,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
+        node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
         decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
         foresees=bool(getattr(policy, "foresees", False)),

@@ -40,6 +40,8 @@ class Instant:
         self.acknowledged = 0
         self._events: list[External] = []
 
+    nodes_may_be_silent = False
+
     def machines(self) -> Cluster:
         return self.cluster
 

@@ -1,0 +1,155 @@
+"""The agent of one node of a cluster: everything a driver asks of the node's machine, in one message and one answer.
+
+It knows nothing of what carries the messages, which are JSON. Whoever asks takes the node's whole inventory, or what changed
+since the last answer; an answer that got lost is asked for again with `whole`. Supervisors outlive the agent, and the next one
+finds them.
+"""
+
+import contextlib
+import fcntl
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rota.agent.disk import write_whole
+from rota.agent.gpus import find_gpus
+from rota.agent.host_memory import total_gib
+from rota.agent.machine import Machine
+from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.processes import boot_id, boot_s
+
+BOOT_FILE = "boot.json"
+RANK = "rank"
+_GET_ADDRESS = 0x8915
+"""SIOCGIFADDR."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a node is."""
+
+    name: str
+    accelerator: str
+    devices: tuple[str, ...]
+    """The names of its GPUs, which stay theirs."""
+    indices: tuple[int, ...]
+    """What CUDA calls them."""
+    boot: int
+    """Rises with every boot."""
+    host: str
+    address: str
+    """Where other nodes reach it,"""
+    interface: str
+    """and by which network interface; empty: not known."""
+    host_gib: float | None
+    pretend: bool
+
+
+class NodeAgent:
+    """Of one node. Calls may come from several threads."""
+
+    def __init__(self, folder: Path, name: str, address: str, *, accelerator: str = "", pretend_gpus: int = 0) -> None:
+        """`folder`: on a disk of the node's own; `accelerator` and `pretend_gpus`: for a node on which NVML finds no GPU."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._rang = threading.Event()
+        self._lock = threading.Lock()
+        self._machine = Machine(folder, self._rang.set, detached=True)
+        found = find_gpus() if not pretend_gpus else []
+        found = [gpu for gpu in found if gpu.accelerator == found[0].accelerator]  # others would be another node
+        self.facts = NodeFacts(
+            name=name,
+            accelerator=found[0].accelerator if found else accelerator,
+            devices=tuple(f"{name}/{gpu.uuid}" for gpu in found) or tuple(f"{name}/{i}" for i in range(pretend_gpus)),
+            indices=tuple(gpu.index for gpu in found) or tuple(range(pretend_gpus)),
+            boot=_boot_number(folder),
+            host=socket.gethostname(),
+            address=address,
+            interface=interface_of(address),
+            host_gib=total_gib() if found else None,
+            pretend=not found,
+        )
+
+    def hello(self) -> str:
+        return json.dumps(asdict(self.facts))
+
+    def exchange(self, text: str) -> str:
+        """Carry out what is asked, in order, and tell how things are.
+
+        `do` is a list of [operation, arguments]: those of `Machine`, with a plain order for a launch. `whole`: tell everything.
+        Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
+        this process stood still, no lease gets longer by it.
+        """
+        asked: Mapping[str, Any] = json.loads(text)
+        with self._lock:
+            now_s = boot_s()
+            lost: list[list[Any]] = []
+            for operation, arguments in asked["do"]:
+                self._do(operation, arguments)
+                if operation != "forget":
+                    job, incarnation = (arguments["job"], arguments["incarnation"]) if operation == "launch" else arguments[:2]
+                    reply = self._machine.answer(job, incarnation)
+                    lost += [[job, incarnation, reply.outcome]] if reply is not None else []
+            self._rang.clear()
+            changed = self._machine.poll()
+            told = self._machine.inventory() if asked["whole"] else changed
+        parts = [self._part(each) for each in told]
+        return json.dumps({"boot": self.facts.boot, "boot_s": now_s, "lost": lost, "parts": parts})
+
+    def _part(self, status: IncarnationStatus) -> dict[str, Any]:
+        """With its place in its gang."""
+        return asdict(status) | {RANK: int(self._machine.variables(status.job, status.incarnation).get("NODE_RANK") or 0)}
+
+    def wait(self, seconds: float) -> bool:
+        """Until a supervisor has something to tell, or so long."""
+        return self._rang.wait(seconds)
+
+    def close(self) -> None:
+        self._machine.close()
+
+    def _do(self, operation: str, arguments: Any) -> None:
+        if operation == "launch":
+            lease_seconds = max(arguments["lease_seconds"] - boot_s(), 0.0)
+            self._machine.launch(Order(**{**arguments, "argv": tuple(arguments["argv"]), "lease_seconds": lease_seconds}))
+        elif operation in ("resume", "renew"):
+            getattr(self._machine, operation)(*arguments[:-1], max(arguments[-1] - boot_s(), 0.0))
+        elif operation in ("suspend", "park", "resize", "kill", "forget"):
+            getattr(self._machine, operation)(*arguments)
+
+
+_STATUS_FIELDS = frozenset(each.name for each in fields(IncarnationStatus))
+
+
+def read_part(plain: Mapping[str, Any]) -> tuple[IncarnationStatus, int]:
+    """As `exchange` tells it, and its place in its gang. An agent of a later version may tell more than this one knows."""
+    return IncarnationStatus(**{name: value for name, value in plain.items() if name in _STATUS_FIELDS}), int(plain[RANK])
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has this address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                found = fcntl.ioctl(box.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(found[20:24]) == address:
+                    return name
+    return ""
+
+
+def _boot_number(folder: Path) -> int:
+    """The same for as long as the machine runs, and larger after every boot, also on a disk that was wiped meanwhile."""
+    path = folder / BOOT_FILE
+    number = 0
+    if path.exists():
+        seen, before = json.loads(path.read_text(encoding="utf-8"))
+        number = int(before)
+        if seen == boot_id():
+            return number
+    number = max(number + 1, int(time.time()))
+    write_whole(folder, BOOT_FILE, json.dumps([boot_id(), number]).encode(), durable=True)
+    return number

@@ -1,0 +1,48 @@
+"""What reaches the nodes of a cluster, as the driver `Fleet` sees it. `rota/ray` does it by Ray; tests do it in one process.
+
+A host is one life of a node's agent. A machine that was away comes back as another host with the same name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from rota.agent.node_agent import NodeFacts
+
+
+@dataclass(frozen=True)
+class HostThere:
+    """A host that can be reached."""
+
+    facts: NodeFacts
+    draining: bool = False
+    """It is to leave: no new work for it."""
+
+
+class HostAnswer(NamedTuple):
+    """What became of a message."""
+
+    host: str
+    text: str | None
+    """None: it got lost, or the answer did. Whether anything was done is not known."""
+
+
+class Hosts(Protocol):
+    """All methods are quick: what takes time is done by threads of its own."""
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """`wake` is called, from any thread, when there is an answer, a supervisor rang, or hosts came or went."""
+
+    def there(self) -> Mapping[str, HostThere]:
+        """Hosts that can be reached, by their names of one life."""
+
+    def send(self, host: str, text: str) -> None:
+        """A message for its agent (`NodeAgent.exchange`). One at a time for each host."""
+
+    def answers(self) -> list[HostAnswer]:
+        """What has come since the last call."""
+
+    def rang(self) -> set[str]:
+        """Hosts where something has changed since the last call."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,30 @@
+"""The agent of a node as an actor of Ray. What it does is in `rota/agent/node_agent.py`."""
+
+import os
+import threading
+from pathlib import Path
+
+from rota.agent.node_agent import NodeAgent
+
+CALLS_AT_ONCE = 4
+"""An exchange must get through while another call waits for a supervisor to ring."""
+
+
+class AgentActor:
+    """Ray makes one for each node, and again if its process dies. It knows its supervisors by their files."""
+
+    def __init__(self, folder: str, name: str, address: str, accelerator: str, pretend_gpus: int) -> None:
+        for variable in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):  # what Ray sets is meant for its own tasks
+            os.environ.pop(variable, None)
+        self._agent = NodeAgent(Path(folder), name, address, accelerator=accelerator, pretend_gpus=pretend_gpus)
+        self._waiting = threading.Lock()
+
+    def hello(self) -> str:
+        return self._agent.hello()
+
+    def exchange(self, text: str) -> str:
+        return self._agent.exchange(text)
+
+    def wait(self, seconds: float) -> bool:
+        with self._waiting:
+            return self._agent.wait(seconds)

@@ -1,0 +1,222 @@
+"""The nodes of a Ray cluster, as the driver `Fleet` wants them.
+
+Every Ray node with GPUs has one agent, an actor that stays on that node. Ray restarts its process; after a node died the actor of
+its next life is another one, because Ray gives that node another number. Calls are never repeated by Ray: whether one that failed
+was carried out is not known, and `Fleet` asks again.
+"""
+
+import contextlib
+import getpass
+import json
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from rota.agent.node_agent import NodeFacts
+from rota.errors import OptionError
+from rota.live.hosts import HostAnswer, HostThere
+from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
+
+LOOK_SECONDS = 1.0
+FIRST_LOOK_SECONDS = 60.0
+"""So long the nodes may take to answer when a scheduler comes up."""
+RING_SECONDS = 30.0
+"""So long a call waits for a supervisor to ring."""
+NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
+SETTINGS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "3600"}
+"""Of Ray, for this process: Ray ends a process whose head is away for longer than this, which is a minute by default."""
+
+
+def start_ray(address: str, namespace: str) -> Any:
+    """Ray's module, connected to a cluster."""
+    try:
+        import ray
+    except ImportError:
+        raise OptionError(
+            "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
+        ) from None
+    os.environ |= {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    try:
+        ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise OptionError(
+            f"no Ray cluster answers: {str(error).splitlines()[0]}", field="--ray", value=address, hint="ray start --head"
+        ) from None
+    return ray
+
+
+class _Agent:
+    """One life of a node's agent."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+        self.facts: NodeFacts | None = None
+        self.waits = False
+        self.alive = True
+
+
+class RayHosts:
+    """`Hosts` by Ray."""
+
+    def __init__(self, address: str, home_id: str, folder: Path | None = None) -> None:
+        """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node."""
+        self._ray = start_ray(address, f"rota-{home_id}")
+        self._folder = folder or Path(f"/var/tmp/rota-{getpass.getuser()}") / home_id
+        self._agents: dict[str, _Agent] = {}
+        self._there: dict[str, HostThere] = {}
+        self._draining: set[str] = set()
+        self._lock = threading.Lock()
+        self._answers: queue.SimpleQueue[HostAnswer] = queue.SimpleQueue()
+        self._rang: set[str] = set()
+        self._wake: Callable[[], None] = lambda: None
+        self._stopping = threading.Event()
+        self._news = threading.Event()
+        self._look()
+        self._news.wait(FIRST_LOOK_SECONDS)
+        self._thread = threading.Thread(target=self._run, name="rota-ray", daemon=True)
+        self._thread.start()
+
+    # What Fleet asks for.
+
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def there(self) -> Mapping[str, HostThere]:
+        with self._lock:
+            return dict(self._there)
+
+    def send(self, host: str, text: str) -> None:
+        agent = self._agents.get(host)
+        if agent is None:
+            self._answer(host, None)
+            return
+        self._call(agent.actor.exchange, text, then=lambda found: self._answer(host, found))
+
+    def answers(self) -> list[HostAnswer]:
+        found = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._answers.get_nowait())
+        return found
+
+    def rang(self) -> set[str]:
+        with self._lock:
+            found, self._rang = self._rang, set()
+        return found
+
+    def close(self) -> None:
+        """The agents stay: the next scheduler of this home finds them."""
+        self._stopping.set()
+        self._thread.join(LOOK_SECONDS * 2)
+        self._ray.shutdown()
+
+    # Looking at the cluster, in a thread of its own: while its head is away, Ray's calls take seconds.
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            with contextlib.suppress(Exception):  # the head is away; the agents may still be there
+                self._look()
+
+    def _look(self) -> None:
+        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) > 0}
+        draining = self._to_leave()
+        for host, node in alive.items():
+            if host not in self._agents:
+                self._greet(host, node)
+        for host in [host for host in self._agents if host not in alive]:
+            self._agents.pop(host).alive = False
+        for host, agent in self._agents.items():
+            if agent.facts is not None and not agent.waits:
+                self._listen(host, agent)
+        self._tell_there(draining)
+        if all(agent.facts is not None for agent in self._agents.values()):
+            self._news.set()
+
+    def _tell_there(self, draining: set[str]) -> None:
+        there = {
+            host: HostThere(agent.facts, draining=host in draining)
+            for host, agent in self._agents.items()
+            if agent.facts is not None
+        }
+        with self._lock:
+            self._draining = draining
+            changed, self._there = there != self._there, there
+        if changed:
+            self._wake()
+
+    def _to_leave(self) -> set[str]:
+        """Nodes that Ray drains. It tells that in no public way."""
+        try:
+            from ray._private.state import state
+
+            return set(state.get_draining_nodes())
+        except (ImportError, AttributeError):
+            return set()
+
+    def _greet(self, host: str, node: Mapping[str, Any]) -> None:
+        """Make its agent, or find the one that an earlier scheduler made."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        labels = node.get("Labels") or {}
+        name = labels.get(NAME_LABEL) or node["NodeManagerHostname"]
+        pretend = 0 if _has_nvml(labels) else int(node["Resources"]["GPU"])
+        actor = (
+            self._ray.remote(AgentActor)
+            .options(
+                name=f"agent-{host}",
+                lifetime="detached",
+                get_if_exists=True,
+                max_restarts=-1,
+                max_task_retries=0,
+                max_concurrency=CALLS_AT_ONCE,
+                num_cpus=0,
+                num_gpus=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=host, soft=False),
+            )
+            .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
+        )
+        agent = self._agents[host] = _Agent(actor)
+        self._call(actor.hello, then=lambda found: self._met(host, agent, found))
+
+    def _met(self, host: str, agent: _Agent, text: str | None) -> None:
+        if text is None:  # its process may be on its way
+            if agent.alive and not self._stopping.wait(LOOK_SECONDS):
+                self._call(agent.actor.hello, then=lambda found: self._met(host, agent, found))
+            return
+        plain = json.loads(text)
+        agent.facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
+        self._tell_there(self._draining)
+        if all(each.facts is not None for each in list(self._agents.values())):
+            self._news.set()
+
+    def _listen(self, host: str, agent: _Agent) -> None:
+        def heard(rang: bool | None) -> None:
+            agent.waits = False
+            if rang:
+                with self._lock:
+                    self._rang.add(host)
+                self._wake()
+            if rang is not None and agent.alive and not self._stopping.is_set():
+                self._listen(host, agent)
+
+        agent.waits = True
+        self._call(agent.actor.wait, RING_SECONDS, then=heard)
+
+    def _answer(self, host: str, text: str | None) -> None:
+        self._answers.put(HostAnswer(host, text))
+        self._wake()
+
+    def _call(self, method: Any, *arguments: Any, then: Callable[[Any], None]) -> None:
+        """`then` gets what came, or None."""
+        future: Future[Any] = method.remote(*arguments).future()
+        future.add_done_callback(lambda done: then(None if done.cancelled() or done.exception() else done.result()))
+
+
+def _has_nvml(labels: Mapping[str, str]) -> bool:
+    """Whether the node has GPUs of its own; one whose label says so has pretend ones, for trying things out."""
+    return labels.get("rota/pretend", "") != "true"
