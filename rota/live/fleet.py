@@ -209,6 +209,7 @@ class Fleet:
             places = (mine - cluster.node_first[node.number]).tolist()
             place = GangPlace(
                 host=node.facts.host,
+                node=node.facts.name,
                 gpus=[node.facts.indices[each] for each in places],
                 address=there[0].facts.address,
                 nodes=len(there),

@@ -18,6 +18,8 @@ class GangPlace:
 
     host: str
     """The machine it runs on, for people."""
+    node: str = ""
+    """What the cluster calls that; empty: it is the only one."""
     gpus: Sequence[int]
     """Its GPUs, as CUDA numbers them there."""
     address: str = "127.0.0.1"
@@ -55,6 +57,7 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,
         "ROTA_FROM_STEP": f"{command.from_step:g}",
         "ROTA_HOST": place.host,
+        **({"ROTA_NODE": place.node} if place.node else {}),
         "ROTA_LIFE": life,
     }
     if gpus == 1:

@@ -1,0 +1,130 @@
+"""Rota on a real Ray cluster of several nodes on this machine, with real jobs."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.harness import Site, until
+from tests.live.ray_cluster import RayCluster, end_supervisors
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+JOB = '''
+"""Counts steps, saves each, and holds locks that show who runs at the same time."""
+import fcntl, os, signal, sys, time
+work, steps, pace = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+job, life, rank = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"], os.environ["NODE_RANK"]
+where = os.environ["ROTA_NODE"]
+def note(name, text):
+    with open(os.path.join(work, name), "a") as file:
+        file.write(text + "\\n")
+held = []
+for name in [f"job-{job}-{rank}"] + [f"gpu-{where}-{gpu}" for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]:
+    lock = open(os.path.join(work, name + ".lock"), "a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        note("violations", f"{name} is held by another while job {job} incarnation {life} starts")
+        sys.exit(3)
+    held.append(lock)
+stop = False
+def ask(*_):
+    global stop
+    stop = True
+signal.signal(signal.SIGTERM, ask)
+state = os.path.join(work, f"{job}.step")
+n = int(open(state).read()) if os.path.exists(state) else 0
+note(f"{job}.life", f"{life} {rank} {where} {n}")
+while n < steps and not stop:
+    time.sleep(pace)
+    n += 1
+    if rank == "0":
+        with open(state + ".new", "w") as file:
+            file.write(str(n))
+        os.replace(state + ".new", state)
+        print(f"step {n}/{steps}", flush=True)
+sys.exit(0 if n >= steps else 75)
+'''
+
+
+class RaySite(Site):
+    """A home whose jobs run on a Ray cluster."""
+
+    def __init__(self, folder: Path, cluster: RayCluster, policy: str = "fifo", lease_seconds: float = 300.0) -> None:
+        super().__init__(folder, policy=policy, lease_seconds=lease_seconds)
+        self.nodes = folder / "nodes"
+        del self.flags["--pretend"]
+        self.flags |= {"--ray": cluster.address, "--node-folder": str(self.nodes)}
+        (self.work / "part.py").write_text(JOB)
+
+    def start(self, gpus: int, steps: int, pace: float, accelerator: str | None = None) -> int:
+        run = [sys.executable, "-S", str(self.work / "part.py"), str(self.work), str(steps), str(pace)]
+        types = [accelerator] if accelerator else []
+        job = self.client().submit(
+            run=run, gpus=gpus, steps=steps, accelerators=types, progress=r"step (\\d+)/(\\d+)", checkpoint={"grace": 20}
+        )
+        return int(job.id)
+
+    def lives(self, job: int) -> list[tuple[int, int, str, int]]:
+        """Incarnation, rank, node and first step of each of its parts that ever began."""
+        path = self.work / f"{job}.life"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(life), int(rank), node, int(step)) for life, rank, node, step in (line.split() for line in lines)]
+
+    def close(self) -> None:
+        super().close()
+        end_supervisors(self.nodes)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    with contextlib.closing(RayCluster(tmp_path_factory.mktemp("ray"))) as made:
+        made.add("n1", 2, "V100")
+        made.add("n2", 2, "V100")
+        yield made
+
+
+def phases(place: RaySite) -> dict[int, str]:
+    return {job: row.phase for job, row in place.rows().items()}
+
+
+def test_ray_and_the_scheduler_may_die_and_no_job_notices(tmp_path: Path, cluster: RayCluster) -> None:
+    with contextlib.closing(RaySite(tmp_path, cluster)) as place:
+        place.up()
+        gang = place.start(4, 10, 0.1)
+        alone = [place.start(2, 120, 0.25), place.start(1, 120, 0.25)]
+        until(lambda: phases(place)[gang] == "finished", "the gang on both nodes is done")
+        assert sorted(place.lives(gang)) == [(1, 0, "n1", 0), (1, 1, "n2", 0)]
+        until(lambda: all(len(place.lives(job)) == 1 for job in alone), "both others run")
+        cluster.kill("n1")
+        place.kill()
+        cluster.add("n1", 2, "V100")
+        place.up()
+        until(lambda: set(phases(place).values()) == {"finished"}, "all are done")
+        assert [len(place.lives(job)) for job in alone] == [1, 1], "none was started again"
+        assert {row.lost_steps for row in place.rows().values()} == {0}
+        assert not (place.work / "violations").exists()
+
+
+def test_a_machine_dies_and_another_one_joins(tmp_path: Path, cluster: RayCluster) -> None:
+    """What ran on the dead one goes on elsewhere from its last checkpoint, once its lease is over."""
+    with contextlib.closing(RaySite(tmp_path, cluster, lease_seconds=12.0)) as place:
+        place.up()
+        first, second = place.start(2, 200, 0.25), place.start(2, 200, 0.25)
+        until(lambda: place.lives(first) and place.lives(second), "both run")
+        (lost,) = [job for job in (first, second) if place.lives(job)[0][2] == "n2"]
+        until(lambda: (place.rows()[lost].steps_done or 0) >= 5, "it has made steps")
+        cluster.kill("n2")
+        end_supervisors(place.nodes / "n2")
+        cluster.add("n3", 2, "K80")
+        until(lambda: len(place.lives(lost)) == 2, "it runs on the new one")
+        life, _, node, step = place.lives(lost)[1]
+        assert (life, node) == (2, "n3") and step >= 5
+        until(lambda: set(phases(place).values()) == {"finished"}, "both are done")
+        assert not (place.work / "violations").exists()
+        names = {row.name: row.up for row in place.client().nodes()}
+        assert names["n1"] and names["n3"] and not names.get("n2", False)
