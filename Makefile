@@ -10,6 +10,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?=
 ARGS ?=
 JOBS ?= 2
+# One more than cores: tests of live schedulers mostly wait.
+TEST_JOBS ?= 3
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -138,7 +140,7 @@ screenshots: $(DEV_STAMP) browser
 
 test: lint types docs browser torch
 	@echo '== tests'
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal --durations=15 $(ARGS)
+	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal --durations=15 $(ARGS)
 
 # The edit loop: the core and what it stands on, without the slow tests; a little chaos and a batch of set-ups.
 QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_short_run \

@@ -1,11 +1,13 @@
 """Thirty short training jobs on four pretend GPUs, really run under several policies, and simulated again.
 
-python benchmarks/fidelity.py [JOBS]
+python -m benchmarks.fidelity [--jobs N] [--policy NAME]... [--keep FOLDER]
 
-A step trains a small network with PyTorch and then waits, so that jobs which run at the same time do not slow each other down on
-a machine with few cores. It needs PyTorch, takes about a quarter of an hour, and stops what it started.
+A step trains a small network with PyTorch, about a millisecond of a CPU, and then waits, as a job waits for its GPU. So the jobs
+that train at the same time do not slow each other down on a machine with few cores; those that start at the same time do. It
+needs PyTorch, takes about a quarter of an hour, and stops what it started. With `--keep` the homes stay, for `rota fidelity`.
 """
 
+import argparse
 import json
 import random
 import subprocess
@@ -46,7 +48,7 @@ with session(model, optimizer) as job:
 def run(policy: str, jobs: int, folder: Path) -> Path:
     """The home in which they ran."""
     home, work = folder / policy.partition(":")[0], folder / f"work-{policy.partition(':')[0]}"
-    work.mkdir()
+    work.mkdir(parents=True)
     script = work / "train.py"
     script.write_text(SCRIPT)
     up = [
@@ -69,7 +71,7 @@ def run(policy: str, jobs: int, folder: Path) -> Path:
             assert daemon.stdout is not None and daemon.stdout.readline().startswith("ready")
             client, draw = connect(home), random.Random(1)
             for number in range(jobs):
-                gpus, steps = draw.choice([1, 1, 1, 2, 4]), draw.choice([60, 120, 240, 480])
+                gpus, steps = draw.choice([1, 1, 1, 1, 2, 4]), draw.choice([60, 120, 240, 480])
                 run = [sys.executable, str(script), str(steps), "0.05"]
                 client.submit(run=run, gpus=gpus, name=f"train-{number}", progress="session", workdir=str(work), steps=steps)
                 time.sleep(1.0)
@@ -83,9 +85,13 @@ def run(policy: str, jobs: int, folder: Path) -> Path:
 
 
 def main() -> None:
-    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=30)
+    parser.add_argument("--policy", action="append", default=[])
+    parser.add_argument("--keep", type=Path, default=None)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rota-") as folder:
-        homes = [run(policy, jobs, Path(folder)) for policy in POLICIES]
+        homes = [run(policy, given.jobs, given.keep or Path(folder)) for policy in given.policy or POLICIES]
         found = measure_fidelity(homes)
     print(found)
     print(json.dumps(found.to_dict()))

@@ -25,16 +25,18 @@ from typing import Any
 
 import rota
 from rota.agent.machine import IncarnationStatus, Machine, Order
+from rota.agent.mps import CONTROL, mps_environment, mps_folder
 from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
 from rota.park.ways import how_to_park
 
 SIZES = (2, 20, 40)
+ENDLESS = 1_000_000_000
 PACKAGES = str(Path(rota.__file__).resolve().parents[1])
 
 JOB = '''
 """A training script that knows nothing of Rota. It notes when it made each step, in a file of its own."""
-import sys, time
+import os, signal, sys, time
 import torch
 gib, steps, seconds, name, width = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4], int(sys.argv[5])
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -43,7 +45,20 @@ torch.set_num_threads(1)
 layers = [torch.nn.Linear(width, width, bias=False, device=device) for _ in range(gib)]
 model = torch.nn.Sequential(*layers)  # weights, gradients and two moments: 1 GiB for each layer of width 8192
 optimizer = torch.optim.Adam(model.parameters(), 1e-5)
-begin, step = time.time(), 0
+begin, step, saved = time.time(), 0, name + ".saved"
+if len(sys.argv) > 6:  # it saves and leaves when it is told to, and goes on from there
+    def leave(*_):
+        state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save(state, saved + ".new")
+        os.replace(saved + ".new", saved)
+        sys.exit(75)
+    signal.signal(signal.SIGTERM, leave)
+    if os.path.exists(saved):
+        state = torch.load(saved, map_location=device)
+        step = state["step"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        del state
 with open(name + ".steps", "a", buffering=1) as notes:
     while step < steps and (not seconds or time.time() < begin + seconds):
         generator = torch.Generator(device=device).manual_seed(step)
@@ -119,11 +134,11 @@ class Bench:
         return self.daemon is None or self.daemon.poll() is not None
 
     def submit(self, gib: int, name: str) -> int:
-        run = self.command(gib, self.steps[gib], 0.0, name)
+        run = self.command(gib, self.steps.get(gib, ENDLESS), 0.0, name)
         job = rota.connect(self.home).submit(
             run=run,
             name=name,
-            steps=self.steps[gib],
+            steps=self.steps.get(gib, ENDLESS),
             progress=r"step (\d+)/(\d+)",
             env=self.variables(),
             workdir=str(self.folder),
@@ -205,12 +220,13 @@ def step_times(path: Path) -> list[float]:
     return [float(line) for line in path.read_text().splitlines() if line] if path.exists() else []
 
 
-def switches(times: dict[str, list[float]]) -> dict[str, Any]:
+def switches(times: dict[str, list[float]], *, endless: bool = False) -> dict[str, Any]:
     """From the moments of all steps: what lies between the last step of one job and the first of the next, less the time of a
-    step, while every job has begun and none has ended. The first parking of each job is told apart."""
+    step, while every job has begun and none has ended. The first parking of each job is told apart. `endless`: none ends."""
     usual = {name: statistics.median([b - a for a, b in itertools.pairwise(each)]) for name, each in times.items()}
     every = sorted((moment, name) for name, each in times.items() for moment in each)
-    from_s, until_s = max(each[0] for each in times.values()), min(each[-1] for each in times.values())
+    from_s, last = max(each[0] for each in times.values()), [each[-1] for each in times.values()]
+    until_s = max(last) if endless else min(last)
     first, later, seen, lost = [], [], set(), 0.0
     for (left_s, left), (came_s, came) in itertools.pairwise(every):
         if left == came:
@@ -232,6 +248,7 @@ def switches(times: dict[str, list[float]]) -> dict[str, Any]:
         "longest_switch_seconds": max(gaps, default=None),
         "window_seconds": round(until_s - from_s, 1),
         "gpu_time_lost": round(lost / (until_s - from_s - shared), 4) if until_s - from_s > shared else None,
+        "gpu_time_lost_with_first": round((lost + shared) / (until_s - from_s), 4) if until_s > from_s else None,
         "gpu_time_lost_at_60_s_turns": round(statistics.mean(gaps) / 60.0, 4) if gaps else None,
     }
 
@@ -315,6 +332,205 @@ def turns(bench: Bench, slice_seconds: float) -> dict[str, Any]:
         bench.down()
 
 
+def long_turns(bench: Bench, policy: str, seconds: float) -> dict[str, Any]:
+    """Three jobs under gandiva as it is, whose turns follow from what switching costs, for so long."""
+    bench.home = bench.folder / "home-long-turns"
+    bench.up(policy)
+    try:
+        bench.steps.clear()
+        jobs = {bench.submit(gib, f"long-{gib}"): gib for gib in SIZES}
+        end = time.monotonic() + min(seconds, bench.left() - 20.0)
+        while time.monotonic() < end and not any(row.ended for row in bench.rows().values()):
+            time.sleep(1.0)
+        rows, nodes = bench.rows(), _nodes(bench)
+        found: dict[str, Any] = {
+            "jobs": {
+                str(gib): {
+                    "phase": rows[job].phase,
+                    "suspensions": rows[job].suspensions,
+                    "lost_steps": rows[job].lost_steps,
+                    "parking": rows[job].parking,
+                    "log_tail": "" if not rows[job].ended else bench.log(job)[-800:],
+                }
+                for job, gib in jobs.items()
+            },
+            "nodes": nodes,
+        }
+        return found | switches({f"{gib} GiB": step_times(bench.folder / f"long-{gib}.steps") for gib in SIZES}, endless=True)
+    finally:
+        bench.down()
+
+
+def _nodes(bench: Bench) -> str:
+    """What the scheduler says of its GPUs."""
+    run = [sys.executable, "-m", "rota", "nodes", "-o", "json", "--home", str(bench.home)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (PACKAGES, os.environ.get("PYTHONPATH", ""))))}
+    return subprocess.run(run, capture_output=True, text=True, timeout=30, check=False, env=env).stdout[:3000]
+
+
+def leaving(bench: Bench, gib: int) -> dict[str, Any]:
+    """One job that saves and leaves by SIGTERM, and is launched again: until it is gone, and from there to its next step."""
+    bench.home = bench.folder / f"home-leaving-{gib}"
+    bench.home.mkdir()
+    agent = Machine(bench.home, lambda: None)
+    try:
+        run = [*bench.command(gib, ENDLESS, 0.0, f"leaving-{gib}"), "save"]
+        env = bench.variables() | {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
+
+        def launch(incarnation: int) -> None:
+            agent.launch(_order(bench, run, env, incarnation=incarnation, grace_seconds=120.0))
+            bench.until(
+                lambda: status(incarnation).began_s is not None or status(incarnation).state == "ended", "a step", 150.0, 0.02
+            )
+            if status(incarnation).state == "ended":
+                raise RuntimeError((bench.home / "logs" / "1.log").read_text(errors="replace")[-500:])
+
+        def status(incarnation: int) -> IncarnationStatus:
+            agent.poll()
+            return next(each for each in agent.inventory() if each.incarnation == incarnation)
+
+        launch(1)
+        time.sleep(2.0)
+        began = time.monotonic()
+        agent.suspend(1, 1, 2)
+        bench.until(lambda: status(1).state == "ended", "it has left", 150.0, 0.02)
+        left = time.monotonic()
+        launch(2)
+        again = time.monotonic()
+        return {
+            "outcome": status(1).outcome,
+            "leave_seconds": round(left - began, 2),
+            "return_seconds": round(again - left, 2),
+        }
+    finally:
+        _end(bench, agent)
+
+
+def _order(bench: Bench, run: list[str], env: dict[str, str], *, incarnation: int = 1, grace_seconds: float = 20.0) -> Order:
+    return Order(
+        job=1,
+        incarnation=incarnation,
+        sequence=1 if incarnation == 1 else 10,
+        argv=tuple(run),
+        env=env | {"ROTA_LIFE": f"{bench.home.name}-{incarnation}"},
+        workdir=str(bench.folder),
+        log=bench.home / "logs" / "1.log",
+        gpus_text="GPU 0",
+        from_step=0.0,
+        lease_seconds=600.0,
+        grace_seconds=grace_seconds,
+        lease_grace_seconds=1.0,
+        progress=r"step (\d+)/(\d+)",
+    )
+
+
+def _end(bench: Bench, agent: Machine) -> None:
+    with contextlib.suppress(Exception):
+        for each in agent.inventory():
+            agent.kill(1, each.incarnation, 1 << 40)
+        bench.until(lambda: all(each.state == "ended" for each in (agent.poll(), agent.inventory())[1]), "its end", 10.0)
+    agent.close()
+    bench.end_supervisors()
+
+
+PAIR = '''
+"""Steps a second of four layers of this width, over some seconds after others had time to start."""
+import sys, time
+import torch
+width, seconds, at = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+device = "cuda" if torch.cuda.is_available() else "cpu"
+kind = torch.bfloat16 if device == "cuda" else torch.float32
+model = torch.nn.Sequential(*[torch.nn.Linear(width, width, device=device, dtype=kind) for _ in range(4)])
+optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+x = torch.randn(1024 if device == "cuda" else 8, width, device=device, dtype=kind)
+def step():
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+step()
+if device == "cuda":
+    torch.cuda.synchronize()
+if len(sys.argv) > 4:
+    try:
+        torch.empty(int(float(sys.argv[4]) * 2**30), dtype=torch.uint8, device=device)
+        print("allocated", sys.argv[4])
+    except Exception as error:
+        print("refused", type(error).__name__)
+late = time.time() > at
+while time.time() < at:
+    step()
+if device == "cuda":
+    torch.cuda.synchronize()
+begin, count = time.time(), 0
+while time.time() < begin + seconds:
+    for _ in range(20):
+        step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    count += 20
+print("rate", count / (time.time() - begin), "late" if late else "")
+while time.time() < begin + seconds + 2:
+    step()
+'''
+
+
+def packing(bench: Bench, widths: Sequence[int] = (4096,), wait: float = 9.0, seconds: float = 3.0) -> dict[str, Any]:
+    """Two equal processes on the GPU: what both do together over what one does alone, in turns and with MPS."""
+    (bench.folder / "pair.py").write_text(PAIR)
+    pipe = bench.folder / "mps"
+    pipe.mkdir()
+    service = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(pipe)}
+    found: dict[str, Any] = {}
+    with_mps = not bench.rehearsal
+    try:
+        if with_mps:
+            subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **service}, timeout=20, check=True)
+            bench.until(lambda: (pipe / CONTROL).exists(), "the control daemon of MPS", 10.0)
+            folder = mps_folder(str(pipe), pretend=False)
+            found["limit_of_4_gib"] = _pair(bench, widths[0], 1, 8.0, 1.0, mps_environment(folder, [0], 4.0), "8")
+        for width in widths:
+            alone = sum(_rates(_pair(bench, width, 1, wait, seconds, {})))
+            found[f"width_{width}"] = {
+                "alone": round(alone, 1),
+                "in_turns": round(sum(_rates(_pair(bench, width, 2, wait, seconds, {}))) / alone, 2),
+            }
+            if with_mps:
+                both = _pair(bench, width, 2, wait, seconds, mps_environment(folder, [0], 0.0))
+                found[f"width_{width}"]["with_mps"] = round(sum(_rates(both)) / alone, 2)
+        return found
+    finally:
+        if with_mps:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                run = ["nvidia-cuda-mps-control"]
+                subprocess.run(run, input=b"quit\n", env={**os.environ, **service}, timeout=20, check=False)
+
+
+def allocator(bench: Bench) -> dict[str, Any]:
+    """Steps a second of one process, with the preloaded allocator and without, in turns."""
+    (bench.folder / "pair.py").write_text(PAIR)
+    run = [sys.executable, str(bench.folder / "pair.py")]
+    facts = parking_facts(run, bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
+    more = parking_environment(facts, bench.variables()) | {"ROTA_RUN_DIR": str(bench.folder)}
+    plain, loaded = [], []
+    for _ in range(2):
+        plain += _rates(_pair(bench, 2048, 1, 7.0, 3.0, {}))
+        loaded += _rates(_pair(bench, 2048, 1, 7.0, 3.0, more))
+    return {"plain": plain, "preloaded": loaded, "slower": round(1 - statistics.mean(loaded) / statistics.mean(plain), 4)}
+
+
+def _pair(bench: Bench, width: int, many: int, wait: float, seconds: float, more: dict[str, str], *words: str) -> list[str]:
+    """What so many processes say that measure at the same time."""
+    run = [sys.executable, str(bench.folder / "pair.py"), str(width), str(seconds), str(time.time() + wait), *words]
+    env = bench.variables() | more
+    running = [subprocess.Popen(run, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(many)]
+    bench.plain += running
+    return [process.communicate(timeout=120)[0].decode(errors="replace").strip()[-300:] for process in running]
+
+
+def _rates(said: Sequence[str]) -> list[float]:
+    return [float(text.split("rate")[1].split()[0]) for text in said]
+
+
 def daemon_killed(bench: Bench) -> dict[str, Any]:
     """Two jobs of 2 GiB. The daemon is killed with -9 while one is parked, and another one goes on with both."""
     bench.home = bench.folder / "home-killed"
@@ -341,34 +557,18 @@ def daemon_killed(bench: Bench) -> dict[str, Any]:
         bench.down()
 
 
-def many_parkings(bench: Bench, gib: int = 2, times: int = 50) -> dict[str, Any]:
-    """One job, parked again and again by its supervisor, without a policy."""
-    bench.home = bench.folder / f"home-many-{gib}"
+def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "") -> dict[str, Any]:
+    """One job, parked again and again by its supervisor, without a policy. `way`: driver, or what is chosen for it."""
+    bench.home = bench.folder / f"home-many-{gib}{way}"
     bench.home.mkdir()
     agent = Machine(bench.home, lambda: None)
     before = gpu_mib()
     try:
-        run, env = bench.command(gib, 1_000_000_000, 0.0, f"many-{gib}"), bench.variables()
+        run, env = bench.command(gib, 1_000_000_000, 0.0, f"many-{gib}{way}"), bench.variables()
         facts = parking_facts(run, env, "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
         env |= {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
-        env |= parking_environment(facts, env)
-        agent.launch(
-            Order(
-                job=1,
-                incarnation=1,
-                sequence=1,
-                argv=tuple(run),
-                env=env,
-                workdir=str(bench.folder),
-                log=bench.home / "logs" / "1.log",
-                gpus_text="GPU 0",
-                from_step=0.0,
-                lease_seconds=600.0,
-                grace_seconds=20.0,
-                lease_grace_seconds=1.0,
-                progress=r"step (\d+)/(\d+)",
-            )
-        )
+        env |= {"ROTA_PARK": way} if way else parking_environment(facts, env)
+        agent.launch(_order(bench, run, env))
 
         def status() -> IncarnationStatus:
             agent.poll()
@@ -414,11 +614,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50) -> dict[str, Any]
             "host_mib_parked": host,
         }
     finally:
-        with contextlib.suppress(Exception):
-            agent.kill(1, 1, 1 << 40)
-            bench.until(lambda: all(each.state == "ended" for each in (agent.poll(), agent.inventory())[1]), "its end", 10.0)
-        agent.close()
-        bench.end_supervisors()
+        _end(bench, agent)
 
 
 def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -429,6 +625,13 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "parkings_of_40_gib", lambda: many_parkings(bench, 40, 5)
     yield "turns", lambda: turns(bench, args.slice_seconds)
     yield "daemon_killed", lambda: daemon_killed(bench)
+    yield "long_turns", lambda: long_turns(bench, args.policy, args.turns_seconds)
+    yield "driver_2_gib", lambda: many_parkings(bench, 2, 3, way="driver")
+    yield "driver_20_gib", lambda: many_parkings(bench, 20, 2, way="driver")
+    yield "packing", lambda: packing(bench)
+    yield "allocator", lambda: allocator(bench)
+    yield "leaving_2_gib", lambda: leaving(bench, 2)
+    yield "leaving_20_gib", lambda: leaving(bench, 20)
 
 
 def show(found: dict[str, Any]) -> Iterator[str]:
@@ -450,6 +653,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", help="a file for the JSON object as well")
     parser.add_argument("--slice-seconds", type=float, default=10.0)
+    parser.add_argument("--policy", default="gandiva:slice_seconds=30", help="of the phase long_turns")
+    parser.add_argument("--turns-seconds", type=float, default=260.0, help="how long that takes")
     parser.add_argument("--reference-seconds", type=float, default=90.0)
     parser.add_argument("--deadline-seconds", type=float, default=585.0)
     parser.add_argument(
@@ -469,6 +674,8 @@ def main(words: Sequence[str] | None = None) -> int:
                     found[name] = phase()
                 except Exception as error:
                     found[name] = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
+                if args.json:  # what is known so far
+                    Path(args.json).write_text(json.dumps(found, indent=1))
                 sys.stderr.write(f"{name}: {'error' if 'error' in found[name] else 'done'}, {bench.left():.0f} s left\n")
         finally:
             bench.close()

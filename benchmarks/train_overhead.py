@@ -92,14 +92,15 @@ def _switches() -> list[dict[str, Any]]:
     before = _cpu_of_children()
     bare = statistics.median(_seconds([sys.executable, "-c", BARE], env) for _ in range(TIMES))
     cpu_of_bare = (_cpu_of_children() - before) / TIMES
-    out, back = (statistics.median(each[at] for each in found) for at in (0, 1))
     whole = statistics.median(sum(each) for each in found)
+    out, up, back = (statistics.median(each[at] for each in found) for at in range(3))
     return [
         {
             "what": f"the small network: suspend to first step again, median of {len(found)}",
             "seconds": whole,
             "saved and gone after": out,
-            "first step after its start": back,
+            "its process runs after": up,
+            "and makes its first step after": back,
             "a bare step of PyTorch": bare,
             "CPU": cpu,
             "CPU of a bare step": cpu_of_bare,
@@ -124,26 +125,27 @@ class _Switching:
         self.folder, self.bell = folder, threading.Event()
         self.machine = Machine(folder / "home", self.bell.set)
 
-    def run(self) -> list[tuple[float, float]]:
-        """Seconds from the order to stop to its end, and from its start to its first step."""
+    def run(self) -> list[tuple[float, float, float]]:
+        """Seconds from the order to stop to its end, from there until its next process runs, and from that to its first step."""
         found = []
-        self._launch(1)
+        self._launch(1, 0.0)
         self._wait(1, lambda part: part.began_s is not None)
         for incarnation in range(2, TIMES + 2):
-            began = time.perf_counter()
+            asked_s = time.time()
             self.machine.suspend(1, incarnation - 1, 2)
             part = self._wait(incarnation - 1, lambda part: part.state == "ended")
             assert part.exit_code == 75, part
-            gone = time.perf_counter()
-            self._launch(incarnation)
-            self._wait(incarnation, lambda part: part.began_s is not None)
-            found.append((gone - began, time.perf_counter() - gone))
+            gone_s = time.time()
+            self._launch(incarnation, part.steps_saved)
+            part = self._wait(incarnation, lambda part: part.began_s is not None)
+            assert part.started_s is not None
+            found.append((gone_s - asked_s, part.started_s - gone_s, time.time() - part.started_s))
         self.machine.kill(1, TIMES + 1, 9)
         self._wait(TIMES + 1, lambda part: part.state == "ended")
         self.machine.close()
         return found
 
-    def _launch(self, incarnation: int) -> None:
+    def _launch(self, incarnation: int, from_step: float) -> None:
         self.machine.launch(
             Order(
                 job=1,
@@ -154,7 +156,7 @@ class _Switching:
                 workdir=str(self.folder),
                 log=self.folder / "log",
                 gpus_text="n1",
-                from_step=0.0,
+                from_step=from_step,
                 lease_seconds=600.0,
                 grace_seconds=60.0,
                 lease_grace_seconds=60.0,

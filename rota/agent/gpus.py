@@ -57,13 +57,13 @@ def _gpu(nvml: Any, index: int) -> Gpu | None:
     """None for one that has fallen off its bus: the others are still good."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        product, uuid = (_text(value) for value in (nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)))
+        product, uuid = (text(value) for value in (nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)))
         memory_gib = nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30
     except nvml.NVMLError:
         return None
     return Gpu(index, accelerator_type(product), product, memory_gib, uuid)
 
 
-def _text(value: str | bytes) -> str:
+def text(value: str | bytes) -> str:
     """Older versions of the package answer in bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -20,7 +20,7 @@ One daemon per home is the daemon's business to see to.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rota.agent import rules
@@ -118,6 +118,11 @@ class Machine:
     def inventory(self) -> list[IncarnationStatus]:
         """Everything known, as of the last look."""
         return [handle.told() for _, handle in sorted(self._handles.items())]
+
+    def variables(self, job: int, incarnation: int) -> Mapping[str, str]:
+        """The environment that an incarnation was started with; empty if it does not live here."""
+        handle = self._handles.get((job, incarnation))
+        return handle.order.env if handle is not None and handle.order is not None else {}
 
     def forget(self, job: int, incarnation: int) -> None:
         """Remove what is left of an incarnation that has ended; nothing happens to one that has not."""

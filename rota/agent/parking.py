@@ -3,18 +3,23 @@
 Every process that told of its hook is called by a signal, answers that it heard it, is told to park, and tells when it sleeps.
 The incarnation is parked when all of them sleep. If one can't, or does not answer in time, those that sleep are woken, and the
 supervisor goes on as without parking. `rota/park/hook/rota_park_hook.py` is the other side.
+
+A job that is parked by the driver's checkpoint has no hook: a program beside the supervisor calls the driver, and tells what
+became of it in the same words.
 """
 
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from rota.agent import datagrams
+from rota.agent.checkpoint_program import CheckpointProgram
 from rota.agent.constants import HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
-from rota.agent.processes import boot_s
+from rota.agent.processes import boot_s, open_files
 from rota.agent.records import is_count, seconds
 
 HEAR_SECONDS = 20.0
@@ -25,15 +30,20 @@ WAKE_SECONDS = 300.0
 RING_AGAIN_SECONDS = 1.0
 LONGEST_REASON = 300
 
+_GPU = re.compile(r"/dev/nvidia\d+")
+
 AWAKE, PARKING, ASLEEP, WAKING = "awake", "parking", "asleep", "waking"
 
 
 class Parking:
     """Instants are on the clock that counts from boot."""
 
-    def __init__(self, folder: Path, living: Callable[[], Collection[int]], patience_seconds: float) -> None:
+    def __init__(
+        self, folder: Path, living: Callable[[], Collection[int]], patience_seconds: float, *, by_driver: bool = False
+    ) -> None:
         """`folder`: of the job; `living`: numbers of the processes of the job; `patience_seconds`: as long as it may take to hear
         the signal, if that is less than usual."""
+        self.program = CheckpointProgram(folder) if by_driver else None
         self.folder, self._living = folder, living
         self._hear_seconds = min(HEAR_SECONDS, patience_seconds)
         self.hooked: set[int] = set()
@@ -50,6 +60,14 @@ class Parking:
         self._cuda: set[int] = set()
         self._deadline_s = self._again_s = float("inf")
 
+    def is_helper(self, pid: int) -> bool:
+        """Whether this process is ours, and not the job's."""
+        return self.program is not None and self.program.pid == pid
+
+    def close(self) -> None:
+        if self.program is not None:
+            self.program.close()
+
     @property
     def next_s(self) -> float:
         """When to look again."""
@@ -59,18 +77,30 @@ class Parking:
         """Call every process that has the hook."""
         self.problem, self.gib, self.phase = "", 0.0, PARKING
         self._asleep, self._heard, self._cuda = set(), set(), set()
+        if self.program is not None:
+            return self._begin_by_driver(self.program)
         self._waited_for = self.hooked & set(self._living())
         self._deadline_s = boot_s() + self._hear_seconds
         if not self._waited_for:
             return self._give_up("no process of it has the start-up hook: it is not Python, or its Python loads no sitecustomize")
         self._ring()
 
+    def _begin_by_driver(self, program: CheckpointProgram) -> None:
+        living = set(self._living()) - {program.pid}
+        self._waited_for = {pid for pid in living if any(_GPU.fullmatch(path) for path in open_files(pid))}
+        if len(self._waited_for) != 1:
+            many, self._waited_for = len(self._waited_for), set()
+            return self._give_up(f"{many} of its processes use a GPU, and one does in a job that can be parked")
+        self._heard = set(self._waited_for)
+        self._deadline_s, self._again_s = boot_s() + PARK_SECONDS, boot_s() + RING_AGAIN_SECONDS
+        program.say(PARK, *self._waited_for)
+
     def wake(self) -> None:
         """Let everything that sleeps go on. Nothing sleeps: it is awake at once."""
         self._waited_for = (self._asleep | self._heard) & set(self._living())
         self.phase = WAKING if self._waited_for else AWAKE
         self._deadline_s = boot_s() + WAKE_SECONDS
-        self._say_wake()
+        self._say_wake(first=True)
 
     def hear(self, message: dict[str, Any]) -> None:
         """What a hook tells. A number that is told is signalled only if it is that of a process of the job."""
@@ -168,16 +198,23 @@ class Parking:
     def _ring(self) -> None:
         """A process that does not catch the signal would die of it."""
         self._again_s = boot_s() + RING_AGAIN_SECONDS
+        if self.program is not None:
+            return None if self.program.lives else self._give_up("the program that calls the driver's checkpoint has ended")
         for pid in self._waited_for - self._heard:
             if not _catches(pid):
                 return self._give_up(f"it has set signal {PARK_SIGNAL} back, which is what parks it")
             with contextlib.suppress(OSError):
                 os.kill(pid, PARK_SIGNAL)
 
-    def _say_wake(self) -> None:
+    def _say_wake(self, *, first: bool = False) -> None:
+        """Hooks are told again and again. The program that calls the driver is busy with the first time, unless it has ended."""
         self._again_s = boot_s() + RING_AGAIN_SECONDS
-        for pid in self._asleep:
-            self._say(pid, WAKE)
+        if self.program is None:
+            for pid in self._asleep:
+                self._say(pid, WAKE)
+        elif first or not self.program.lives:
+            for pid in self._waited_for:
+                self.program.say(WAKE, pid)
 
     def _say(self, pid: int, op: str) -> bool:
         return datagrams.send(self.folder, f"park-{pid}", json.dumps({"op": op}).encode())

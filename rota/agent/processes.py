@@ -104,23 +104,31 @@ def _descendants(everything: list[Process], ancestor: int) -> set[int]:
 
 def _carries(pid: int, life: str) -> bool:
     """Whether it was started with this life; not so for what we may not read."""
-    if not life:
-        return False
+    return bool(life) and f"{LIFE}={life}".encode() in _environment(pid)
+
+
+def life_of(pid: int) -> str:
+    """The life that a process was started with; empty: none, or we may not read it."""
+    prefix = f"{LIFE}=".encode()
+    found = (each.removeprefix(prefix) for each in _environment(pid) if each.startswith(prefix))
+    return next(found, b"").decode(errors="replace")
+
+
+def _environment(pid: int) -> list[bytes]:
     try:
         with (PROC / str(pid) / "environ").open("rb") as file:
-            environment = file.read()
+            return file.read().split(b"\0")
     except OSError:
-        return False
-    return f"{LIFE}={life}".encode() in environment.split(b"\0")
+        return []
 
 
 def holders(lock: Path) -> list[Process]:
     """Who has this file open. Links are read and never followed: a file on a dead server would hang us."""
     target = str(lock.resolve())
-    return [process for process in living() if target in _open_files(process.pid)]
+    return [process for process in living() if target in open_files(process.pid)]
 
 
-def _open_files(pid: int) -> set[str]:
+def open_files(pid: int) -> set[str]:
     found: set[str] = set()
     with contextlib.suppress(OSError):
         for entry in (PROC / str(pid) / "fd").iterdir():

@@ -17,6 +17,7 @@ from typing import Any
 
 from rota.agent import child, datagrams, rules
 from rota.agent.constants import (
+    BY_DRIVER,
     ENDED,
     FAILED,
     KILL,
@@ -24,6 +25,7 @@ from rota.agent.constants import (
     LIFE,
     LOST,
     PARK,
+    PARK_WAY,
     PARKED,
     RENEW,
     REPORT,
@@ -103,7 +105,8 @@ class Supervisor:
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
         """By what it is asked to stop by."""
         self.known = known
-        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds)
+        by_driver = order.env.get(PARK_WAY) == BY_DRIVER
+        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=by_driver)
         self.then: str | None = None
         """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
         self.kill_at_s: float | None = None
@@ -253,7 +256,8 @@ class Supervisor:
                 code = os.waitstatus_to_exitcode(exited[1])
                 if exited[0] == self.main:
                     self.exit_code = code
-                elif self.status.asked:
+                    self.parking.close()
+                elif self.status.asked and not self.parking.is_helper(exited[0]):
                     self.adopted_codes.add(code)
 
     # What it is told.

@@ -54,6 +54,14 @@ class MoveCosts:
         """Stopped here and started elsewhere."""
         return self.launch_seconds + self.save_of(spec) + self.load_of(spec)
 
+    def start_of(self, spec: JobSpec, again: bool) -> float:
+        """Started; `again`: from what it saved."""
+        return self.launch_seconds + (self.load_of(spec) if again else 0.0)
+
+    def leave_of(self, spec: JobSpec) -> float:
+        """From its last step until its GPUs are free."""
+        return 0.0
+
     def save_of(self, spec: JobSpec) -> float:
         return self.memory.save * spec.held_gib if spec.held_gib and self.memory.save else self.checkpoint_seconds
 

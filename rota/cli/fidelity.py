@@ -17,8 +17,8 @@ def fidelity(
 ) -> None:
     """Simulate again what really ran, from what was submitted, and say how far the two are apart.
 
-    Arrivals, how long each job ran in all, and what a start and a suspension took come from the journal; the simulation decides
-    for itself. With several homes it also says whether their policies are ranked as they really were.
+    Arrivals, how fast each job trained, and what starting, suspending and leaving took it come from the journal; the simulation
+    decides for itself. With several homes it also says whether their policies are ranked as they really were.
 
     Example: rota fidelity ~/.rota
     """

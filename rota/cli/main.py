@@ -18,6 +18,7 @@ COMMANDS = {
     "submit": "submit",
     "jobs": "jobs",
     "status": "status",
+    "nodes": "nodes",
     "show": "show_job",
     "why": "why",
     "logs": "logs",
@@ -30,6 +31,7 @@ COMMANDS = {
     "fidelity": "fidelity",
     "demo": "demo",
     "check": "check",
+    "doctor": "doctor",
     "help": "help",
 }
 """Command -> the file with a function of its name."""
@@ -89,7 +91,7 @@ def main() -> None:
     except InputError as error:
         _fail(error.message, error.hint or "rota --help", 2, error)
     except UnreachableError as error:
-        _fail(error.message, error.hint or "rota up", 3)
+        _fail(error.message, error.hint or "rota up · rota doctor", 3)
     except PolicyBroken as error:
         more = "" if os.environ.get(DEBUG) or error.__cause__ is None else "--debug for the traceback, or "
         _fail(error.message, more + (error.hint or "rota policy check"), 1, error)

@@ -65,6 +65,9 @@ def submit(
         bool | None,
         typer.Option("--park/--no-park", help="Whether it may sleep on its host instead of leaving when it gives up its GPUs."),
     ] = None,
+    gpu_memory: Annotated[
+        str | None, typer.Option("--gpu-memory", metavar="GIB", help="The most memory that it takes on each GPU: 12 GiB.")
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the job; without a value, as it is here. Repeatable."),
@@ -94,6 +97,7 @@ def submit(
         "weight": weight,
         "progress": progress,
         "park": park,
+        "gpu_memory": gpu_memory,
     }
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if env:

@@ -35,6 +35,10 @@ def up(
             "--log-mb", parser=flag.number("--log-mb", like="64"), metavar="NUMBER", help="What the log of a job may take."
         ),
     ] = 64.0,
+    mps: Annotated[
+        str | None,
+        typer.Option("--mps", metavar="FOLDER", help="Jobs run under NVIDIA's MPS, whose control daemon you run: its folder."),
+    ] = None,
     forget: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,6 +66,7 @@ def up(
         forget=tuple(forget or ()),
         lease_seconds=lease_seconds,
         log_mb=log_mb,
+        mps=mps,
     )
     if detach or systemd is not None:
         if detach and systemd is not None:

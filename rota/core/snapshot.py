@@ -29,7 +29,7 @@ from rota.model.foresight import Prediction
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 11
+VERSION = 12
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,

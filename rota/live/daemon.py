@@ -31,6 +31,7 @@ from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal, JournalFull
 from rota.live.log_chunks import log_chunk
+from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
 from rota.live.recovery import recover
@@ -48,7 +49,7 @@ from rota.model.options import Kind
 from rota.model.units import FOREVER
 from rota.park.ways import can_sleep
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
+from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
@@ -482,6 +483,12 @@ class Daemon:
                 slow_gpus=slow_gpus(state),
                 disk_problem=self.disk_problem,
             )
+
+    def nodes(self) -> list[NodeRow]:
+        readings = self.driver.readings()  # it may take a second, so not under the lock
+        with self._lock:
+            pretend = bool(self.configuration["pretend"])
+            return node_rows(self.scheduler.state, self._cluster.devices, readings, pretend=pretend)
 
     def wait_for_change(self, seen: int, timeout: float) -> int:
         with self._changes:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
 from rota.model.cluster import Cluster
@@ -72,6 +73,9 @@ class Driver(Protocol):
 
     def running(self) -> Mapping[int, IncarnationStatus]:
         """How each job is that runs, by job number, as of the last `events`. Any thread."""
+
+    def readings(self) -> Readings:
+        """What was lately read of the GPUs, by name (`devices`); empty: nothing. Takes a second at most. Any thread."""
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
         """At most so many bytes of a job's output; empty where there is none. It begins later than asked for if what came

@@ -14,12 +14,16 @@ import numpy as np
 from rota.agent import rules
 from rota.agent.constants import ENDED, PARKED, RUNNING, SUSPENDED
 from rota.agent.disk import write_whole
+from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
+from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order, held
+from rota.agent.processes import life_of
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
+from rota.live.gpu_use import gpu_use, holders
 from rota.live.starts import Starts
 from rota.live.step_rates import StepRates
 from rota.live.where import where_text
@@ -36,6 +40,8 @@ PORTS = 20_000, 12_000
 
 
 HOME_ID = "home-id"
+READ_SECONDS = 1.0
+"""Who asks how the GPUs are waits so long for an answer at most."""
 PROGRESS_EVERY_SECONDS = 5.0
 STRAY_SEQUENCE = 1 << 40
 """Newer than any command of a scheduler."""
@@ -52,9 +58,11 @@ class Local:
         lease_grace_seconds: float,
         gpus: Sequence[Sequence[Gpu]] | None = None,
         log_bytes: int = LIMIT_BYTES,
+        mps: Path | None = None,
     ) -> None:
-        """`gpus`: the real ones of each node; None: they are made up. `log_bytes`: what the log of a job may take."""
-        self._log_bytes = log_bytes
+        """`gpus`: the real ones of each node; None: they are made up. `log_bytes`: what the log of a job may take.
+        `mps`: where MPS has its control daemon, if jobs run under that."""
+        self._log_bytes, self._mps = log_bytes, mps
         self.home, self.cluster = home, cluster
         self._lease_grace = lease_grace_seconds
         self._devices = made_up_devices(cluster)
@@ -63,6 +71,8 @@ class Local:
         if gpus is not None:
             self._devices = tuple(tuple(gpu.uuid for gpu in each) for each in gpus)
             self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
+        self._watch: GpuWatch | None = None
+        """Of real GPUs."""
         self._home_id = ""
         self.machine: Machine
         self._context: DriverContext
@@ -97,9 +107,12 @@ class Local:
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
+        self._watch = GpuWatch() if self._index else None
 
     def close(self) -> None:
         self.machine.close()
+        if self._watch is not None:
+            self._watch.close()
 
     # Commands ----------------------------------------------------------------------------------------------------
 
@@ -163,6 +176,7 @@ class Local:
             wanted=job.park,
             gpus=max((job.gpus, *job.gpu_counts)),
             real_gpus=bool(self._index),
+            mps=self._mps is not None,
         )
 
     # Events ------------------------------------------------------------------------------------------------------
@@ -174,13 +188,19 @@ class Local:
             events.extend(self._events(status))
         for status in [status for status in self._running.values() if (status.job, status.incarnation) not in self._started]:
             events.extend(self._start(status))  # nothing changed, but it has taken too long
-        self._step_rates.look(self.machine.inventory(), self._started)
+        self._measure()
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
             measured = self._step_rates.measured(self._progress_s)
             events.extend([measured] if measured is not None else [])
             events.extend(self._progress(self._running.values()))
         return events
+
+    def _measure(self) -> None:
+        inventory, readings = self.machine.inventory(), self._watch.latest() if self._watch is not None else {}
+        uuids = {index: uuid for uuid, index in self._index.items()}
+        uses = gpu_use(holders(inventory, self.machine.variables, uuids), readings, life_of) if readings else {}
+        self._step_rates.look(inventory, self._started, uses)
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
@@ -229,14 +249,16 @@ class Local:
             return []
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
-        return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done)]
+        return [Suspended(status.job, status.incarnation, status.sequence, at_s, SuspendKind.PARK, done, gib=status.parked_gib)]
 
     def _end(self, status: IncarnationStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
         saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
         if reply.kind == SUSPENDED:
             return Suspended(status.job, status.incarnation, reply.sequence, at_s, SuspendKind.CHECKPOINT, saved)
-        return Exited(status.job, status.incarnation, at_s, Outcome(reply.outcome), saved)
+        done = status.steps_done if status.stepped_s is not None else None
+        outcome = Outcome(reply.outcome)
+        return Exited(status.job, status.incarnation, at_s, outcome, saved, steps_done=done, stepped_s=status.stepped_s)
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled."""
@@ -292,6 +314,9 @@ class Local:
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._running
 
+    def readings(self) -> Readings:
+        return self._watch.latest(wait_seconds=READ_SECONDS) if self._watch is not None else {}
+
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
         return read_log(self._log(job), offset, limit)
 
@@ -305,10 +330,11 @@ class Local:
         """What a job sees: its own variables, then ours. Nothing of the scheduler's own environment."""
         first, count = PORTS
         gpus = command.gpus.tolist()
+        numbers = [self._index.get(self._context.device(gpu), gpu) for gpu in gpus]
         env = {
             **job.env,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "CUDA_VISIBLE_DEVICES": ",".join(str(self._index.get(self._context.device(gpu), gpu)) for gpu in gpus),
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, numbers)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(first + (command.job * 8 + command.incarnation) % count),
             "NNODES": "1",
@@ -326,6 +352,7 @@ class Local:
             "ROTA_HOST": socket.gethostname(),
             "ROTA_LIFE": secrets.token_hex(12),
         }
+        env |= mps_environment(self._mps, numbers, job.gpu_gib)
         if len(gpus) == 1:
             env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
         return env | parking_environment(self._parking_facts(job), env)

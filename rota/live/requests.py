@@ -50,6 +50,7 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         grace_seconds=spec.checkpoint.grace,
         checkpoint_dir=str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
         park=spec.park,
+        gpu_gib=spec.gpu_memory or 0.0,
     )
 
 
@@ -74,6 +75,7 @@ def asked_for(job: SubmittedJob) -> dict[str, Any]:
         "retries": job.retries,
         "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds},
         "park": job.park,
+        "gpu_memory": f"{job.gpu_gib:g} GiB" if job.gpu_gib else None,
         "env": sorted(job.env),
     }
 
@@ -103,5 +105,6 @@ def scheduler_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False) 
         user=job.user,
         can_resize=changes_batch_itself(job),
         can_park=can_park,
+        gpu_gib=job.gpu_gib,
         retries=job.retries,
     )

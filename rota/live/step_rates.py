@@ -1,4 +1,4 @@
-"""Steps per second of live jobs, measured over windows in which nothing changed for them.
+"""Steps per second of live jobs, and how they use their GPUs, measured over windows in which nothing changed for them.
 
 Something changes for a job when it starts or is woken, and when another job comes to its GPUs, leaves them or is parked; while
 one of them starts or has been told to stop, nothing is measured. The ends of a window are moments of steps as the supervisors
@@ -9,13 +9,14 @@ knows the job in the same company from the beginning of the window on.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from rota.agent.constants import ENDED, PARKED, RUNNING
 from rota.agent.orders import IncarnationStatus
+from rota.live.gpu_use import GpuUse, IncarnationKey
 from rota.model.events import Measured
 
 FIRST_SECONDS = 3.0
@@ -25,8 +26,8 @@ LATER_SECONDS = 15.0
 LEAST_STEPS = 4
 """Fewer steps say little of a pace."""
 
-IncarnationKey = tuple[int, int]
-"""Job and incarnation."""
+MEMORY_GROWTH = 1.05
+"""The memory of a job whose pace is not measured is told again when it has grown by this."""
 
 
 class StepWindow(NamedTuple):
@@ -38,6 +39,38 @@ class StepWindow(NamedTuple):
     """How long the window has to be."""
 
 
+class SeenUse(NamedTuple):
+    """How a job used its GPUs in the window that began then."""
+
+    since_s: float
+    latest_s: float = -math.inf
+    """When that was last read."""
+    readings: int = 0
+    """Those that told how busy the GPUs were,"""
+    busy: float = 0.0
+    """and the sum of what they told."""
+    peak_gib: float = math.nan
+    least_gib: float = math.nan
+
+    def taken(self, use: GpuUse) -> "SeenUse":
+        """With one more reading."""
+        if use.at_s <= self.latest_s or use.at_s < self.since_s:
+            return self
+        known = use.utilisation == use.utilisation
+        return SeenUse(
+            self.since_s,
+            use.at_s,
+            self.readings + known,
+            self.busy + (use.utilisation if known else 0.0),
+            _of_known(max, self.peak_gib, use.gib),
+            _of_known(min, self.least_gib, use.gib),
+        )
+
+    @property
+    def utilisation(self) -> float:
+        return self.busy / self.readings if self.readings else math.nan
+
+
 class StepRates:
     """Keeps the windows of all jobs of a machine."""
 
@@ -47,9 +80,18 @@ class StepRates:
         """Of the jobs that have a window."""
         self._left_s: dict[str, float] = {}
         """When a job last left these GPUs."""
+        self._seen: dict[IncarnationKey, SeenUse] = {}
+        self._uses: dict[IncarnationKey, GpuUse] = {}
+        """Of all that work, as last read."""
+        self._told_gib: dict[IncarnationKey, float] = {}
 
-    def look(self, inventory: Iterable[IncarnationStatus], began_s: Mapping[IncarnationKey, float]) -> None:
-        """How all incarnations are now, and since when those work that do."""
+    def look(
+        self,
+        inventory: Iterable[IncarnationStatus],
+        began_s: Mapping[IncarnationKey, float],
+        uses: Mapping[IncarnationKey, GpuUse] | None = None,
+    ) -> None:
+        """How all incarnations are now, since when those work that do, and how they use their GPUs."""
         there: dict[str, list[IncarnationStatus]] = {}
         for status in inventory:
             left_s = status.parked_s if status.state == PARKED else status.ended_s
@@ -66,31 +108,49 @@ class StepRates:
                 window = _window(before.get(_key(status)), status, changed_s)
                 if window is not None:
                     self._windows[_key(status)], self._latest[_key(status)] = window, status
+        self._uses = {key: use for key, use in (uses or {}).items() if key in began_s}
+        self._told_gib = {key: gib for key, gib in self._told_gib.items() if key in began_s}
+        self._seen = {key: self._with_use(key, window) for key, window in self._windows.items()}
+
+    def _with_use(self, key: IncarnationKey, window: StepWindow) -> SeenUse:
+        seen = self._seen.get(key)
+        if seen is None or seen.since_s != window.since_s:
+            seen = SeenUse(window.since_s)
+        return seen.taken(self._uses[key]) if key in self._uses else seen
 
     def measured(self, now_s: float) -> Measured | None:
-        """Whatever was measured since the last call; None: no window is long enough yet. Each of these begins anew."""
-        found: list[tuple[IncarnationStatus, float, float]] = []
+        """Whatever was measured since the last call; None: no window is long enough yet. Each of these begins anew. Of a job
+        whose pace is not measured, its memory may be told."""
+        rows: dict[IncarnationKey, tuple[float, float, SeenUse]] = {}
         for key, window in self._windows.items():
             status = self._latest[key]
             assert status.stepped_s is not None
             seconds, steps = status.stepped_s - window.since_s, status.steps_done - window.steps
             if seconds >= window.seconds and steps >= LEAST_STEPS:
-                found.append((status, window.since_s, steps / seconds))
+                rows[key] = window.since_s, steps / seconds, self._seen[key]
                 self._windows[key] = StepWindow(status.stepped_s, status.steps_done, LATER_SECONDS)
-        if not found:
+        for key, use in self._uses.items():
+            if key not in rows and use.gib > MEMORY_GROWTH * self._told_gib.get(key, 0.0):
+                rows[key] = use.at_s, math.nan, SeenUse(use.at_s, peak_gib=use.gib, least_gib=use.gib)
+        if not rows:
             return None
-        found.sort(key=lambda each: each[0].job)
-        unknown = np.full(len(found), math.nan)
+        self._told_gib |= {key: seen.peak_gib for key, (_, _, seen) in rows.items() if seen.peak_gib == seen.peak_gib}
+        keys = sorted(rows)
         return Measured(
-            np.array([status.job for status, _, _ in found], dtype=np.int64),
-            np.array([status.incarnation for status, _, _ in found], dtype=np.int64),
-            np.array([since_s for _, since_s, _ in found], dtype=np.float64),
-            np.array([rate for _, _, rate in found], dtype=np.float64),
-            unknown,
-            unknown,
-            unknown,
+            np.array([job for job, _ in keys], dtype=np.int64),
+            np.array([incarnation for _, incarnation in keys], dtype=np.int64),
+            np.array([rows[key][0] for key in keys], dtype=np.float64),
+            np.array([rows[key][1] for key in keys], dtype=np.float64),
+            np.array([rows[key][2].utilisation for key in keys], dtype=np.float64),
+            np.array([rows[key][2].peak_gib for key in keys], dtype=np.float64),
+            np.array([rows[key][2].least_gib for key in keys], dtype=np.float64),
             now_s,
         )
+
+
+def _of_known(choose: Callable[[float, float], float], before: float, now: float) -> float:
+    """Of two, or the one that is known."""
+    return now if before != before else before if now != now else choose(before, now)
 
 
 def _key(status: IncarnationStatus) -> IncarnationKey:

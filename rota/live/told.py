@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.locality import Locality
 from rota.beliefs.options import grown, renewed
@@ -41,6 +41,8 @@ TOLD = "told"
 """In a configuration: name of a field -> what was `said`, and for a file the `value` that was read from it."""
 SCORED = "scored"
 """In a configuration: the names of the GPUs, by the numbers that they have when they are told their scores."""
+CONTEXT = "context_gib"
+"""In a configuration: what a process that is parked keeps of its GPU; not there: nothing."""
 LAUNCH_SECONDS = 1.0
 """What starting a process is believed to cost before any was started."""
 
@@ -70,6 +72,7 @@ class ToldBeliefs:
                 said.get("checkpoint_seconds", 0.0),
                 said.get("restore_seconds", 0.0),
                 said.get("resize_seconds", 0.0),
+                MemoryCosts(context_gib=configuration.get(CONTEXT, 0.0)),
             ),
             Skews(read.get("tensors", {}), Catalogue()),
             _numbered(read["variability"], configuration[SCORED]) if "variability" in read else None,
@@ -115,7 +118,9 @@ def _numbered(plain: Plain, names: Sequence[str]) -> Variability:
 def same_told(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether two configurations say the same of what is believed."""
     told = before.get(TOLD, {}), now.get(TOLD, {})
-    return told[0] == told[1] and ("variability" not in told[0] or before[SCORED] == now[SCORED])
+    if told[0] != told[1] or before.get(CONTEXT, 0.0) != now.get(CONTEXT, 0.0):
+        return False
+    return "variability" not in told[0] or before[SCORED] == now[SCORED]
 
 
 def fitting(scores: Variability, gpus: int) -> Variability:
@@ -162,6 +167,7 @@ def _rates(believed: Rates, before: Rates, now: Rates) -> Rates:
 
 def _set_costs(state: State, before: MoveCosts, now: MoveCosts) -> None:
     table = state.jobs.table
+    state.set_context(now.memory.context_gib)
     state.knowledge.costs = now
     for column, old, new in (
         (table.move_seconds, before.move_seconds, now.move_seconds),

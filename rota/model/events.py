@@ -67,6 +67,9 @@ class Suspended:
     kind: SuspendKind
     steps_done: float
     node: int | None = None
+    gib: float = 0.0
+    """Host memory that it was seen to take when it was parked, over all its nodes. It keeps that until it ends, also while it
+    runs. 0: not told."""
 
 
 @plain_value
@@ -80,6 +83,10 @@ class Exited:
     steps_saved: float
     """Steps that are safe on storage."""
     node: int | None = None
+    steps_done: float | None = None
+    """Steps it had made, if it told any..."""
+    stepped_s: float | None = None
+    """...and when it made the last of them: from then on it was only leaving."""
 
 
 @value
@@ -102,7 +109,7 @@ class Measured:
     since_s: Floats
     """From when on each was measured."""
     rate: Floats
-    """Steps per second."""
+    """Steps per second; not a number: only its memory was measured."""
     utilisation: Floats
     """How busy it kept its GPUs, from 0 to 1; not a number: not known."""
     peak_gib: Floats

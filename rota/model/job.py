@@ -152,8 +152,9 @@ class JobSpec:
             raise OptionError("must be more than 0.", field="slo", value=self.slo, hint="leave it out")
         if self.gpu_gib or self.least_gib or self.parked_gib:
             self._check_memory()
-        if self.tenant.strip("/") != self.tenant or "//" in self.tenant:
-            object.__setattr__(self, "tenant", "/".join(part for part in self.tenant.split("/") if part))
+        if self.tenant:
+            names = (name.strip() for name in self.tenant.split("/"))
+            object.__setattr__(self, "tenant", "/".join(name for name in names if name))
         if self.accelerators:
             object.__setattr__(self, "accelerators", tuple(canonical(name) for name in self.accelerators))
 

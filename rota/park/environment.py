@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rota.park.ways import PRELOAD, ParkingFacts, can_sleep, how_to_park
+from rota.park.ways import DRIVER, PRELOAD, ParkingFacts, can_sleep, how_to_park
 
 HOOK_FOLDER = str(Path(__file__).resolve().parent / "hook")
 
@@ -14,6 +14,8 @@ def parking_environment(facts: ParkingFacts, env: Mapping[str, str]) -> dict[str
     way, _ = how_to_park(facts)
     if not can_sleep(way):
         return {}
+    if way == DRIVER:
+        return {"ROTA_PARK": way}
     found = {"ROTA_PARK": way, "PYTHONPATH": _in_front(HOOK_FOLDER, env.get("PYTHONPATH", ""))}
     if way == PRELOAD:
         found |= {

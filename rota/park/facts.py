@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rota.park.ways import ParkingFacts
+from rota.park.ways import ParkingFacts, preload_problem
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
@@ -24,20 +25,29 @@ PROBE_SECONDS = 10.0
 
 
 def parking_facts(
-    argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool
+    argv: Sequence[str], env: Mapping[str, str], workdir: str, *, wanted: bool, gpus: float, real_gpus: bool, mps: bool = False
 ) -> ParkingFacts:
     """Of a job with this command and these variables."""
     python, obstacle = python_of(argv, env, workdir)
-    if not wanted or gpus > 1 or obstacle or not real_gpus:
-        return ParkingFacts(wanted=wanted, gpus=gpus, real_gpus=real_gpus, python=python, obstacle=obstacle)
+    known = ParkingFacts(wanted=wanted, gpus=gpus, real_gpus=real_gpus, python=python, obstacle=obstacle)
+    if not wanted or gpus > 1 or not real_gpus:
+        return known
+    if not obstacle:
+        known = _with_allocator(known, env)
+    if preload_problem(known):
+        return replace(known, driver_problem="it leaves out what runs under MPS" if mps else driver_problem())
+    return known
+
+
+def _with_allocator(known: ParkingFacts, env: Mapping[str, str]) -> ParkingFacts:
+    """And what is known of its PyTorch, and of the allocator for that."""
+    python = known.python
     folders = tuple(str(folder) for folder in package_folders(python, env))
     torch_found, cuda_major = torch_cuda(folders)
     library = allocator(folders, cuda_major) if cuda_major is not None else ""
     needed, problem = loading(library, library_folders(folders, cuda_major or 0)) if library else ((), "")
-    return ParkingFacts(
-        gpus=gpus,
-        real_gpus=real_gpus,
-        python=python,
+    return replace(
+        known,
         torch_found=torch_found,
         cuda_major=cuda_major,
         library=library,
@@ -173,3 +183,18 @@ def loading_problem(library: str, library_path: tuple[str, ...]) -> str:
         return str(error)
     said = tried.stderr.strip().splitlines()
     return "" if tried.returncode == 0 and not said else said[-1] if said else f"exit code {tried.returncode}"
+
+
+# The driver.
+
+
+@functools.lru_cache(maxsize=1)
+def driver_problem() -> str:
+    """Why the driver's checkpoint can't park processes here; empty: it can. Asked in a process of its own, and once."""
+    run = [sys.executable, "-m", "rota.agent.driver_checkpoint", "probe"]
+    try:
+        tried = subprocess.run(run, capture_output=True, text=True, timeout=3 * PROBE_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    said = (tried.stdout.strip() or tried.stderr.strip()).splitlines()
+    return "" if tried.returncode == 0 else said[-1] if said else f"exit code {tried.returncode}"

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-PRELOAD, SLEEP, EXIT = "preload", "sleep", "exit"
-"""Its GPU memory goes to the host by a preloaded allocator; it just sleeps, because its GPUs are pretend ones; it is not parked:
-SIGTERM asks it to save and leave."""
+PRELOAD, DRIVER, SLEEP, EXIT = "preload", "driver", "sleep", "exit"
+"""Its GPU memory goes to the host by a preloaded allocator, or by the driver's own checkpoint; it just sleeps, because its GPUs
+are pretend ones; it is not parked: SIGTERM asks it to save and leave."""
 
 EXPANDABLE = "expandable_segments:true"
 
@@ -33,6 +33,8 @@ class ParkingFacts:
     """Why the allocator can't be loaded."""
     allocator_options: str = ""
     """Its PYTORCH_CUDA_ALLOC_CONF."""
+    driver_problem: str = "it was not looked for"
+    """Why the driver's checkpoint can't park processes here; empty: it can."""
 
 
 def how_to_park(facts: ParkingFacts) -> tuple[str, str]:
@@ -41,23 +43,33 @@ def how_to_park(facts: ParkingFacts) -> tuple[str, str]:
         return EXIT, "its spec says park: false"
     if facts.gpus > 1:
         return EXIT, "a job of several GPUs cannot be parked yet"
-    if facts.obstacle:
-        return EXIT, facts.obstacle
     if not facts.real_gpus:
-        return SLEEP, "its GPUs are pretend ones, so it only has to sleep"
+        return (EXIT, facts.obstacle) if facts.obstacle else (SLEEP, "its GPUs are pretend ones, so it only has to sleep")
+    problem = preload_problem(facts)
+    if not problem:
+        return PRELOAD, f"PyTorch with CUDA {facts.cuda_major}, and torch_memory_saver is there"
+    if not facts.driver_problem:
+        return DRIVER, f"by the driver's checkpoint, because {problem}"
+    return EXIT, f"{problem}; nor by the driver's checkpoint: {facts.driver_problem}"
+
+
+def preload_problem(facts: ParkingFacts) -> str:
+    """Why an allocator that is preloaded can't park it; empty: it can."""
+    if facts.obstacle:
+        return facts.obstacle
     if not facts.torch_found:
-        return EXIT, f"{facts.python or 'its Python'} has no PyTorch"
+        return f"{facts.python or 'its Python'} has no PyTorch"
     if facts.cuda_major is None:
-        return EXIT, f"the PyTorch of {facts.python} is without CUDA"
+        return f"the PyTorch of {facts.python} is without CUDA"
     if EXPANDABLE in facts.allocator_options.lower().replace(" ", ""):
-        return EXIT, "PYTORCH_CUDA_ALLOC_CONF has expandable_segments, which torch_memory_saver refuses"
+        return "PYTORCH_CUDA_ALLOC_CONF has expandable_segments, which torch_memory_saver refuses"
     if not facts.library:
-        return EXIT, f"torch_memory_saver for CUDA {facts.cuda_major} is not installed; pip install 'rota-scheduler[park]'"
+        return f"torch_memory_saver for CUDA {facts.cuda_major} is not installed; pip install 'rota-scheduler[park]'"
     if facts.library_problem:
-        return EXIT, f"torch_memory_saver cannot be loaded: {facts.library_problem}"
-    return PRELOAD, f"PyTorch with CUDA {facts.cuda_major}, and torch_memory_saver is there"
+        return f"torch_memory_saver cannot be loaded: {facts.library_problem}"
+    return ""
 
 
 def can_sleep(way: str) -> bool:
     """Whether a job that is parked this way keeps its processes."""
-    return way in (PRELOAD, SLEEP)
+    return way in (PRELOAD, DRIVER, SLEEP)

@@ -19,7 +19,7 @@ from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
 from rota.server.reading import Submission, read_policy, read_submission
 from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, StatusRow, WhyRow
+from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
 
 LONGEST_KEY = 200
@@ -52,6 +52,7 @@ class ServedDaemon(Watched, Protocol):
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
     def status(self) -> StatusRow: ...
+    def nodes(self) -> list[NodeRow]: ...
     def set_policy(self, named: str) -> StatusRow: ...
 
 
@@ -137,6 +138,11 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
     def status() -> JsonAnswer:
         """The cluster in one row."""
         return JsonAnswer(daemon.status())
+
+    @api.get("/nodes", response_model=list[NodeRow])
+    def nodes() -> JsonAnswer:
+        """The nodes and their GPUs. What is read of GPUs may take a second."""
+        return JsonAnswer(daemon.nodes())
 
     @api.post("/policy", response_model=StatusRow, openapi_extra=_POLICY_BODY)
     def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:

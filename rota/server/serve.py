@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,22 @@ import uvicorn
 
 from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
+from rota.agent.host_memory import total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
+from rota.agent.mps import mps_folder
+from rota.beliefs.costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
 from rota.compose.catalogue import make_placer, make_policy, split_pair
+from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
 from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
 from rota.compose.tactics import make_tactics
-from rota.compose.words import words_for
-from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.errors import JournalError, OptionError, RotaError
+from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
-from rota.live.told import TOLD, ToldBeliefs, fitting, told_rates
+from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
-from rota.model.codec import Plain
 from rota.model.units import FOREVER
 from rota.server.api import make_app
 from rota.wire.address import LOCK_FILE, make_token, remove_address, write_address
@@ -47,14 +48,9 @@ RETRY_SECONDS = 5.0
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
 """A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
 MOST_LOG_MB = 1 << 20
+PARKED_PART = 0.8
+"""Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-WORDS = words_for()
-"""What journals are written with."""
-
-SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy")
-"""What a journal keeps of the settings. The policy has its own place there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +69,8 @@ class ServeOptions:
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """What the log of a job may take."""
+    mps: str | None = None
+    """The folder of the control daemon of MPS, if jobs are to run under it."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +89,14 @@ def check_options(options: ServeOptions) -> CheckedOptions:
     cluster, gpus = this_machine(options.pretend)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    mps = mps_folder(options.mps, pretend=gpus is None)
     driver = Local(
         options.home,
         cluster,
         lease_grace_seconds=options.lease_grace_seconds,
         gpus=gpus,
         log_bytes=int(options.log_mb * (1 << 20)),
+        mps=mps,
     )
     flags = read_flags(options.given, cluster, [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, gpus is None, flags, forgettable(options.forget))
@@ -195,8 +195,12 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         "policy": policy_named,
         "placer": placer_named,
         "cluster": str(cluster),
-        "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in cluster.nodes],
+        "nodes": [
+            [node.name, node.accelerator, node.gpus, node.rack, *([] if node.host_gib is None else [node.host_gib])]
+            for node in cluster.nodes
+        ],
         "pretend": checked.pretend,
+        **({} if checked.pretend else {CONTEXT: LINK_SPEED.context_gib}),
         "settings": plain_settings(settings),
         TOLD: told,
     }
@@ -221,62 +225,32 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def plain_settings(settings: Settings) -> dict[str, Plain]:
-    """As a journal keeps them; `make_scheduler` reads them."""
-    return {name: WORDS.encode(getattr(settings, name)) for name in SETTINGS}
-
-
-def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
-    """The scheduler that a configuration describes, the same when it is recorded and when it is replayed."""
-    settings = configuration["settings"]
-    for name in settings:
-        if name not in SETTINGS:
-            raise JournalError(
-                f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
-                hint="use the Rota that wrote the journal",
-            )
-    cluster, told = _cluster(configuration), ToldBeliefs.of(configuration)
-    return Scheduler(
-        cluster,
-        make_placer(configuration["placer"]),
-        Settings(**{name: WORDS.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
-        rates=told.rates,
-        costs=told.costs,
-        variability=fitting(told.scores, cluster.gpus) if told.scores is not None else None,
-        skews=told.skews,
-    )
-
-
-def _cluster(configuration: Mapping[str, Any]) -> Cluster:
-    """Homes of earlier versions have no nodes in their configuration."""
-    if "nodes" not in configuration:
-        return Cluster.parse(configuration["cluster"])
-    return Cluster.of((Node(*each) for each in configuration["nodes"]), configuration["cluster"])
-
-
 def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> None:
     failed.append(problem)
     server.should_exit = True
 
 
 def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
-    """Its GPUs, one node per type; pretend ones (None) where it has none, or where that is asked for."""
+    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none, or where that is
+    asked for."""
     if pretend is not None:
         return Cluster.parse(pretend), None
     found = find_gpus()
     if not found:
         return Cluster.parse(PRETEND), None
-    types = list(dict.fromkeys(gpu.accelerator for gpu in found))
-    if len(types) > 1:
-        raise OptionError(
-            "GPUs of several types in one machine are not in this version yet.",
-            field="gpus",
-            value=", ".join(types),
-            hint="run it in a container that has those of one type; CUDA_VISIBLE_DEVICES changes nothing here",
-        )
-    name = socket.gethostname().split(".")[0] or "n1"
-    node = Node(name, types[0], len(found))
-    return Cluster.of([node], f"1x({len(found)}x{types[0]})"), [found]
+    by_type: dict[str, list[Gpu]] = {}
+    for gpu in found:
+        by_type.setdefault(gpu.accelerator, []).append(gpu)
+    host = socket.gethostname().split(".")[0] or "n1"
+    memory_gib = total_gib()
+    nodes = []
+    for accelerator, mine in by_type.items():
+        name = host if len(by_type) == 1 else f"{host}-{accelerator.lower()}"
+        # In whole GiB: a new kernel may find a little more or less, and the node has to be the same.
+        room_gib = None if memory_gib is None else float(int(PARKED_PART * memory_gib * len(mine) / len(found)))
+        nodes.append(Node(name, accelerator, len(mine), host_gib=room_gib))
+    text = " + ".join(f"1x({len(mine)}x{accelerator})" for accelerator, mine in by_type.items())
+    return Cluster.of(nodes, text), list(by_type.values())
 
 
 @contextmanager

@@ -313,8 +313,7 @@ class Engine:
     # Commands ----------------------------------------------------------------------------------------------------
 
     def _launch(self, command: Launch, events: list[External]) -> None:
-        job, physics = command.job, self.physics
-        spec = self.arrivals[job].spec
+        job, spec = command.job, self.arrivals[command.job].spec
         levels = self.cluster.levels_of(command.nodes)
         rate = self._alone_rate(spec, command.gpus, levels, command.batch_size)
         saved = self._storage.get(job, 0.0)
@@ -333,13 +332,11 @@ class Engine:
         self._runs[job] = run
         self._hold(job, run)
         self.record.launch(job, command)
-        delay = physics.launch_seconds + (physics.costs.load_of(spec) if saved > 0 else 0.0)
-        self._after(delay, job, run, lambda later: self._up(command, run, later), events)
+        self._after(self.physics.costs.start_of(spec, saved > 0), job, run, lambda later: self._up(command, run, later), events)
 
     def _alone_rate(self, spec: JobSpec, gpus: Any, levels: int, batch_size: int) -> float:
         """The true rate on GPUs of its own, looked up once where all GPUs of a pool are alike."""
-        elastic = spec.gpu_counts or spec.batch_sizes or self.physics.rates.batches
-        if self.physics.gpu_speed is not None or self.physics.variability is not None or elastic:
+        if not self.physics.by_profile or spec.gpu_counts or spec.batch_sizes:
             return self.physics.rate(spec, self.cluster, gpus, levels, batch_size)
         key = (spec.profile, self.cluster.gpu_pool.item(gpus.item(0)), len(gpus), levels)
         rate = self._rates.get(key)
@@ -394,7 +391,7 @@ class Engine:
         steps = run.steps(now)
         if run.from_step < FEEDBACK_STEPS <= steps:
             self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
-        run.from_step, run.since_s = steps, now
+        run.from_step, run.since_s, run.leaves_s = steps, now, FOREVER
         if self._measure_seconds < FOREVER:
             self._to_measure[job] = MEASUREMENTS
         run.stretch += 1
@@ -409,10 +406,13 @@ class Engine:
             at_s = now + max(run.total - run.from_step, 0.0) / run.rate
             if self.physics.ends_every_seconds:
                 at_s = max(math.ceil(at_s / self.physics.ends_every_seconds - WHOLE) * self.physics.ends_every_seconds, now)
-            self._push(at_s, EXIT, (job, run.incarnation, run.stretch))
+            run.leaves_s = at_s
+            self._push(at_s + self.physics.costs.leave_of(self.arrivals[job].spec), EXIT, (job, run.incarnation, run.stretch))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
+        if run.leaves_s < self.now_s:
+            return  # it has made its last step: its end is the answer
         steps = self._rest(job, run)
         spec, costs = self.arrivals[job].spec, self.physics.costs
         if command.kind is SuspendKind.CHECKPOINT:
@@ -489,7 +489,7 @@ class Engine:
         if run.since_s < FOREVER:
             if run.from_step < FEEDBACK_STEPS <= steps:
                 self.record.progress(job, run.since_s, run.from_step, steps, run.rate)
-            run.from_step, run.since_s = steps, FOREVER
+            run.from_step, run.since_s, run.leaves_s = steps, FOREVER, FOREVER
             run.stretch += 1
             other = self._company(job, run)
             if other is not None and not self.physics.whole_steps_seconds:

@@ -158,6 +158,11 @@ class Physics:
     def fails(self) -> bool:
         return bool(np.any(np.asarray(self.node_mtbf_seconds) < FOREVER))
 
+    @property
+    def by_profile(self) -> bool:
+        """Jobs of one profile and one size are equally fast on all GPUs of one type."""
+        return self.gpu_speed is None and self.variability is None and not self.rates.batches
+
     @cached_property
     def costs(self) -> MoveCosts:
         """What starting, stopping and moving really cost."""

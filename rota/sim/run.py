@@ -41,6 +41,9 @@ class SimulatedRun:
     stretch: int = 0
     """Counts the times its course changed: an end that was foreseen before no longer holds."""
 
+    leaves_s: float = FOREVER
+    """When it has made its last step, if nothing changes for it."""
+
     def steps(self, now_s: float) -> float:
         if self.since_s >= now_s:
             return self.from_step

@@ -12,6 +12,8 @@ Rota no signal is touched and nothing is written, unless a folder for checkpoint
 
 import atexit
 import contextlib
+import gc
+import io
 import os
 import signal
 import threading
@@ -33,6 +35,9 @@ from rota.train.tell import Teller
 SAVED_AND_LEFT = 75
 """EX_TEMPFAIL: it saved its state and wants to go on later."""
 SAVE_EVERY_SECONDS = 600.0
+
+_FILES = (io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)
+"""What holds back what is written to it."""
 
 Batch = TypeVar("Batch")
 SaveFunction = Callable[[Path], object]
@@ -176,6 +181,8 @@ class Session:
             self._tell(sure=True)
         if kind is None or isinstance(error, Yielded):
             self._let_end()
+            if self._heeds and isinstance(error, Yielded):
+                atexit.register(_end_soon)
         else:
             self._restore_signal()
 
@@ -382,6 +389,17 @@ class Session:
 
     def _tell(self, *, sure: bool = False) -> None:
         self._teller.send(self._work, total=self._total, saved=self._saved, metrics=self._metrics, sure=sure)
+
+
+def _end_soon() -> None:
+    """Before it ends, Python goes through everything for garbage, several times: most of a second with PyTorch, while another job
+    waits for the GPUs. All that matters is saved, so none is looked for. It would also have written out files that were left
+    open, which is done here."""
+    for each in gc.get_objects():
+        if issubclass(type(each), _FILES):
+            with contextlib.suppress(OSError, ValueError):
+                each.flush()
+    gc.freeze()
 
 
 def _pass_over(number: int, frame: FrameType | None) -> None:

@@ -167,5 +167,5 @@ def _pid(path: Path) -> int | None:
 
 
 def _unreachable(why: str, home: Path | str | None) -> UnreachableError:
-    up = f"rota up --home {home}" if home else "rota up"
-    return UnreachableError(f"Cannot reach the scheduler: {why}.", hint=up)
+    which = f" --home {home}" if home else ""
+    return UnreachableError(f"Cannot reach the scheduler: {why}.", hint=f"rota up{which} · rota doctor{which}")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from rota.errors import OptionError, RotaError
 from rota.wire.address import home_folder, read_address
 from rota.wire.job_filter import PAGE_JOBS
-from rota.wire.rows import JobRow, LogChunk, ReasonRow, StatusRow, TrialRow, WhyRow
+from rota.wire.rows import GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, TrialRow, WhyRow
 from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
 
 POLL_SECONDS = 20.0
@@ -27,8 +27,8 @@ FIRST_ANSWER_SECONDS = 90.0
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
 
-Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, LogChunk)
-_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, LogChunk)
+Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk)
+_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
@@ -119,6 +119,11 @@ class Client:
     def status(self) -> StatusRow:
         """The cluster in one row: GPUs, policy, jobs by phase."""
         return _row(StatusRow, self._transport.ask("GET", "/status"))
+
+    def nodes(self) -> list[NodeRow]:
+        """The nodes, who has their GPUs, and how these are."""
+        plain = self._transport.ask("GET", "/nodes")
+        return [_row(NodeRow, {**each, "gpus": [_row(GpuRow, gpu) for gpu in each["gpus"]]}) for each in plain]
 
     def set_policy(self, policy: str) -> StatusRow:
         """Decide by another policy from now on: `tiresias:thresholds=60`, or with a placer: `fifo+pal`. It is tried first."""

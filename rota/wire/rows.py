@@ -158,6 +158,55 @@ class StatusRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """One GPU. What was read of it is None where it is not known, as of made-up GPUs."""
+
+    place: int
+    """Its number on its node."""
+    name: str
+    """Of a real GPU its UUID."""
+    jobs: list[int]
+    """Who holds it, or a part of it."""
+    parked: list[int]
+    """Jobs that sleep on it."""
+    cordoned: bool
+    """It is out of service, because it is too slow."""
+    slowdown: float | None
+    """How many times as long as others it takes; None: that is not learned."""
+    memory_gib: float | None = None
+    used_gib: float | None = None
+    utilisation: float | None = None
+    """From 0 to 1."""
+    clock_mhz: int | None = None
+    max_clock_mhz: int | None = None
+    temperature_c: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """One node."""
+
+    name: str
+    accelerator: str
+    up: bool
+    draining: bool
+    """Jobs are to leave it."""
+    pretend: bool
+    """Its GPUs are made up."""
+    host_gib: float | None
+    """Host memory for parked jobs; None: its GPUs are made up, and parked jobs take none."""
+    host_used_gib: float | None
+    """What is set aside of it: for jobs that are parked, and for those that were and keep it until they end."""
+    gpus: list[GpuRow]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
     """A piece of a job's output."""
 

@@ -62,6 +62,19 @@ def _variables(value: Any) -> Any:
     return {name: text if equals else None for name, equals, text in pairs}
 
 
+def _memory(value: Any) -> Any:
+    """`12 GiB`, `512 MiB` or a number of GiB."""
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(GiB|G|MiB|M)?\s*", value)
+    if found is None:
+        raise ValueError("is no amount of memory; write 12 GiB")
+    return float(found[1]) / (1024 if (found[2] or "G").startswith("M") else 1)
+
+
+Gib = Annotated[
+    float, BeforeValidator(_memory), Field(gt=0, le=1e4, allow_inf_nan=False, json_schema_extra={"example": "12 GiB"})
+]
 Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False, json_schema_extra={"example": "60s"})]
 
 
@@ -160,6 +173,10 @@ class Spec(_Strict):
     checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
     park: bool = Field(
         True, description="Whether it may sleep on its host instead of leaving when another job gets its GPUs, where that can be."
+    )
+    gpu_memory: Gib | None = Field(
+        None,
+        description="The most memory it takes on each GPU: 12 GiB. Jobs share one only if all fits; under MPS it gets no more.",
     )
     profile: str | None = Field(
         None, min_length=1, description="The profile that says how fast it is; learned while it runs, if left out."

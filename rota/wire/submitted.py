@@ -44,6 +44,8 @@ class SubmittedJob:
     checkpoint_dir: str
     park: bool = True
     """It may be parked, where that can be."""
+    gpu_gib: float = 0.0
+    """The most memory it takes on each of its GPUs; 0: it did not say."""
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}

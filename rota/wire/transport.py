@@ -49,7 +49,9 @@ class HttpTransport:
         finally:
             connection.close()
         if version is None:
-            raise UnreachableError(f"What answers at {self.url} is not Rota.", hint="rota up, with another --listen")
+            raise UnreachableError(
+                f"What answers at {self.url} is not Rota.", hint="rota up, with another --listen · rota doctor"
+            )
         return self._answer(status, text)
 
     def _answer(self, status: int, text: bytes) -> Any:
@@ -62,7 +64,8 @@ class HttpTransport:
         if status == 401:
             whose = f"The token in {self.home}" if self.home else "This token"
             raise UnreachableError(
-                f"{whose} does not fit this scheduler ({self.url}).", hint="--home with the home that rota up was started with"
+                f"{whose} does not fit this scheduler ({self.url}).",
+                hint="--home with the home that rota up was started with · rota doctor",
             )
         error = heard(plain if isinstance(plain, dict) else {})
         raise Busy(error.message, hint=error.hint) if status == 503 else error
@@ -93,7 +96,7 @@ class HttpTransport:
             return UnreachableError(
                 f"The scheduler at {self.url} did not answer ({why}); it may have done what was asked.", hint="rota jobs --all"
             )
-        return UnreachableError(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up")
+        return UnreachableError(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up · rota doctor")
 
 
 class _Unix(http.client.HTTPConnection):

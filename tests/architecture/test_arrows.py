@@ -49,7 +49,8 @@ ALLOWED: dict[str, set[str]] = {
     "papers": _BELOW_SERVER,
     FACE: _BELOW_SERVER,
     "server": {FACE} | _BELOW_SERVER,
-    "cli": {FACE, "server", "papers"} | _BELOW_SERVER,
+    "doctor": {"server"} | _BELOW_SERVER,
+    "cli": {FACE, "server", "papers", "doctor"} | _BELOW_SERVER,
     "__main__": {"cli"},
 }
 

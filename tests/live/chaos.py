@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.replay import replay
-from rota.server.serve import WORDS, make_scheduler
 from tests.live.crowd import CLUSTER, Crowd
 from tests.live.faults import Fault, Faults
 from tests.live.harness import Site, until

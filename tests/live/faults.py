@@ -17,10 +17,10 @@ from typing import NamedTuple
 from rota.agent.constants import PARKED
 from rota.agent.disk import incarnation_folder
 from rota.agent.records import read_status
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.recovery import recover
-from rota.server.serve import WORDS, make_scheduler
 from tests.live.crowd import SAVED, Crowd, Hit
 from tests.live.harness import Site, until
 

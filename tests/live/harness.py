@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import rota
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.replay import replay
 from rota.model.events import Exited, Submitted, Suspended
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.client import Client
 from rota.wire.rows import JobRow
 from tests.properties.test_reasons import confirm

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rota.agent.constants import PARK_SIGNAL
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.replay import replay
 from rota.model.commands import SuspendKind
 from rota.model.events import Suspended
-from rota.server.serve import WORDS, make_scheduler
 from tests.live.harness import Site, check_record, site, until
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
-from rota.server.serve import WORDS, make_scheduler
 from tests.live.harness import Site, until
 
 pytestmark = pytest.mark.slow

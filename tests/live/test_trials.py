@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
 from rota.model.events import Measured
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.rows import TrialRow
 from tests.live.harness import Site, until
 

@@ -329,8 +329,7 @@ def _sent(state: State, command: JobCommand) -> None:
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
         if command.kind is SuspendKind.PARK and not incarnation.reserved:
-            state.reserve(job, incarnation)
-            state.jobs.incarnations[job] = replace(incarnation, reserved=True)
+            state.jobs.incarnations[job] = state.reserve(job, incarnation)
         if not state.jobs.out_of_reach(job):
             state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):

@@ -118,23 +118,31 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.steps_done[row] = event.steps_done
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
-            state.jobs.table.own("park_seconds")[row] = max(event.at_s - state.jobs.table.phase_s.item(row), 0.0)
-        _park(state, event.job, incarnation)
+            _learn_price(state, row, incarnation, event.at_s)
+        _park(state, event.job, state.note_parked(incarnation, event.gib) if event.gib else incarnation)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):
             state.jobs.unsettled.discard(event.job)
 
 
+def _learn_price(state: State, row: int, incarnation: Incarnation, at_s: float) -> None:
+    """What parking took is what it will take. The first time of an incarnation is dearer, because the host's memory has to be
+    made ready, and does not come again: it says only that parking is no dearer than that."""
+    table = state.jobs.table
+    seconds = max(at_s - table.phase_s.item(row), 0.0)
+    if incarnation.parked_before or seconds < table.park_seconds.item(row):
+        table.own("park_seconds")[row] = seconds
+
+
 def _park(state: State, job: int, incarnation: Incarnation) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
-    state.jobs.incarnations[job] = replace(incarnation, parked=True)
+    state.jobs.incarnations[job] = replace(incarnation, parked=True, parked_before=True)
     state.let_go(job, state.gpus_of(job))
 
 
 def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
-    state.free_reserve(job, incarnation, incarnation.parts)
-    state.jobs.incarnations[job] = replace(incarnation, parked=False, reserved=False)
+    state.jobs.incarnations[job] = replace(state.unreserve(incarnation), parked=False)
 
 
 def exited(state: State, settings: Settings, event: Exited) -> None:
@@ -182,8 +190,7 @@ def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Ver
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.let_go(job, gone)
-    if incarnation.reserved:
-        state.free_reserve(job, incarnation, incarnation.parts if node is None else (node,))
+    state.free_reserve(incarnation, incarnation.parts if node is None else (node,))
     worst = max(incarnation.verdict, verdict)
     fewest = min(incarnation.steps, steps)
     if left:

@@ -6,12 +6,14 @@ A pair that is on trial is judged here, once both its jobs were measured togethe
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
 from rota.core.state.state import State
 from rota.model.events import Measured
 from rota.model.trial import PairSeen, Trial, TrialVerdict
-from rota.model.units import Ints
+from rota.model.units import Floats, Ints
 
 MOST_PAST_TRIALS = 512
 """So many trials that are over are remembered one by one."""
@@ -27,6 +29,8 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     ids = table.id[: table.size]
     rows = ids.searchsorted(event.jobs).clip(max=table.size - 1)
     known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
+    memory_alone = known & np.isnan(event.rate)
+    _memory(state, rows[memory_alone], event.peak_gib[memory_alone])
     company_s = table.company_s if state.sharing else table.paced_s  # without company it is the same since it began
     known &= (event.since_s >= company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
     alone = known & (table.beside[rows] == NOBODY) & (event.rate > 0)
@@ -42,13 +46,26 @@ def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where:
         state.question.touch()  # now that it is measured, a job that waits may join it
     table.own("alone_rate")[rows] = event.rate[where]
     table.own("alone_option")[rows] = option
-    for name, seen in (("utilisation", event.utilisation[where]), ("peak_gib", event.peak_gib[where])):
-        there = seen == seen
-        if there.any():
-            table.own(name)[rows[there]] = seen[there]
+    _memory(state, rows, event.peak_gib[where])
+    seen = event.utilisation[where]
+    there = seen == seen
+    if there.any():
+        table.own("utilisation")[rows[there]] = seen[there]
     for row, by in zip(rows.tolist(), option.tolist(), strict=True):
         if state.jobs.specs[table.id.item(row)].profile:
             state.knowledge.alone[by] = table.alone_rate.item(row)
+
+
+def _memory(state: State, rows: Ints, peak_gib: Floats) -> None:
+    """What jobs were seen to have on a GPU. What parked jobs keep there must leave that."""
+    table = state.jobs.table
+    there = peak_gib == peak_gib
+    if not there.any():
+        return
+    table.own("peak_gib")[rows[there]] = peak_gib[there]
+    for row, gib in zip(rows[there].tolist(), peak_gib[there].tolist(), strict=True):
+        if not state.jobs.specs[table.id.item(row)].gpu_gib:
+            state.note_memory(table.kind.item(row), gib)
 
 
 def _together(state: State, settings: Settings, job: int, row: int, rate: float) -> None:

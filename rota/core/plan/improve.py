@@ -4,6 +4,7 @@ Two jobs share GPUs by their options alone; that they are partners is all that t
 in `state.knowledge.pairs`, and where nothing is known of that yet, a trial begins.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -214,7 +215,7 @@ def _baseline(state: State, job: int, option: int) -> float | None:
 
 def _gib(state: State, job: int) -> float:
     """The most memory it takes: as it said, or as it was seen."""
-    return state.jobs.specs[job].gpu_gib or state.jobs.table.peak_gib.item(state.jobs.row[job])
+    return state.gib_of(job) or math.nan
 
 
 def _join(grants: Grants, host: int, guest: int, option: int) -> None:

@@ -43,8 +43,13 @@ class Incarnation:
     parts: tuple[int, ...]
     """Nodes whose processes are not known to be gone."""
     parked: bool = False
+    parked_before: bool = False
     reserved: bool = False
     """Host memory is set aside for it, from the command to park until it runs again or is gone."""
+    host_gib: float = 0.0
+    """How much is set aside on each of its nodes."""
+    kept_gib: float = 0.0
+    """What it really took on each when it was parked: that is set aside until it ends, also while it runs."""
     verdict: Verdict = Verdict.OPEN
     steps: float = FOREVER
     """Fewest steps any part that ended had safe."""

@@ -3,7 +3,7 @@
 Values in dicts are never changed in place, so a copy of the state is a copy of its columns and of its dicts.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -176,22 +176,33 @@ class State:
         return held
 
     def gib_per_node(self, job: int, incarnation: Incarnation) -> float:
-        """Host memory its parts take on each node while parked."""
-        return self.jobs.specs[job].host_gib / len(self.machines.nodes_of(incarnation.gpus))
+        """Host memory its parts take on each node while parked: as its spec says, or as it took before; else at most what it was
+        seen to have on its GPUs; 0: not known."""
+        host_gib = self.jobs.specs[job].host_gib or self.gib_of(job) * len(incarnation.gpus)
+        return incarnation.kept_gib or host_gib / len(self.machines.nodes_of(incarnation.gpus))
+
+    def gib_of(self, job: int) -> float:
+        """The most memory it takes on each GPU: as its spec says, or as it was seen; 0: not known."""
+        spec = self.jobs.specs[job]
+        seen_gib = 0.0 if spec.gpu_gib else self.jobs.table.peak_gib.item(self.jobs.row[job])
+        return spec.gpu_gib or (seen_gib if seen_gib == seen_gib else 0.0)
 
     def memory_fits(self, job: int, gpus: Ints, partner: int = NOBODY) -> bool:
         """Whether a job fits on these GPUs beside its partner and what parked jobs keep there. A job that is too large for them
         anyway is let through, and so are two whose rates together are known."""
-        machines, spec = self.machines, self.jobs.specs[job]
-        if not spec.gpu_gib or (partner == NOBODY and not machines.context_gib[gpus].any()):
+        machines = self.machines
+        if partner == NOBODY and not machines.context_gib[gpus].any():
+            return True
+        gpu_gib = self.gib_of(job)
+        if not gpu_gib:
             return True
         incarnation = self.jobs.incarnations.get(job)
         own_gib = self.knowledge.costs.memory.context_gib if incarnation is not None and incarnation.reserved else 0.0
         taken_gib = machines.context_gib[gpus] - own_gib
         if self.knowledge.sharing and partner in machines.observed.holders(gpus):
-            taken_gib = taken_gib + self.jobs.specs[partner].gpu_gib
-        fits = spec.gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
-        return bool(fits.all() or (spec.gpu_gib > machines.gpu_gib[gpus]).any())
+            taken_gib = taken_gib + self.gib_of(partner)
+        fits = gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
+        return bool(fits.all() or (gpu_gib > machines.gpu_gib[gpus]).any())
 
     def crowded(self, gpus: Ints, more_gib: float = 0.0) -> bool:
         """What parked jobs keep on these GPUs, and so much more, leaves too little for the largest job."""
@@ -251,9 +262,9 @@ class State:
         self.jobs.specs[job] = spec
         self.jobs.last_job = job
         if spec.gpu_gib:
-            self._note_memory(kind, spec.gpu_gib)
+            self.note_memory(kind, spec.gpu_gib)
 
-    def _note_memory(self, kind: int, gib: float) -> None:
+    def note_memory(self, kind: int, gib: float) -> None:
         """A job takes so much on GPUs of the pools on which it can run: what parked jobs keep there must leave that."""
         options, machines, largest = self.knowledge.options, self.machines, self.jobs.largest_gib
         rows = options.of_kind[kind]
@@ -370,20 +381,42 @@ class State:
         if self.jobs.barred:
             self._usable = None
 
-    def reserve(self, job: int, incarnation: Incarnation) -> None:
+    def reserve(self, job: int, incarnation: Incarnation) -> Incarnation:
         """Set memory aside for a job that parks: on its hosts, and what its processes keep on its GPUs."""
-        self._reserve(job, incarnation, incarnation.parts, 1)
+        self._keep_context(incarnation, incarnation.parts, self.knowledge.costs.memory.context_gib)
+        return replace(self._set_aside(incarnation, self.gib_per_node(job, incarnation)), reserved=True)
 
-    def free_reserve(self, job: int, incarnation: Incarnation, nodes: tuple[int, ...]) -> None:
-        """It needs that no more on these nodes."""
-        self._reserve(job, incarnation, nodes, -1)
+    def note_parked(self, incarnation: Incarnation, gib: float) -> Incarnation:
+        """It took so much host memory when it was parked, over all its nodes, and keeps that until it ends."""
+        kept_gib = max(gib / len(self.machines.nodes_of(incarnation.gpus)), incarnation.kept_gib)
+        return replace(self._set_aside(incarnation, kept_gib), kept_gib=kept_gib)
 
-    def _reserve(self, job: int, incarnation: Incarnation, nodes: tuple[int, ...], sign: int) -> None:
-        machines, context_gib = self.machines, self.knowledge.costs.memory.context_gib
-        machines.host_gib[list(nodes)] -= sign * self.gib_per_node(job, incarnation)
-        if context_gib:
-            gpus = incarnation.gpus[np.isin(machines.cluster.gpu_node[incarnation.gpus], nodes)]
-            machines.context_gib[gpus] += sign * context_gib
+    def unreserve(self, incarnation: Incarnation) -> Incarnation:
+        """It runs again: it uses its GPUs for itself, and of the host what it really took there."""
+        self._keep_context(incarnation, incarnation.parts, -self.knowledge.costs.memory.context_gib)
+        return replace(self._set_aside(incarnation, incarnation.kept_gib), reserved=False)
+
+    def free_reserve(self, incarnation: Incarnation, nodes: tuple[int, ...]) -> None:
+        """It is gone from these nodes."""
+        self.machines.host_gib[list(nodes)] += incarnation.host_gib
+        if incarnation.reserved:
+            self._keep_context(incarnation, nodes, -self.knowledge.costs.memory.context_gib)
+
+    def set_context(self, gib: float) -> None:
+        """A parked process is believed to keep so much of its GPU from now on."""
+        for incarnation in self.jobs.incarnations.values():
+            if incarnation.reserved:
+                self._keep_context(incarnation, incarnation.parts, gib - self.knowledge.costs.memory.context_gib)
+
+    def _set_aside(self, incarnation: Incarnation, host_gib: float) -> Incarnation:
+        """So much on each of its nodes, whatever it was before."""
+        self.machines.host_gib[list(incarnation.parts)] -= host_gib - incarnation.host_gib
+        return replace(incarnation, host_gib=host_gib)
+
+    def _keep_context(self, incarnation: Incarnation, nodes: tuple[int, ...], gib: float) -> None:
+        if gib:
+            gpus = incarnation.gpus[np.isin(self.machines.cluster.gpu_node[incarnation.gpus], nodes)]
+            self.machines.context_gib[gpus] += gib
 
     def let_go(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""

@@ -285,7 +285,9 @@ def test_wait(served: Served, rota: Rota) -> None:
 def test_unreachable(rota: Rota, tmp_path: Path, command: tuple[str, ...]) -> None:
     code, out, err = rota(*command, "--home", str(tmp_path))
     assert (code, out) == (3, "")
-    assert err == f"Cannot reach the scheduler: nobody has started one in {tmp_path}.\nTry: rota up --home {tmp_path}\n"
+    problem, hint = err.splitlines()
+    assert problem == f"Cannot reach the scheduler: nobody has started one in {tmp_path}."
+    assert hint == f"Try: rota up --home {tmp_path} · rota doctor --home {tmp_path}"
 
 
 def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:
         url = gone.url
     code, out, err = rota("submit", "--home", str(tmp_path), "--", "x")
     assert (code, out) == (3, "")
-    assert err == f"Cannot reach the scheduler at {url} (connection refused).\nTry: rota up\n"
+    assert err == f"Cannot reach the scheduler at {url} (connection refused).\nTry: rota up · rota doctor\n"
 
 
 def test_a_token_of_another_scheduler(served: Served, rota: Rota, tmp_path: Path) -> None:
@@ -449,3 +451,26 @@ def test_show_tells_what_the_spec_said(served: Served, rota: Rota) -> None:
     for line in ("workdir      /home/ana", "env          PATH TOKEN", "retries      2", "checkpoint   dir /c, grace 60"):
         assert f"  {line}\n" in out
     assert "profile" not in out and json.loads(rota("show", "1", "-o", "json")[1])["spec"]["retries"] == 2
+
+
+# nodes
+
+
+def test_nodes_and_who_has_their_gpus(served: Served, rota: Rota) -> None:
+    for name in ("one", "two"):
+        served.daemon.run(json.loads(rota("submit", "--name", name, "-o", "json", "--", "train")[1])["id"])
+    code, out, _ = rota("nodes")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].split() == ["NODE", "TYPE", "GPUS", "JOBS", "HEALTH"]
+    assert lines[1].split()[:3] == ["n1", "V100", "■■□✕"] and "one, two" in lines[1]
+    assert "GPU 1 takes 1.50 times as long as others; GPU 3 out of service" in lines[1]
+
+
+def test_nodes_with_what_was_read_of_their_gpus(served: Served, rota: Rota) -> None:
+    code, out, _ = rota("nodes", "-o", "wide")
+    assert code == 0 and "4.5 of 16 GiB" in out and "93%" in out and "1290 MHz of 1530" in out and "61 °C" in out
+    assert "n1: 20.0 of 100 GiB for parked jobs are set aside" in out
+    found = json.loads(rota("nodes", "-o", "json")[1])
+    assert [gpu["temperature_c"] for gpu in found[0]["gpus"]] == [61, None, None, None] and found[0]["host_gib"] == 100.0
+    rows = list(csv.DictReader(io.StringIO(rota("nodes", "-o", "csv")[1])))
+    assert [row["utilisation"] for row in rows] == ["0.93", "", "", ""] and rows[3]["cordoned"] == "True"

@@ -176,6 +176,24 @@ def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) ->
     assert phase(parking, 0) is Phase.RUNNING and parking.state.machines.host_gib.tolist() == [10.0, 10.0]
 
 
+def test_the_first_parking_is_not_what_parking_costs() -> None:
+    """It takes longer, because the host's memory has to be made ready."""
+    bench = Bench([Node("a", "V100", 1, host_gib=10.0)])
+    start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=8.0)
+    learned, at_s = [], 5.0
+    for number, seconds in enumerate((20.0, 0.5, 0.7), start=1):
+        (suspend,) = of_type(bench.submit(at_s=at_s, steps=1.0), Suspend)
+        parked_s = at_s + seconds
+        told = bench.tell(Suspended(0, 1, suspend.sequence, parked_s, SuspendKind.PARK, 5.0), at_s=parked_s)
+        (launch,) = of_type(told, Launch)
+        bench.tell(Started(number, 1, launch.sequence, parked_s + 1), at_s=parked_s + 1)
+        (resume,) = of_type(bench.tell(Exited(number, 1, parked_s + 2, Outcome.FINISHED, 1.0), at_s=parked_s + 2), Resume)
+        bench.tell(Started(0, 1, resume.sequence, parked_s + 3), at_s=parked_s + 3)
+        learned.append(bench.state.jobs.table.park_seconds.item(bench.state.jobs.row[0]))
+        at_s = parked_s + 100.0
+    assert learned == pytest.approx([0.0, 0.5, 0.7])
+
+
 def test_a_parked_job_dies_with_its_node(parking: Bench) -> None:
     park(parking)
     parking.tell(NodeLost(0, 0, 8.0), at_s=8.0)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.agent.gpus import Gpu
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
 from rota.live.cluster_changes import ClusterChanges, Devices, gpus_present, made_up_devices, named_nodes
@@ -22,7 +23,6 @@ from rota.model.cluster import Cluster, Node
 from rota.model.commands import Launch
 from rota.model.events import NodeDrained, NodeJoined, NodeLeft
 from rota.placers.packed import Packed
-from rota.server.serve import WORDS, make_scheduler
 from tests.unit.live.test_daemon import PATIENCE, ended, running, submit
 from tests.unit.live.test_driver import events_until_exit, submitted
 

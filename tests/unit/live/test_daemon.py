@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rota.compose.catalogue import split_pair
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
 from rota.live import starts
 from rota.live.daemon import Daemon
@@ -17,7 +18,6 @@ from rota.live.journal import Journal
 from rota.live.local import Local
 from rota.live.log_chunks import whole_characters
 from rota.model.cluster import Cluster
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
 

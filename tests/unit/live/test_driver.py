@@ -5,13 +5,16 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live import daemon as daemon_module
 from rota.live.cluster_changes import made_up_devices
 from rota.live.daemon import Daemon
@@ -21,7 +24,6 @@ from rota.live.requests import scheduler_spec, submitted_job
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.model.events import Exited, External, Outcome, Started
-from rota.server.serve import WORDS, make_scheduler
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
@@ -74,6 +76,9 @@ class Instant:
         return []
 
     def running(self) -> Mapping[int, IncarnationStatus]:
+        return {}
+
+    def readings(self) -> Readings:
         return {}
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
@@ -171,6 +176,46 @@ def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local
         local.acknowledge()
         assert local.inventory() == []
         assert local.carry_out([launch()]) != [], "an incarnation that was forgotten is lost, and not started again"
+    finally:
+        local.close()
+
+
+LEAVES_LATER = """
+import pathlib, sys, time
+print("step 1/2", flush=True)
+print("step 2/2", flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+"""
+
+
+def test_an_end_tells_when_the_last_step_was_made(tmp_path: Path) -> None:
+    """Between that and its end a job is only leaving: it tears down its framework, say."""
+    leave = tmp_path / "leave"
+    job = replace(submitted(sys.executable, "-c", LEAVES_LATER, str(leave)), progress=r"step (\d+)/(\d+)")
+    driver = Local(tmp_path / "home", Cluster.parse("4xV100"), lease_grace_seconds=1.0)
+    driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.machines, str))
+    try:
+        driver.carry_out([launch()])
+        deadline = time.monotonic() + PATIENCE
+        while not (found := driver.inventory()) or found[0].steps_done < 2:
+            assert time.monotonic() < deadline
+            driver.events()
+            time.sleep(0.01)
+        told_s = time.time()
+        leave.touch()
+        end = events_until_exit(driver)[-1]
+        assert isinstance(end, Exited) and end.steps_done == 2
+        assert end.stepped_s is not None and end.stepped_s <= told_s <= end.at_s
+    finally:
+        driver.close()
+
+
+def test_a_job_that_tells_no_steps_tells_no_last_one(local: Local) -> None:
+    try:
+        local.carry_out([launch()])
+        end = events_until_exit(local)[-1]
+        assert isinstance(end, Exited) and end.steps_done is None and end.stepped_s is None
     finally:
         local.close()
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent.orders import IncarnationStatus
+from rota.live.gpu_use import GpuUse
 from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, LEAST_STEPS, StepRates
 from rota.model.events import Measured
 from tests.unit.live.test_starts import RUNS
@@ -128,3 +129,42 @@ def test_what_is_parked_on_its_gpus_keeps_no_job_from_being_measured() -> None:
     assert look(rates, at(HERE, 1, 111.5), sleeping) is None, "they were together until it fell asleep"
     look(rates, at(HERE, 2, 112.5), sleeping)
     assert rates_of(look(rates, at(HERE, 12, 117.5), sleeping)) == {1: (112.5, 2.0)}
+
+
+def used(at_s: float, utilisation: float = math.nan, gib: float = math.nan) -> dict[tuple[int, int], GpuUse]:
+    return {(1, 1): GpuUse(at_s, utilisation, gib)}
+
+
+def looked(rates: StepRates, status: IncarnationStatus, use: dict[tuple[int, int], GpuUse]) -> Measured | None:
+    rates.look([status], began(status), use)
+    return rates.measured(1e6)
+
+
+def figures(measured: Measured | None) -> tuple[float, ...]:
+    assert measured is not None
+    return tuple(each.item(0) for each in (measured.utilisation, measured.peak_gib, measured.least_gib))
+
+
+def test_utilisation_and_memory_over_the_same_window() -> None:
+    rates = StepRates()
+    rates.look([at(HERE, 1, 100.0)], began(HERE), used(99.5, 0.1, 50.0))  # before its window: it was starting
+    for moment_s, busy, gib in ((101.0, 0.8, 4.0), (101.0, 0.0, 9.0), (102.0, math.nan, 6.0), (103.0, 0.4, math.nan)):
+        rates.look([at(HERE, 5, 102.0)], began(HERE), used(moment_s, busy, gib))
+    found = looked(rates, at(HERE, 9, 104.0), used(103.5, 0.6, 5.0))
+    assert rates_of(found) == {1: (100.0, 2.0)}
+    assert figures(found) == pytest.approx((0.6, 6.0, 4.0)), (
+        "no reading twice, none from before, and what is not known counts nowhere"
+    )
+    for moment_s in (106.0, 110.0):
+        rates.look([at(HERE, 20, moment_s)], began(HERE), used(moment_s, 0.2, 3.0))
+    assert figures(looked(rates, at(HERE, 39, 119.0), {})) == pytest.approx((0.2, 3.0, 3.0)), "the next window begins anew"
+
+
+def test_memory_of_a_job_that_tells_no_steps_when_it_grows() -> None:
+    rates = StepRates()
+    found = looked(rates, HERE, used(101.0, 0.9, 10.0))
+    assert found is not None and math.isnan(found.rate[0]) and found.peak_gib[0] == 10.0 and found.since_s[0] == 101.0
+    assert looked(rates, HERE, used(102.0, 0.9, 10.2)) is None, "hardly more"
+    assert figures(looked(rates, HERE, used(103.0, 0.9, 12.0)))[1] == 12.0
+    silent = replace(HERE, began_s=None)
+    assert looked(StepRates(), silent, used(101.0, 0.9, 10.0)) is None, "it has not started yet"

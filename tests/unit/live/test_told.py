@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rota.beliefs.rates import Rates
 from rota.beliefs.step_time import StepMeasured, fit
 from rota.beliefs.variability import Variability
+from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.tactics import Tactics
@@ -29,7 +30,6 @@ from rota.model.job import JobSpec
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.scaling import StepTimes
-from rota.server.serve import WORDS, make_scheduler, plain_settings
 from rota.tactics.pack import Pack
 from tests.unit.live import test_daemon
 from tests.unit.live.test_daemon import ended, running, submit

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.park.environment import HOOK_FOLDER, parking_environment
-from rota.park.ways import EXIT, PRELOAD, SLEEP, ParkingFacts, can_sleep, how_to_park
+from rota.park.ways import DRIVER, EXIT, PRELOAD, SLEEP, ParkingFacts, can_sleep, how_to_park
 
 GOOD = {"real_gpus": True, "python": "/env/bin/python", "torch_found": True, "cuda_major": 13, "library": "/env/saver.so"}
 
@@ -26,6 +26,12 @@ GOOD = {"real_gpus": True, "python": "/env/bin/python", "torch_found": True, "cu
         ({"allocator_options": "max_split_size_mb:64, expandable_segments: True"}, EXIT, "expandable_segments"),
         ({"allocator_options": "expandable_segments:False"}, PRELOAD, "PyTorch"),
         ({"library": ""}, EXIT, "for CUDA 13 is not installed; pip install"),
+        ({"library": "", "driver_problem": "the driver is older"}, EXIT, "checkpoint: the driver is older"),
+        ({"library": "", "driver_problem": ""}, DRIVER, "is not installed; pip install"),
+        ({"obstacle": "its command ./train is not Python", "driver_problem": ""}, DRIVER, "because its command ./train is not"),
+        ({"gpus": 2, "driver_problem": ""}, EXIT, "several GPUs"),
+        ({"driver_problem": ""}, PRELOAD, "PyTorch"),
+        ({"real_gpus": False, "obstacle": "it is not Python", "driver_problem": ""}, EXIT, "it is not Python"),
         ({"library_problem": "libcudart.so.13: cannot open"}, EXIT, "cannot be loaded: libcudart.so.13"),
     ],
 )
@@ -47,6 +53,7 @@ facts = some.builds(
     library_path=some.sampled_from([(), ("/env/lib",)]),
     library_problem=some.sampled_from(["", "it is broken"]),
     allocator_options=some.sampled_from(["", "expandable_segments:True"]),
+    driver_problem=some.sampled_from(["", "it is older than 570"]),
 )
 
 
@@ -56,7 +63,9 @@ def test_an_allocator_is_preloaded_only_where_everything_for_it_is_there(known: 
     added = parking_environment(known, {"PYTHONPATH": "/mine", "LD_PRELOAD": "/mine.so"})
     assert why and bool(added) == can_sleep(way)
     assert ("LD_PRELOAD" in added) == (way == PRELOAD)
-    if added:
+    if way == DRIVER:
+        assert added == {"ROTA_PARK": way} and known.real_gpus and not known.driver_problem and known.gpus <= 1
+    elif added:
         assert added["PYTHONPATH"] == f"{HOOK_FOLDER}:/mine" and added["ROTA_PARK"] == way
     if way == PRELOAD:
         assert known.real_gpus and known.library and not known.library_problem and known.gpus <= 1

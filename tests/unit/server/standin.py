@@ -19,7 +19,7 @@ from rota.errors import NameUnknown, OptionError
 from rota.server.api import make_app
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import ENDED, JobRow, LogChunk, ReasonRow, StatusRow, WhyRow
+from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, WhyRow
 from rota.wire.spec import Range, Spec
 
 GPUS = 6
@@ -127,6 +127,29 @@ class Standin:
             worker_pid=None,
             policy_problem=self.problem,
         )
+
+    def nodes(self) -> list[NodeRow]:
+        """One node of four, of which each job that runs has the next GPUs."""
+        held = [row.id for row in self.rows.values() if row.accelerator for _ in range(int(row.gpus))]
+        gpus = [
+            GpuRow(place=place, name=f"V100:{place}", jobs=held[place : place + 1], parked=[], cordoned=place == 3, slowdown=1.0)
+            for place in range(4)
+        ]
+        seen = replace(gpus[0], memory_gib=16.0, used_gib=4.5, utilisation=0.93, clock_mhz=1290, temperature_c=61)
+        seen = replace(seen, max_clock_mhz=1530)
+        gpus = [seen, replace(gpus[1], slowdown=1.5), *gpus[2:]]
+        return [
+            NodeRow(
+                name="n1",
+                accelerator="V100",
+                up=True,
+                draining=False,
+                pretend=False,
+                host_gib=100.0,
+                host_used_gib=20.0,
+                gpus=gpus,
+            )
+        ]
 
     def set_policy(self, named: str) -> StatusRow:
         if named.startswith("broken"):

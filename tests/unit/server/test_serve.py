@@ -1,48 +1,18 @@
-"""Settings in a journal: what a scheduler was set up with is what it is replayed with."""
+"""What `rota up` is given, and the signals that it heeds."""
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rota.agent.gpus import Gpu
-from rota.core.drawing import Drawing
-from rota.core.settings import Settings
-from rota.core.tactics import Tactics
-from rota.core.when import AtEvents, AtRounds, WholeSteps
-from rota.errors import ClusterError, JournalError, OptionError
+from rota.compose.live_scheduler import make_scheduler
+from rota.errors import ClusterError
+from rota.model.cluster import Node
 from rota.server import serve
-from rota.server.serve import ServeOptions, check_options, make_scheduler, plain_settings
-from rota.tactics.pack import Pack
-
-
-def configuration(settings: Any) -> dict[str, Any]:
-    return {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": settings}
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(policy="fifo"),
-        Settings(policy="fifo", decide=AtEvents(slice_seconds=20.0), lease_seconds=300.0, learn_variability=True),
-        Settings(policy="fifo", tactics=Tactics(pack=Pack(least_gain=0.1, settle_seconds=2.0))),
-        Settings(policy="fifo", decide=AtRounds(round_seconds=45.0, at_events=True), seed=3),
-        Settings(policy="fifo", decide=WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0), drawing=Drawing(steady=True)),
-    ],
-)
-def test_a_scheduler_is_made_as_its_journal_says(settings: Settings) -> None:
-    written = json.dumps(configuration(plain_settings(settings)), allow_nan=False)
-    assert make_scheduler(json.loads(written)).settings == settings
-
-
-def test_settings_that_are_not_known_are_refused_by_name() -> None:
-    with pytest.raises(JournalError, match=r"round_seconds \(60\.0\).*does not know") as error:
-        make_scheduler(configuration({"lease_seconds": 300.0, "round_seconds": 60.0, "at_events": True}))
-    assert "the Rota that wrote" in (error.value.hint or "")
+from rota.server.serve import ServeOptions, check_options, make_configuration
 
 
 def test_an_accelerator_type_that_is_typed_is_checked_and_one_that_a_machine_tells_is_not(
@@ -57,13 +27,25 @@ def test_an_accelerator_type_that_is_typed_is_checked_and_one_that_a_machine_tel
     check_options(ServeOptions(home=tmp_path, pretend="2xV10O", given={"profile": str(profile)}))
 
 
-def test_gpus_of_several_types_are_refused_with_something_that_helps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = [Gpu(0, "V100", "V100", 16.0, "GPU-1"), Gpu(1, "H200", "H200", 141.0, "GPU-2")]
+def test_gpus_of_several_types_are_a_node_for_each_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = [Gpu(i, kind, kind, 16.0, f"GPU-{i}") for i, kind in enumerate(("V100", "H200", "V100"))]
     monkeypatch.setattr(serve, "find_gpus", lambda: found)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(OptionError, match="V100, H200") as error:
-        check_options(ServeOptions(home=tmp_path))
-    assert "container" in error.value.hint and "CUDA_VISIBLE_DEVICES changes nothing" in error.value.hint
+    monkeypatch.setattr(serve, "total_gib", lambda: 125.0)
+    monkeypatch.setattr(serve.socket, "gethostname", lambda: "box.example")
+    checked = check_options(ServeOptions(home=tmp_path))
+    cluster = checked.driver.machines()
+    assert cluster.nodes == (Node("box-v100", "V100", 2, host_gib=66.0), Node("box-h200", "H200", 1, host_gib=33.0))
+    assert str(cluster) == "1x(2xV100) + 1x(1xH200)"
+    assert checked.driver.devices() == (("GPU-0", "GPU-2"), ("GPU-1",))
+    chosen = make_configuration(ServeOptions(home=tmp_path), "fifo", "packed", checked, {})
+    state = make_scheduler(chosen).state
+    assert state.machines.host_gib.tolist() == [66.0, 33.0] and state.knowledge.costs.memory.context_gib > 0
+
+
+def test_pretend_gpus_take_no_memory_of_the_host(tmp_path: Path) -> None:
+    options = ServeOptions(home=tmp_path, pretend="2xV100")
+    chosen = make_configuration(options, "fifo", "packed", check_options(options), {})
+    assert [len(node) for node in chosen["nodes"]] == [4] and "context_gib" not in chosen
 
 
 SIGNALLED = """

@@ -1,4 +1,4 @@
-"""What is said of real and simulated runs. Real ones are in tests/live/test_live.py."""
+"""What is said of real and simulated runs. Real ones are in tests/live/test_live.py, journals in tests/unit/report."""
 
 import json
 import subprocess
@@ -9,25 +9,27 @@ from pathlib import Path
 import pytest
 
 from rota.errors import JournalError, OptionError
-from rota.live.journal import JournalEntry
-from rota.model.commands import SuspendKind
-from rota.model.events import Exited, Outcome, Started, Submitted, Suspended
-from rota.model.job import JobSpec
-from rota.report.fidelity import observe
 from rota.sweeps.fidelity import FidelityReport, PolicyFidelity, _same_ranking, measure_fidelity
 
 ONE = PolicyFidelity(
     policy="fifo",
     home="a",
     jobs=2,
+    jobs_left_out=0,
     mean_error=0.02,
     per_job_p90_error=0.05,
+    usual_mean_error=-0.03,
+    usual_per_job_p90_error=0.09,
     simulated_mean_jct_seconds=10.2,
     real_mean_jct_seconds=10.0,
     launch_seconds=0.1,
     suspend_seconds=0.0,
+    leave_seconds=0.0,
+    answer_seconds=0.0,
     launching_seconds=0.1,
     switching_seconds=0.0,
+    leaving_seconds=0.0,
+    interference_seconds=0.0,
     rate_spread=0.0,
 )
 
@@ -48,20 +50,6 @@ def test_a_report_has_the_names_of_the_contract() -> None:
     assert json.loads(json.dumps(whole)) == whole
     text = str(FidelityReport((ONE, replace(ONE, policy="las")), True))
     assert "+2.0%" in text and "ranks the policies as they really were" in text
-
-
-def test_the_pace_of_a_job_is_compared_from_life_to_life() -> None:
-    entries = [
-        JournalEntry(1, 0.0, [Submitted(1, JobSpec(steps=300.0), 0.0), Submitted(2, JobSpec(steps=10.0), 0.0)], None),
-        JournalEntry(2, 1.0, [Started(1, 1, 1, 1.0), Started(2, 1, 1, 1.0)], None),
-        JournalEntry(3, 11.0, [Suspended(1, 1, 2, 11.0, SuspendKind.CHECKPOINT, 100.0)], None),
-        JournalEntry(4, 12.0, [Exited(2, 1, 12.0, Outcome.FINISHED, 10.0)], None),
-        JournalEntry(5, 20.0, [Started(1, 2, 3, 20.0, from_step=100.0)], None),
-        JournalEntry(6, 30.0, [Exited(1, 2, 30.0, Outcome.FINISHED, 300.0)], None),
-    ]
-    observed = observe(entries)
-    assert observed.jct_seconds == [30.0, 12.0] and observed.seconds == {"job-1": 20.0, "job-2": 11.0}
-    assert observed.rate_spread == pytest.approx(5.0 / 15.0), "10 and 20 steps a second"
 
 
 def test_homes_without_a_run_are_refused(tmp_path: Path) -> None:

@@ -45,6 +45,13 @@ def test_what_is_written_reads_back_the_same(tmp_path: Path, trace: Trace) -> No
     assert read.format == "rota"
 
 
+def test_a_tenant_is_a_path_of_names_without_blanks_around_them(tmp_path: Path) -> None:
+    job = JobSpec(steps=60.0, tenant="/ vision //pre training/")
+    assert job.tenant == "vision/pre training"
+    write_trace(Trace("t", "made", (Arrival(0.0, job),)), tmp_path / "out.csv")
+    assert read_trace(tmp_path / "out.csv").arrivals[0].spec == job
+
+
 def test_columns_that_say_nothing_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     jobs = (Arrival(0.0, JobSpec(name="a, b", steps=60.0)), Arrival(0.1, JobSpec(steps=0.5, weight=2.0, accelerators=("A100",))))

@@ -85,11 +85,11 @@ def test_where_nobody_started_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UnreachableError) as problem:
         read_address(tmp_path)
     assert problem.value.message == f"Cannot reach the scheduler: nobody has started one in {tmp_path}."
-    assert problem.value.hint == f"rota up --home {tmp_path}"
+    assert problem.value.hint == f"rota up --home {tmp_path} · rota doctor --home {tmp_path}"
     monkeypatch.setenv("ROTA_HOME", str(tmp_path))
     with pytest.raises(UnreachableError) as problem:
         read_address()
-    assert problem.value.hint == "rota up"
+    assert problem.value.hint == "rota up · rota doctor"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"url": 7}', '{"url": "file:///etc"}', "\xff"])

@@ -232,7 +232,7 @@ def test_nobody_there(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError) as problem:
         Client(url, "x" * 43).jobs()
     assert problem.value.message == f"Cannot reach the scheduler at {url} (connection refused)."
-    assert problem.value.hint == "rota up"
+    assert problem.value.hint == "rota up · rota doctor"
     with pytest.raises(UnreachableError, match="no such socket"):
         Client(f"unix:{tmp_path / 'absent.sock'}", "x" * 43).jobs()
     with pytest.raises(UnreachableError, match="nobody has started one"):

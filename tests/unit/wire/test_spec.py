@@ -54,6 +54,11 @@ def test_a_script_may_tell_its_steps_itself(tmp_path: Path) -> None:
     assert read_spec(tmp_path / "job.yaml").progress == "session"
 
 
+@pytest.mark.parametrize(("text", "gib"), [("12 GiB", 12.0), ("512MiB", 0.5), ("1.5", 1.5), ("8G", 8.0)])
+def test_memory(tmp_path: Path, text: str, gib: float) -> None:
+    assert read(tmp_path, f"run: x\ngpu_memory: {text}\n").gpu_memory == gib
+
+
 def test_elastic(tmp_path: Path) -> None:
     spec = read(tmp_path, "run: x\ngpus: {min: 1, max: 8}\n")
     assert not isinstance(spec.gpus, int) and (spec.gpus.min, spec.gpus.max) == (1, 8)
@@ -81,6 +86,8 @@ def test_elastic(tmp_path: Path) -> None:
         ("grace: 60s", "grade: 60s", 7, "unknown field 'grade'. Closest: grace"),
         ("weight: 1", "weight: 0", 9, "greater than 0"),
         ("weight: 1", "weight: .nan", 9, "finite"),
+        ("weight: 1", "gpu_memory: much", 9, "no amount of memory; write 12 GiB"),
+        ("weight: 1", "gpu_memory: 0", 9, "greater than 0"),
         ("vision/pretraining", "/vision//x", 10, "no path of names"),
         ("2026-12-01T09:00", "tomorrow", 11, "datetime"),
         ("size: 256", "size: 2", 12, "not between min and max"),

@@ -1,0 +1,52 @@
+"""`rota doctor`: what is wrong with this machine and this home, and what to do about it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli import options as flag
+
+if TYPE_CHECKING:
+    from rota.doctor.diagnosis import Diagnosis
+
+_COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
+
+
+def doctor(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Also these: a job spec that should run here, and others.")
+    ] = None,
+    home: flag.Home = None,
+    output: flag.Output = "table",
+) -> None:
+    """Check this machine and this home, a line for each check: ok, warn or fail, what was found, and what to do next.
+
+    It changes nothing. Exit code 1: something failed.
+
+    Example: rota doctor job.yaml
+    """
+    shaped = flag.shape(output)
+    from rota.cli import words
+    from rota.cli.show import say
+    from rota.doctor.diagnose import diagnose
+    from rota.doctor.diagnosis import FAIL
+    from rota.wire.address import home_folder
+
+    found: list[Diagnosis] = []
+    for each in diagnose(home_folder(home), files or []):
+        found.append(each)
+        if shaped in ("table", "wide"):
+            words.say(_line(each, colour=words.colourful()))
+    if shaped in ("json", "csv"):
+        say(shaped, rows=[each.to_dict() for each in found])
+    if any(each.state == FAIL for each in found):
+        raise typer.Exit(1)
+
+
+def _line(told: "Diagnosis", *, colour: bool) -> str:
+    from rota.cli import words
+
+    state = f"{told.state:<4}"
+    state = f"\x1b[{_COLOURS[told.state]}m{state}\x1b[0m" if colour else state
+    step = f"\n      Try: {words.clean(told.next)}" if told.next else ""
+    return f"{state}  {told.check:<13}  {words.clean(told.found)}{step}"

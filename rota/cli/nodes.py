@@ -1,0 +1,108 @@
+"""`rota nodes`: the machines, their GPUs, and who has them."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rota.cli import options as flag
+
+if TYPE_CHECKING:
+    from rota.wire.rows import GpuRow, NodeRow
+
+BUSY, PACKED, FREE, BAD = "■◧□✕"
+ODD = 1.25
+"""A GPU that takes so many times as long as others is worth a word."""
+_GPU_HEADS = ("NODE", "GPU", "TYPE", "JOBS", "PARKED", "MEMORY", "BUSY", "CLOCK", "TEMPERATURE", "HEALTH")
+
+
+def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
+    """Show the nodes and who has their GPUs; with -o wide a line for every GPU: its memory, how busy it is, clock, temperature.
+
+    Example: rota nodes -o wide
+    """
+    shaped = flag.shape(output)
+    from rota.cli import words
+    from rota.wire.client import connect
+
+    client = connect(home)
+    rows = client.nodes()
+    if shaped == "json":
+        words.say(json.dumps([row.to_dict() for row in rows]))
+    elif shaped == "csv":
+        from rota.cli.show import say
+
+        say(shaped, rows=[_flat(node, gpu) for node in rows for gpu in node.gpus])
+    else:
+        names = {row.id: row.name for row in client.jobs()}
+        for line in _wide(rows) if shaped == "wide" else _table(rows, names):
+            words.say(line)
+
+
+def _table(rows: "list[NodeRow]", names: dict[int, str]) -> list[str]:
+    from rota.cli import words
+
+    cells = [("NODE", "TYPE", "GPUS", "JOBS", "HEALTH")]
+    for node in rows:
+        jobs = dict.fromkeys(job for gpu in node.gpus for job in gpu.jobs)
+        shown = ", ".join(words.clean(names.get(job, str(job))) for job in jobs)
+        cells.append((words.clean(node.name), node.accelerator, "".join(map(_sign, node.gpus)), shown or "-", _health(node)))
+    return [*_aligned(cells), f"{BUSY} busy  {PACKED} shared  {FREE} free  {BAD} out of service   a line for each: -o wide"]
+
+
+def _wide(rows: "list[NodeRow]") -> list[str]:
+    from rota.cli import words
+
+    cells = [_GPU_HEADS]
+    for node in rows:
+        for gpu in node.gpus:
+            cells.append(
+                (
+                    words.clean(node.name),
+                    str(gpu.place),
+                    node.accelerator,
+                    ", ".join(map(str, gpu.jobs)) or "-",
+                    ", ".join(map(str, gpu.parked)) or "-",
+                    "-" if gpu.used_gib is None or gpu.memory_gib is None else f"{gpu.used_gib:.1f} of {gpu.memory_gib:.0f} GiB",
+                    "-" if gpu.utilisation is None else f"{gpu.utilisation:.0%}",
+                    "-" if gpu.clock_mhz is None else f"{gpu.clock_mhz} MHz" + _of(gpu.max_clock_mhz),
+                    "-" if gpu.temperature_c is None else f"{gpu.temperature_c} °C",
+                    _gpu_health(gpu) or "ok",
+                )
+            )
+    hosts = [
+        f"{words.clean(node.name)}: {node.host_used_gib:.1f} of {node.host_gib:.0f} GiB for parked jobs are set aside"
+        for node in rows
+        if node.host_gib is not None and node.host_used_gib is not None
+    ]
+    return [*_aligned(cells), *hosts]
+
+
+def _of(most: int | None) -> str:
+    return "" if most is None else f" of {most}"
+
+
+def _sign(gpu: "GpuRow") -> str:
+    return BAD if gpu.cordoned else PACKED if len(gpu.jobs) > 1 else BUSY if gpu.jobs else FREE
+
+
+def _health(node: "NodeRow") -> str:
+    if not node.up:
+        return "lost"
+    slow = [f"GPU {gpu.place} {problem}" for gpu in node.gpus if (problem := _gpu_health(gpu))]
+    return "; ".join([*(["its jobs are to leave"] if node.draining else []), *slow]) or "ok"
+
+
+def _gpu_health(gpu: "GpuRow") -> str:
+    slow = f"takes {gpu.slowdown:.2f} times as long as others" if gpu.slowdown is not None and gpu.slowdown > ODD else ""
+    return ", ".join(filter(None, (slow, "out of service" if gpu.cordoned else "")))
+
+
+def _flat(node: "NodeRow", gpu: "GpuRow") -> dict[str, object]:
+    plain = gpu.to_dict()
+    several = {name: "; ".join(map(str, plain.pop(name))) for name in ("jobs", "parked")}
+    return {"node": node.name, "accelerator": node.accelerator, "up": node.up, "draining": node.draining, **several, **plain}
+
+
+def _aligned(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]

@@ -1,0 +1,34 @@
+"""All checks, in the order in which they are told."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rota.doctor.diagnosis import Diagnosis, fail
+from rota.doctor.file_checks import check_files
+from rota.doctor.gpu_checks import check_gpus
+from rota.doctor.home_checks import check_home, check_jobs, check_journal
+from rota.doctor.leftover_checks import check_leftovers
+from rota.doctor.machine_checks import check_limits, check_packages
+from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
+
+
+def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
+    """What was found, line by line. `files`: specs and others that somebody wants to use."""
+    yield from _all("packages", check_packages)
+    yield from _all("limits", check_limits)
+    yield from _all("home", lambda: check_home(home))
+    yield from _all("journal", lambda: check_journal(home))
+    scheduler = FoundScheduler()
+    yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
+    yield from _all("leftovers", lambda: check_leftovers(home))
+    yield from _all("jobs", lambda: check_jobs(home))
+    yield from _all("GPUs", lambda: check_gpus(scheduler.nodes))
+    yield from _all("files", lambda: check_files(files))
+
+
+def _all(check: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
+    """A check that fails itself is one more diagnosis, and the others go on."""
+    try:
+        yield from look()
+    except Exception as problem:
+        yield fail(check, f"this check failed itself: {type(problem).__name__}: {problem}", "report it, with this line")

@@ -1,0 +1,38 @@
+"""Files that somebody wants to use, and what a job that is asked for in one would find here."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rota.compose.checked import check_file
+from rota.doctor.diagnosis import Diagnosis, fail, ok
+from rota.errors import RotaError, SpecError
+from rota.files.tree import read_tree
+from rota.wire.spec import Spec, spec_from
+
+
+def check_files(files: Sequence[str]) -> Iterator[Diagnosis]:
+    for file in files:
+        try:
+            found = check_file(file)
+        except RotaError as problem:
+            yield fail("file", problem.message, problem.hint or f"rota check {file}")
+            continue
+        yield ok("file", f"{file}: {found.kind}, {found.says}")
+        if found.kind == "job spec":
+            yield from _folders(file, spec_from(read_tree(file, SpecError)))
+
+
+def _folders(file: str, spec: Spec) -> Iterator[Diagnosis]:
+    """As if it were submitted from here."""
+    folder = Path.cwd() / (spec.workdir or "")
+    if not folder.is_dir():
+        yield fail("file", f"{file}: its workdir {folder} does not exist", f"mkdir -p {folder}")
+        return
+    if not spec.checkpoint.dir:
+        return
+    checkpoints = folder / spec.checkpoint.dir
+    if not checkpoints.is_dir():
+        yield fail("file", f"{file}: its checkpoint folder {checkpoints} does not exist", f"mkdir -p {checkpoints}")
+    elif not os.access(checkpoints, os.W_OK):
+        yield fail("file", f"{file}: its checkpoint folder {checkpoints} cannot be written to", f"chmod u+w {checkpoints}")

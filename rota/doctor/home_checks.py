@@ -1,0 +1,195 @@
+"""The home: its folder, token, disk and journal, and the folders of the jobs that are in it."""
+
+import contextlib
+import json
+import os
+import sqlite3
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rota.agent.log import too_little_room
+from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
+from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
+from rota.errors import RotaError
+from rota.live.journal import SCHEMA
+from rota.live.reserve import FULL_BYTES, FULL_PART
+from rota.wire.address import TOKEN_FILE
+
+JOURNAL = "journal.sqlite"
+SCARCE_BYTES = 2 << 30
+"""With less room than this, a warning."""
+MOST_JOBS_TOLD = 5
+
+
+# The folder.
+
+
+def check_home(home: Path) -> Iterator[Diagnosis]:
+    if not home.exists():
+        above = next(folder for folder in home.parents if folder.exists())
+        if os.access(above, os.W_OK):
+            yield warn("home", f"there is no {home} yet", f"rota up --home {home} makes it")
+        else:
+            yield fail("home", f"there is no {home}, and {above} cannot be written to", "--home with another folder")
+        return
+    if not home.is_dir():
+        yield fail("home", f"{home} is not a folder", "--home with another folder")
+        return
+    yield _folder(home)
+    yield _disk(home)
+    yield _token(home / TOKEN_FILE)
+
+
+def _folder(home: Path) -> Diagnosis:
+    facts = home.stat()
+    if facts.st_uid != os.geteuid() and os.geteuid() != 0:
+        return fail("home", f"{home} belongs to user {facts.st_uid}, and you are {os.geteuid()}", "--home with a folder of yours")
+    trial = home / f".doctor-{os.getpid()}"
+    try:
+        trial.touch(mode=0o600, exist_ok=False)
+        trial.unlink()
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        step = f"chmod u+rwx {home}; a disk that is mounted read-only: mount it for writing; or --home with another folder"
+        return fail("home", f"{home} cannot be written to ({why})", step)
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & 0o077:
+        found = f"others can look into {home} (mode {mode:03o}): logs and specs of jobs are there"
+        return warn("home", found, f"chmod 700 {home}")
+    return ok("home", f"{home} is a folder of yours and can be written to")
+
+
+def _disk(home: Path) -> Diagnosis:
+    disk = os.statvfs(home)
+    free = disk.f_bavail * disk.f_frsize
+    words = f"{free / 2**30:,.1f} GiB of {disk.f_blocks * disk.f_frsize / 2**30:,.0f} GiB are free on the disk of {home}"
+    if too_little_room(home, FULL_BYTES, FULL_PART):
+        return fail("disk", f"{words}: no job is taken or started", f"free some space on it; logs are in {home / 'logs'}")
+    if free < SCARCE_BYTES:
+        return warn("disk", words, f"free some space on it; logs are in {home / 'logs'}")
+    return ok("disk", words)
+
+
+def _token(path: Path) -> Diagnosis:
+    try:
+        facts, text = path.lstat(), path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return warn("token", f"there is no {path} yet", "rota up makes it")
+    except (OSError, ValueError) as problem:
+        why = (getattr(problem, "strerror", None) or "it is no text").lower()
+        return fail("token", f"{path} cannot be read ({why})", f"chmod 600 {path}; or rm {path}: rota up makes a new one")
+    if not stat.S_ISREG(facts.st_mode):
+        return fail("token", f"{path} is not a plain file", f"rm {path}; the next rota up makes a new one")
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & 0o077:
+        found = f"others can use the token in {path} (mode {mode:03o}): who has it can run commands as you"
+        return fail("token", found, f"rm {path} and rota up again, which makes a new one")
+    if len(text) < 16:
+        return fail("token", f"{path} holds no token", f"rm {path} and rota up again, which makes a new one")
+    return ok("token", f"{path} can be read by you alone")
+
+
+# The journal.
+
+
+def open_journal(home: Path) -> sqlite3.Connection:
+    """For reading alone. Without a log beside it, it is whole as it is, and no files have to be made to read it. On a disk that
+    can't be written to, what is in that log is not seen."""
+    path = (home / JOURNAL).absolute()
+    if Path(f"{path}-wal").exists():
+        db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return db
+        except sqlite3.OperationalError:
+            db.close()
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def check_journal(home: Path) -> Iterator[Diagnosis]:
+    path = home / JOURNAL
+    if not home.is_dir():
+        return
+    if not path.exists():
+        yield ok("journal", "none yet: no scheduler has run here")
+        return
+    another = f"put back a copy of {path}, if there is one; else move it away or use another --home: its jobs are lost then"
+    try:
+        with contextlib.closing(open_journal(home)) as db:
+            yield _journal(db, path, another)
+    except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, zlib.error, OSError) as problem:
+        yield fail("journal", f"{path} is damaged: {problem}", another)
+
+
+def _journal(db: sqlite3.Connection, path: Path, another: str) -> Diagnosis:
+    older = "use the Rota that wrote it, or another --home"
+    faults = [row[0] for row in db.execute("PRAGMA quick_check(3)")]
+    if faults != ["ok"]:
+        return fail("journal", f"{path} is damaged: {'; '.join(faults)}", another)
+    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        return ok("journal", f"{path} is empty")
+    schema = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    if schema is None or schema[0] != str(SCHEMA):
+        found = "none" if schema is None else schema[0]
+        return fail("journal", f"{path} has schema {found}, and this Rota reads {SCHEMA}", older)
+    entries, last = db.execute("SELECT count(*), coalesce(max(number), 0) FROM entries").fetchone()
+    if entries != last:
+        return fail("journal", f"{path} has {entries:,} entries and the last is number {last:,}: some are missing", another)
+    after = 0
+    for number, packed in db.execute("SELECT number, state FROM snapshots ORDER BY number DESC LIMIT 1"):
+        after, snapshot = number, json.loads(zlib.decompress(packed))
+        if snapshot.get("version") != SNAPSHOT_VERSION:
+            found = f"{path} has a snapshot of version {snapshot.get('version')}, and this Rota reads {SNAPSHOT_VERSION}"
+            return fail("journal", found, older)
+    for number, events, decided in db.execute("SELECT number, events, decided FROM entries WHERE number > ?", (after,)):
+        try:
+            for text in filter(None, (events, decided)):
+                WORDS.decode(json.loads(text))
+        except (ValueError, TypeError, KeyError) as problem:
+            return fail("journal", f"{path}: entry {number} cannot be read ({problem})", older)
+    for (text,) in db.execute("SELECT value FROM configurations ORDER BY number DESC LIMIT 1"):
+        try:
+            make_scheduler(json.loads(text))
+        except RotaError as problem:
+            return fail("journal", f"{path}: {problem.message}", problem.hint or older)
+    (jobs,) = db.execute("SELECT count(*) FROM jobs").fetchone()
+    return ok("journal", f"{path} is whole: {entries:,} entries, {jobs:,} jobs")
+
+
+# Jobs that are in it.
+
+
+def check_jobs(home: Path) -> Iterator[Diagnosis]:
+    """Whether those that have not ended could run: their folders are there."""
+    if not (home / JOURNAL).exists():
+        return
+    try:
+        with contextlib.closing(open_journal(home)) as db:
+            rows = db.execute("SELECT id, spec FROM jobs WHERE ended = 0 ORDER BY id").fetchall()
+            jobs = [(number, json.loads(spec)) for number, spec in rows]
+    except (sqlite3.DatabaseError, ValueError):
+        return  # told above
+    faults = [fault for number, spec in jobs if (fault := _job(number, spec))]
+    yield from faults[:MOST_JOBS_TOLD]
+    if len(faults) > MOST_JOBS_TOLD:
+        yield warn("jobs", f"{len(faults) - MOST_JOBS_TOLD:,} more jobs lack a folder", "mend those above, and rota doctor again")
+    if not faults:
+        yield ok("jobs", f"{len(jobs):,} have not ended, and have their folders" if jobs else "none that have not ended")
+
+
+def _job(number: int, spec: dict[str, Any]) -> Diagnosis | None:
+    name = f"job {number} ({spec.get('name') or 'without a name'})"
+    folder, checkpoints = str(spec.get("workdir", "")), str(spec.get("checkpoint_dir", ""))
+    if folder and not Path(folder).is_dir():
+        return fail("jobs", f"{name}: its working folder {folder} is gone", f"mkdir -p {folder}, or rota cancel {number}")
+    if checkpoints and not Path(checkpoints).is_dir():
+        found = f"{name}: its checkpoint folder {checkpoints} does not exist; if its script does not make it, it cannot save"
+        return warn("jobs", found, f"mkdir -p {checkpoints}")
+    if checkpoints and not os.access(checkpoints, os.W_OK):
+        found = f"{name}: its checkpoint folder {checkpoints} cannot be written to"
+        return fail("jobs", found, f"chmod u+w {checkpoints}, or rota cancel {number}")
+    return None

@@ -1,0 +1,62 @@
+"""What an operator sees of the nodes and their GPUs: who has them, and how they are."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rota.agent.gpu_readings import Readings
+from rota.core.state.state import State
+from rota.live.cluster_changes import Devices
+from rota.wire.rows import GpuRow, NodeRow
+
+
+def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, *, pretend: bool) -> list[NodeRow]:
+    """A row for every node that has not left. `devices`: the names of the GPUs of each, by its number."""
+    machines = state.machines
+    parked: dict[int, list[int]] = {}
+    set_aside_gib = [0.0] * len(machines.cluster.nodes)
+    for job, incarnation in sorted(state.jobs.incarnations.items()):
+        for part in incarnation.parts:
+            set_aside_gib[part] += incarnation.host_gib
+        for gpu in incarnation.gpus.tolist() if incarnation.parked else ():
+            parked.setdefault(gpu, []).append(job)
+    found = []
+    for number, node in enumerate(machines.cluster.nodes):
+        if number in machines.gone:
+            continue
+        first, names = int(machines.cluster.node_first[number]), devices.get(number, ())
+        found.append(
+            NodeRow(
+                name=node.name,
+                accelerator=node.accelerator,
+                up=bool(machines.node_up[number]),
+                draining=number in machines.draining,
+                pretend=pretend,
+                host_gib=None if pretend else node.room_gib,
+                host_used_gib=None if pretend else set_aside_gib[number],
+                gpus=[
+                    _gpu(state, first + place, place, names[place] if place < len(names) else "", parked, readings)
+                    for place in range(node.gpus)
+                ],
+            )
+        )
+    return found
+
+
+def _gpu(state: State, gpu: int, place: int, name: str, parked: Mapping[int, list[int]], readings: Readings) -> GpuRow:
+    reading, known = readings.get(name), state.knowledge.variability
+    slowdown = None if known is None else float(known.scores[:, gpu].max())
+    return GpuRow(
+        place=place,
+        name=name,
+        jobs=sorted(state.machines.observed.holders(np.array([gpu]))),
+        parked=parked.get(gpu, []),
+        cordoned=gpu in state.machines.cordoned,
+        slowdown=slowdown,
+        memory_gib=reading.memory_gib if reading else None,
+        used_gib=reading.used_gib if reading else None,
+        utilisation=reading.utilisation if reading else None,
+        clock_mhz=reading.clock_mhz if reading else None,
+        max_clock_mhz=reading.max_clock_mhz if reading else None,
+        temperature_c=reading.temperature_c if reading else None,
+    )

@@ -1,0 +1,39 @@
+"""Settings in a journal: what a scheduler was set up with is what it is replayed with."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rota.compose.live_scheduler import make_scheduler, plain_settings
+from rota.core.drawing import Drawing
+from rota.core.settings import Settings
+from rota.core.tactics import Tactics
+from rota.core.when import AtEvents, AtRounds, WholeSteps
+from rota.errors import JournalError
+from rota.tactics.pack import Pack
+
+
+def configuration(settings: Any) -> dict[str, Any]:
+    return {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": settings}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(policy="fifo"),
+        Settings(policy="fifo", decide=AtEvents(slice_seconds=20.0), lease_seconds=300.0, learn_variability=True),
+        Settings(policy="fifo", tactics=Tactics(pack=Pack(least_gain=0.1, settle_seconds=2.0))),
+        Settings(policy="fifo", decide=AtRounds(round_seconds=45.0, at_events=True), seed=3),
+        Settings(policy="fifo", decide=WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0), drawing=Drawing(steady=True)),
+    ],
+)
+def test_a_scheduler_is_made_as_its_journal_says(settings: Settings) -> None:
+    written = json.dumps(configuration(plain_settings(settings)), allow_nan=False)
+    assert make_scheduler(json.loads(written)).settings == settings
+
+
+def test_settings_that_are_not_known_are_refused_by_name() -> None:
+    with pytest.raises(JournalError, match=r"round_seconds \(60\.0\).*does not know") as error:
+        make_scheduler(configuration({"lease_seconds": 300.0, "round_seconds": 60.0, "at_events": True}))
+    assert "the Rota that wrote" in (error.value.hint or "")
