@@ -155,7 +155,8 @@ class Faults:
         work = self.site.work
         (work / "order.new").write_text(str(operation))
         (work / "order.new").rename(work / f"order.{moment}")
-        pause = 5.0 if moment == "waking" else 0.5  # jobs that come run first, and those that sleep would sleep on
+        # Jobs that come run first, and those that were suspended would stay so.
+        pause = 5.0 if moment in ("waking", "resume") else 0.5
         self._wait((work / "held").exists, f"a job is held at operation {operation} of {moment}", pause)
         return Held(**json.loads((work / "held").read_text()))
 
