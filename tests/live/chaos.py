@@ -71,7 +71,7 @@ def run(
 
 @contextlib.contextmanager
 def _set_up(folder: Path, seed: int) -> Iterator[Faults]:
-    """Six jobs take turns of a second on three GPUs."""
+    """Seven jobs take turns of a second on four GPUs."""
     site = Site(folder, pretend=CLUSTER, policy="las")
     chaos = Faults(site, Crowd(site, seed), seed)
     chaos.set_up()

@@ -20,14 +20,15 @@ PACE, STEPS = 0.04, (40, 50, 60, 70)
 SAVED = "saved"
 """The folder of checkpoints, below the working directory."""
 
-CLUSTER = "1xV100 + 2xP100"
+CLUSTER = "1xV100 + 1xP100 + 2xK80"
 SORTS: dict[str, tuple[str, dict[str, Any]]] = {
     "parked": ("session", {"progress": "session", "accelerators": ["V100"]}),
     "parked too": ("session", {"progress": "session", "accelerators": ["V100"]}),
     "bare": ("bare", {"progress": r"step (\d+)/(\d+)", "accelerators": ["V100"]}),
     "leaves": ("session", {"progress": "session", "accelerators": ["P100"], "park": False}),
-    "wide": ("session", {"progress": "session", "accelerators": ["P100"], "gpus": 2}),
-    "plain": ("plain", {"progress": r"step (\d+)/(\d+)", "accelerators": ["P100"]}),
+    "leaves too": ("session", {"progress": "session", "accelerators": ["P100"], "park": False}),
+    "wide": ("session", {"progress": "session", "accelerators": ["K80"], "gpus": 2}),
+    "plain": ("plain", {"progress": r"step (\d+)/(\d+)", "accelerators": ["K80"]}),
 }
 """The crowd: what each trains by, and its spec. The first three take turns on one GPU, asleep in between: there is no other that
 one could be moved to. The others save and leave."""

@@ -141,9 +141,9 @@ class Faults:
 
     # In the middle of something.
 
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], what: str, busy_every_seconds: float = 0.5) -> None:
         def met() -> bool:
-            if time.monotonic() > self._busy_s + 0.5:
+            if time.monotonic() > self._busy_s + busy_every_seconds:
                 self.crowd.keep_busy()
                 self._busy_s = time.monotonic()
             return condition()
@@ -155,7 +155,9 @@ class Faults:
         work = self.site.work
         (work / "order.new").write_text(str(operation))
         (work / "order.new").rename(work / f"order.{moment}")
-        self._wait((work / "held").exists, f"a job is held at operation {operation} of {moment}")
+        # Jobs that come run first, and those that were suspended would stay so.
+        pause = 5.0 if moment in ("waking", "resume") else 0.5
+        self._wait((work / "held").exists, f"a job is held at operation {operation} of {moment}", pause)
         return Held(**json.loads((work / "held").read_text()))
 
     def _release(self) -> None:
