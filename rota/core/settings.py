@@ -31,6 +31,9 @@ class Settings:
     """The policy asks how long jobs train: that is learned from those that finish."""
     packing: bool = False
     """Offer options by which two jobs share GPUs."""
+    parked_stay: bool = False
+    """A parked job goes on where it sleeps or waits, unless its node is drained: elsewhere it would begin again from its last
+    checkpoint, and an unmodified script has none."""
     tactics: Tactics = field(default_factory=Tactics)
     """What any plan may gain, whatever policy it came from."""
     horizon_seconds: float = 3600.0

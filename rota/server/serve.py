@@ -227,6 +227,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         wait_for_place=said.get("wait_for_place", False),
         tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
         learn_variability=True,
+        parked_stay=True,
         cordon_slower_than=said.get("cordon_slower_than", FOREVER),
     )
     return {

@@ -126,6 +126,20 @@ def test_two_unmodified_scripts_take_turns_under_gandiva(tmp_path: Path) -> None
         check_record(place, waits=0)
 
 
+def test_three_scripts_without_checkpoints_take_turns_on_two_gpus(tmp_path: Path) -> None:
+    """A parked one goes on where it sleeps, or waits: elsewhere it would begin again."""
+    with site(tmp_path, pretend="2xV100", policy="las") as place:
+        place.down()
+        place.up(decide="rounds", round_seconds="1")
+        jobs = [submit(place, PLAIN, 120, name) for name in ("one", "two", "three")]
+        until(lambda: all(row.ended for row in place.rows().values()), "all are done")
+        assert sum(row.suspensions for row in place.rows().values()) >= 1
+        for job in jobs:
+            row = place.rows()[job]
+            assert (row.phase, row.lost_steps) == ("finished", 0), log(place, job)
+            assert log(place, job).count("--- rota: started") == 1
+
+
 def test_killed_with_minus_nine_while_one_is_parked_a_daemon_finds_it_so(tmp_path: Path) -> None:
     steps = 160
     with site(tmp_path, pretend="1xV100", policy="las") as place:

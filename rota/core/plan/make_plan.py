@@ -1,5 +1,7 @@
 """From the policy's answer to a plan, on one screen."""
 
+import numpy as np
+
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.candidates import jobs_of, list_candidates
 from rota.core.plan.clear_first import Cleared, find_places
@@ -9,18 +11,32 @@ from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
 from rota.core.plan.move import Moved, move
 from rota.core.plan.mover import Mover
-from rota.core.plan.placements import changes
+from rota.core.plan.placements import changes, moves_of_parked
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.floor import Placer
 from rota.model.plan import Plan
 from rota.model.trial import Trial
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Ints
 
 
 def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
-    """Turn the policy's answer into who runs where next.
+    """Turn the policy's answer into who runs where next. A parked job that would have to go elsewhere waits, if that is how it is
+    set, and the plan is made again without it."""
+    assert state.question.answer is not None
+    rows, alive = jobs_of(state, state.question.answer)
+    while True:
+        plan = _make(state, settings, placer, rows, alive)
+        elsewhere = moves_of_parked(state, plan) if settings.parked_stay else []
+        if not elsewhere:
+            return plan
+        waits = np.isin(state.jobs.table.id[rows], elsewhere)
+        alive = ~waits if alive is None else alive & ~waits
+
+
+def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: Bools | None) -> Plan:
+    """`alive`: which of the jobs that the answer speaks of may be scheduled; None: all, and there are no others.
 
     1. The answer names candidates: (job, option) pairs, best first.
     2. `grant` walks them and gives each job its first option that still has room.
@@ -34,7 +50,6 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     """
     assert state.question.answer is not None
     allocation = state.question.answer.allocation
-    rows, alive = jobs_of(state, state.question.answer)
     table = CandidateTable(state, rows, settings)
     candidates, capacity = list_candidates(state, settings, allocation, table, alive)
     if settings.tactics:

@@ -11,7 +11,7 @@ from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation
 from rota.model.floor import Floor, Placer
-from rota.model.plan import Change
+from rota.model.plan import Change, Plan
 from rota.model.units import MILLI, Bools, Ints
 
 
@@ -79,6 +79,19 @@ def changes(
         else:
             found += _place_units(state, placer, floor, allocation, table, grants, starts, partner)
     return tuple(found)
+
+
+def moves_of_parked(state: State, plan: Plan) -> list[int]:
+    """Parked jobs that a plan wakes elsewhere than where they sleep, or by another option, though they could stay."""
+    incarnations, found = state.jobs.incarnations, []
+    out = state.machines.draining
+    for change in plan.changes:
+        mine = incarnations.get(change.job) if change.gpus is not None else None
+        if mine is None or not mine.parked or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
+            continue
+        if out.isdisjoint(mine.parts) and not np.isin(mine.gpus, state.out_of_service()).any():
+            found.append(change.job)
+    return found
 
 
 def _must_leave(state: State, rows: Ints) -> Bools:

@@ -1,5 +1,7 @@
 """Nodes that crash, go silent and come back; gangs over several of them; leases, parking and strays."""
 
+from dataclasses import replace
+
 import pytest
 
 from rota.model.cluster import Node
@@ -7,6 +9,7 @@ from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKin
 from rota.model.events import (
     CancelAsked,
     Exited,
+    NodeDrained,
     NodeLost,
     NodeReported,
     Outcome,
@@ -208,6 +211,16 @@ def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> No
     assert (suspend.job, suspend.kind) == (0, SuspendKind.CHECKPOINT)
     (launch,) = of_type(parking.tell(Suspended(0, 1, suspend.sequence, 10.0, SuspendKind.CHECKPOINT, 6.0), at_s=10.0), Launch)
     assert (launch.job, launch.incarnation, launch.from_step) == (0, 2, 6.0)
+
+
+def test_a_parked_job_waits_for_its_own_gpus_where_that_is_set(parking: Bench) -> None:
+    parking.core.settings = replace(parking.core.settings, parked_stay=True)
+    park(parking)
+    moved = parking.tell(Exited(2, 1, 9.0, Outcome.FINISHED, 1.0), at_s=9.0)
+    assert [command.job for command in of_type(moved, Launch)] == [1], "the other one, which was saved, takes what is free"
+    assert phase(parking, 0) is Phase.PARKED and not of_type(moved, Suspend)
+    drained = parking.tell(NodeDrained(0, 10.0), at_s=10.0)
+    assert [command.job for command in of_type(drained, Suspend) if command.kind is SuspendKind.CHECKPOINT]
 
 
 def test_no_parking_without_memory() -> None:
