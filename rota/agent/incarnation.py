@@ -14,8 +14,8 @@ from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost
 from rota.agent.orders import IncarnationStatus, incarnation_status, starting
-from rota.agent.processes import boot_s
-from rota.agent.records import Status, WrittenOrder, read_order, read_status, write_order
+from rota.agent.processes import boot_id, boot_s
+from rota.agent.records import Status, WrittenOrder, read_order, read_status, unix_s, write_order
 
 PATIENCE_SECONDS = 10.0
 """For so long a supervisor of ours may take to come up."""
@@ -96,7 +96,7 @@ class IncarnationHandle:
         """It is lost before anything of it is on disk."""
         self.order = order
         never = starting(self.job, self.incarnation, order)
-        self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
+        self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=unix_s(order, boot_id()))
 
     def _start(self) -> "subprocess.Popen[bytes]":
         """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""

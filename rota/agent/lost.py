@@ -1,12 +1,11 @@
 """The end of an incarnation whose supervisor is gone: the agent writes it instead."""
 
-import time
 from pathlib import Path
 
 from rota.agent.constants import ENDED, LIFE, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
 from rota.agent.processes import Signs, boot_id, end_all
-from rota.agent.records import Status, WrittenOrder, read_status, write_status
+from rota.agent.records import Status, WrittenOrder, read_status, unix_s, write_status
 
 WAIT_SECONDS = 0.2
 """For what was killed to be gone; if that is too short, the next look goes on."""
@@ -34,7 +33,7 @@ def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen
             return None
         what = "did not start it" if last.state == STARTING else "was killed"
         problem = f"its supervisor {what}{_complaint(folder)}" if same_boot else "the machine was restarted"
-        final = last._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=time.time())
+        final = last._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=unix_s(order, boot_id()))
         write_status(folder, final)
         return final
     finally:

@@ -39,6 +39,8 @@ class Order:
     steps_total: float | None = None
     log_bytes: int = LIMIT_BYTES
     """What its log may take on disk."""
+    clock_origin_s: float | None = None
+    """What the daemon's clock said when the machine was booted; None: instants are told by the wall clock."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def written(order: Order) -> WrittenOrder:
         progress=order.progress,
         steps_total=None if order.steps_total is None else float(order.steps_total),
         log_bytes=int(order.log_bytes),
+        clock_origin_s=order.clock_origin_s,
     )
 
 

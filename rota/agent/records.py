@@ -7,6 +7,7 @@ another version understand each other.
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -14,6 +15,7 @@ from rota.agent import constants, rules
 from rota.agent.constants import ENDED
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 from rota.agent.log import LIMIT_BYTES
+from rota.agent.processes import boot_s
 
 LONGEST_SECONDS = 1e9
 """A length of time that stands for ever, and is a number in JSON."""
@@ -42,6 +44,8 @@ class WrittenOrder(NamedTuple):
     progress: str = ""
     steps_total: float | None = None
     log_bytes: int = LIMIT_BYTES
+    clock_origin_s: float | None = None
+    """What the clock of the daemon said when the machine was booted; None: it goes by the wall clock."""
 
 
 class Status(NamedTuple):
@@ -55,7 +59,7 @@ class Status(NamedTuple):
     pid: int | None = None
     session: int | None = None
     started_s: float | None = None
-    """When its process was started; Unix time, as `began_s`, `stepped_s` and `ended_s`."""
+    """When its process was started; Unix time (`unix_s`), as `began_s`, `stepped_s` and `ended_s`."""
     steps_done: float = 0.0
     steps_total: float | None = None
     steps_saved: float = 0.0
@@ -121,6 +125,14 @@ def read_status(folder: Path) -> Status | None:
 def write_status(folder: Path, status: Status) -> None:
     """Only an end has to survive a power cut: what ran is gone with the power."""
     write_whole(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
+
+
+def unix_s(order: WrittenOrder | None, boot: str) -> float:
+    """Now, in this boot of the machine, by the clock of the daemon that gave the order: it does not jump when somebody sets the
+    time of the machine."""
+    if order is None or order.clock_origin_s is None or order.boot_id != boot:
+        return time.time()
+    return order.clock_origin_s + boot_s()
 
 
 def launch_instruction(order: WrittenOrder) -> rules.Instruction:

@@ -63,6 +63,7 @@ from rota.agent.records import (
     read_order,
     seconds,
     steps,
+    unix_s,
     write_status,
 )
 
@@ -129,6 +130,10 @@ class Supervisor:
         """Where the job tells of itself."""
         self.bell = -1
 
+    def _now_s(self) -> float:
+        """As the daemon has it."""
+        return unix_s(self.order, self.boot)
+
     # Its life.
 
     def run(self) -> None:
@@ -161,7 +166,7 @@ class Supervisor:
         self.main = process.pid
         self.signs = self.signs._replace(session=self.main)
         problem = self.progress.problem if self.progress else ""
-        self.status = self.status._replace(pid=self.main, session=self.main, started_s=time.time(), problem=problem)
+        self.status = self.status._replace(pid=self.main, session=self.main, started_s=self._now_s(), problem=problem)
         self._begin_if_silent()
         self._tell()
         while not self._over():
@@ -276,7 +281,7 @@ class Supervisor:
         told = metrics(message.get("metrics"))
         if told and told != self.status.metrics:
             self.status, self.untold = self.status._replace(metrics=told), True
-        self._take(done, total, saved, time.time())
+        self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
         message = _message(datagram)
@@ -395,13 +400,13 @@ class Supervisor:
         self.known = self.known._replace(held=rules.parked(self.known.held))
         self.log.note(parked_text(self.status.steps_done, self.parking.gib))
         self.status = self.status._replace(
-            state=PARKED, asked=None, parked_s=time.time(), parked_gib=self.parking.gib, parking_problem=""
+            state=PARKED, asked=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=""
         )
         self._tell()
 
     def _resumed(self) -> None:
         assert self.log is not None and self.known.held is not None
-        now_s, parked_s = time.time(), self.status.parked_s
+        now_s, parked_s = self._now_s(), self.status.parked_s
         self.log.note(f"woken at step {self.status.steps_done:,.0f}")
         self.status = self.status._replace(
             state=RUNNING,
@@ -416,7 +421,7 @@ class Supervisor:
 
     def _pump(self, log: Log) -> bool:
         """Carry output to the log. What it says was so when it came, however much later it is looked at."""
-        before, self.output_s = self.output_s, time.time()
+        before, self.output_s = self.output_s, self._now_s()
         came = log.pump()
         if not came:
             self.output_s = before
@@ -502,7 +507,7 @@ class Supervisor:
         if self.job_lock is not None:
             # The next incarnation may be started as soon as this end is told. Who lives on keeps it out by its own copy.
             os.close(self.job_lock)
-        end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=time.time())
+        end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=self._now_s())
         self.status = end
         if self.log is not None:
             self.log.mark(end_text(end))

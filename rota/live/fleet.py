@@ -232,6 +232,7 @@ class Fleet:
                 progress=(job.progress or "") if rank == 0 else "",
                 steps_total=job.steps,
                 log_bytes=self._log_bytes,
+                clock_origin_s=node.behind_s,
             )
             node.outbox.append(("launch", asdict(order)))
 

@@ -17,7 +17,7 @@ from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
 from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order
-from rota.agent.processes import life_of
+from rota.agent.processes import boot_s, life_of
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.gpu_use import gpu_use, holders
@@ -135,6 +135,7 @@ class Local:
                 progress=job.progress or "",
                 steps_total=job.steps,
                 log_bytes=self._log_bytes,
+                clock_origin_s=self._context.clock() - boot_s(),
             )
         )
 

@@ -71,6 +71,7 @@ class Bench:
         progress: str = "",
         steps_total: float | None = None,
         log_bytes: int = LIMIT_BYTES,
+        clock_origin_s: float | None = None,
     ) -> Order:
         return Order(
             job=job,
@@ -89,6 +90,7 @@ class Bench:
             progress=progress,
             steps_total=steps_total,
             log_bytes=log_bytes,
+            clock_origin_s=clock_origin_s,
         )
 
     def sh(self, script: str, **how: object) -> Order:

@@ -1,5 +1,7 @@
 """Launching, telling, forgetting."""
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -9,6 +11,9 @@ import pytest
 from rota.agent import incarnation as incarnations
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
 from rota.agent.machine import IncarnationStatus, Machine
+from rota.agent.orders import written
+from rota.agent.processes import boot_s
+from rota.agent.records import unix_s
 from tests.unit.agent.bench import FOREVER, Bench, until
 
 RUNS = f"echo ready; {FOREVER}"
@@ -213,3 +218,29 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
     machine = Machine(tmp_path, lambda: None)
     machine.close()
     machine.close()
+
+
+# Whose time it is.
+
+
+def test_instants_are_told_by_the_clock_of_the_daemon(bench: Bench) -> None:
+    """Whatever the wall clock says: somebody may set it."""
+    origin_s, before_s = -1e6, boot_s() - 1e6
+    bench.start(RUNS, clock_origin_s=origin_s)
+    bench.machine.suspend(1, 1, 2)
+    part = bench.wait()
+    assert part.started_s is not None and part.ended_s is not None
+    assert before_s <= part.started_s <= part.ended_s <= origin_s + boot_s()
+
+
+def test_the_end_of_one_that_lost_its_supervisor_too(bench: Bench) -> None:
+    before_s = boot_s() - 1e6
+    bench.start(RUNS, clock_origin_s=-1e6)
+    os.kill(bench.supervisor(), signal.SIGKILL)
+    assert before_s <= (bench.wait().ended_s or 0.0) <= boot_s() - 1e6
+
+
+def test_a_clock_of_another_boot_says_nothing(bench: Bench) -> None:
+    order = written(bench.sh("true", clock_origin_s=-1e6))
+    assert unix_s(order, order.boot_id) < 0.0 < time.time() - 60.0 < unix_s(order, "another") < time.time() + 60.0
+    assert time.time() - 60.0 < unix_s(None, order.boot_id) < time.time() + 60.0
