@@ -21,10 +21,12 @@ UV := $(PY) -m uv
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 LOCK := requirements.lock
 DEV_LOCK := requirements-dev.lock
+RAY := 2.60.0
+RAY_STAMP := $(VENV)/.ray-$(RAY)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test lint types format docs reference lock bench chaos fuzz clean browser torch screenshots
+.PHONY: help setup demo quick test lint types format docs reference lock bench chaos fuzz clean browser torch ray screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
@@ -63,7 +65,7 @@ $(PY):
 
 # A .venv whose interpreter has gone is made anew, and then its stamp says nothing.
 ifeq ($(realpath $(PY)),)
-.PHONY: $(STAMP) $(DEV_STAMP) $(TORCH_STAMP)
+.PHONY: $(STAMP) $(DEV_STAMP) $(TORCH_STAMP) $(RAY_STAMP)
 endif
 
 # uv is several times faster than pip; where it can't be had, or can't reach what pip can, pip does the same work.
@@ -134,11 +136,19 @@ $(TORCH_STAMP): | $(DEV_STAMP)
 	        || echo 'torch $(TORCH) could not be installed: the tests that need it will be skipped' ;; \
 	esac
 
+# Ray is large, and for tests of clusters alone.
+ray: $(RAY_STAMP)
+
+$(RAY_STAMP): | $(DEV_STAMP)
+	@echo '== installing ray $(RAY) for the tests of clusters'
+	@{ $(PIP) install ray==$(RAY) >/dev/null 2>&1 && : > $@; } \
+	    || echo 'ray $(RAY) could not be installed: the tests that need it will be skipped'
+
 screenshots: $(DEV_STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
-test: lint types docs browser torch
+test: lint types docs browser torch ray
 	@echo '== tests'
 	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal --durations=15 $(ARGS)
 

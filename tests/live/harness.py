@@ -100,8 +100,11 @@ class Site:
         env = {**os.environ, **self.env}
         with self._said.open("w") as said:
             self.process = subprocess.Popen(command, stdout=said, stderr=self._out, env=env, start_new_session=True)
-        until(lambda: "\n" in self.said() or self.process is None or self.process.poll() is not None, "rota up is ready")
-        assert self.said().startswith("ready "), self.said() + self.errors()
+        until(lambda: self._is_ready() or self.process is None or self.process.poll() is not None, "rota up is ready")
+        assert self._is_ready(), self.said() + self.errors()
+
+    def _is_ready(self) -> bool:
+        return any(line.startswith("ready ") and line.endswith("\n") for line in self.said().splitlines(keepends=True))
 
     def said(self) -> str:
         """What the last `up` has told the operator."""

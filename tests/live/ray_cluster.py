@@ -53,7 +53,9 @@ class RayCluster:
 
     def _start(self, name: str, *words: str) -> None:
         ray = Path(sys.executable).parent / "ray"
-        with (self.folder / f"{name}.out").open("ab") as out:
+        said = self.folder / f"{name}.out"
+        before = said.read_text(errors="replace").count("Ray runtime started") if said.exists() else 0
+        with said.open("ab") as out:
             self._nodes[name] = subprocess.Popen(
                 [str(ray), "start", *START, *words],
                 stdout=out,
@@ -61,8 +63,6 @@ class RayCluster:
                 env={**os.environ, **SETTINGS},
                 start_new_session=True,
             )
-        said = self.folder / f"{name}.out"
-        before = said.read_text(errors="replace").count("Ray runtime started")
         until(lambda: said.read_text(errors="replace").count("Ray runtime started") > before, f"{name} is up: {said}")
 
     def add(self, name: str, gpus: int, accelerator: str) -> None:

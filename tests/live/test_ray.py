@@ -65,7 +65,7 @@ class RaySite(Site):
         run = [sys.executable, "-S", str(self.work / "part.py"), str(self.work), str(steps), str(pace)]
         types = [accelerator] if accelerator else []
         job = self.client().submit(
-            run=run, gpus=gpus, steps=steps, accelerators=types, progress=r"step (\\d+)/(\\d+)", checkpoint={"grace": 20}
+            run=run, gpus=gpus, steps=steps, accelerators=types, progress=r"step (\d+)/(\d+)", checkpoint={"grace": 20}
         )
         return int(job.id)
 

@@ -1,0 +1,126 @@
+"""The agent of a node, with real processes: one message, one answer."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.agent.node_agent import NodeAgent, interface_of, read_part
+from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.processes import Signs, boot_s, end_all
+from tests.unit.agent.bench import until
+
+
+class Desk:
+    """Speaks to an agent as a driver does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.agent = NodeAgent(folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+        self.lives: set[str] = set()
+
+    def again(self) -> None:
+        """Another agent on the same node."""
+        self.agent.close()
+        self.agent = NodeAgent(self.folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+
+    def ask(self, *do: tuple[str, Any], whole: bool = False) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.agent.exchange(json.dumps({"do": do, "whole": whole})))
+        return answer
+
+    def launch(self, script: str, *, incarnation: int = 1, sequence: int = 1, lease_s: float | None = None) -> dict[str, Any]:
+        order = Order(
+            job=1,
+            incarnation=incarnation,
+            sequence=sequence,
+            argv=("sh", "-c", script),
+            env={"PATH": os.environ["PATH"], "NODE_RANK": "1"},
+            workdir="/",
+            log=str(self.folder / "1.log"),
+            gpus_text="n1:0",
+            from_step=0.0,
+            lease_seconds=boot_s() + 300.0 if lease_s is None else lease_s,
+            grace_seconds=20.0,
+            lease_grace_seconds=0.1,
+        )
+        return self.ask(("launch", asdict(order)))
+
+    def part(self) -> tuple[IncarnationStatus, int]:
+        (found,) = [read_part(each) for each in self.ask(whole=True)["parts"]]
+        return found
+
+    def wait(self, state: str) -> IncarnationStatus:
+        until(lambda: self.part()[0].state in (state, "ended"), state)
+        assert self.part()[0].state == state, self.part()
+        return self.part()[0]
+
+    def close(self) -> None:
+        for variables in (self.folder / "n1" / "run").glob("*/*/launch.json"):
+            life = json.loads(variables.read_text())["env"]["ROTA_LIFE"]
+            end_all(Signs(life, 0.0), seconds=30.0)
+        self.agent.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with contextlib.closing(Desk(tmp_path)) as made:
+        yield made
+
+
+def test_what_a_node_is(desk: Desk) -> None:
+    facts = json.loads(desk.agent.hello())
+    assert (facts["name"], facts["accelerator"], facts["devices"]) == ("n1", "V100", ["n1/0", "n1/1"])
+    assert facts["pretend"] and facts["interface"] == interface_of("127.0.0.1") == "lo"
+    desk.again()
+    assert json.loads(desk.agent.hello())["boot"] == facts["boot"], "the machine was not booted"
+    (desk.folder / "n1" / "boot.json").write_text(json.dumps(["another boot", facts["boot"] + 10**6]))
+    desk.again()
+    assert json.loads(desk.agent.hello())["boot"] == facts["boot"] + 10**6 + 1
+
+
+def test_a_job_outlives_the_agent_and_the_next_one_finds_it(desk: Desk) -> None:
+    desk.launch("sleep 1000")
+    running = desk.wait("running")
+    assert desk.part()[1] == 1, "its place in its gang"
+    assert desk.ask()["parts"] == [], "nothing has changed"
+    supervisor = json.loads((desk.folder / "n1/run/1/1/status.json").read_text())
+    parent = int(Path(f"/proc/{supervisor['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    above = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    assert above != os.getpid(), "its supervisor is no child of the agent"
+    desk.again()
+    assert desk.part()[0].started_s == running.started_s
+    desk.ask(("suspend", [1, 1, 2]))
+    ended = desk.wait("ended")
+    assert (ended.asked, ended.outcome) == ("suspend", "yielded")
+    desk.ask(("forget", [1, 1]))
+    assert desk.ask(whole=True)["parts"] == []
+
+
+def test_a_launch_that_comes_after_its_lease_starts_nothing(desk: Desk) -> None:
+    """The agent stood still, or the message was long on its way. What it says is what its own clock says."""
+    desk.launch("touch started; sleep 1000", lease_s=boot_s() - 1.0)
+    assert desk.wait("ended").outcome == "lost"
+
+
+def test_leases_end_by_the_clock_of_the_node(desk: Desk) -> None:
+    desk.launch("sleep 1000", lease_s=boot_s() + 60.0)
+    desk.wait("running")
+    desk.ask(("renew", [1, 1, boot_s() - 1.0]))
+    ended = desk.wait("ended")
+    assert (ended.asked, ended.outcome) == ("lease", "yielded")
+
+
+def test_repeats_and_strangers(desk: Desk) -> None:
+    desk.launch("sleep 1000")
+    desk.launch("sleep 1000")
+    desk.wait("running")
+    assert desk.ask(("kill", [1, 1, 5]), ("renew", [7, 1, boot_s() + 9.0]))["lost"] == []
+    assert desk.wait("ended").outcome == "lost"
+    desk.ask(("forget", [1, 1]))
+    assert desk.ask(("kill", [1, 1, 6]))["lost"] == [[1, 1, "lost"]]
+    assert desk.launch("sleep 1000", sequence=3)["lost"] == [[1, 1, "lost"]], "what was said to be lost never starts"

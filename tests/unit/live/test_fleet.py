@@ -1,0 +1,245 @@
+"""The driver of many machines, with real agents and processes: what is lost on the way, late, or gone."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.agent.node_agent import NodeAgent
+from rota.agent.processes import Signs, end_all
+from rota.live.driver import DriverContext
+from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
+from rota.live.hosts import HostAnswer, HostThere
+from rota.live.requests import submitted_job
+from rota.model.commands import Kill, Launch, Renew, Suspend
+from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Started, Suspended
+from rota.wire.spec import Spec
+from tests.unit.agent.bench import until
+
+GONE_AFTER = 100.0
+
+
+class InProcess:
+    """Agents in this process. Messages are carried at once, unless they are to be lost or held back."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
+        self.agents = {name: NodeAgent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=2) for name in names}
+        self.away: set[str] = set()
+        self.draining: set[str] = set()
+        self.answers_to_lose = 0
+        self.held: list[tuple[str, str]] | None = None
+        """Messages that are on their way; None: none is held back."""
+        self.sent = 0
+        self._answers: list[HostAnswer] = []
+
+    def open(self, wake: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def there(self) -> Mapping[str, HostThere]:
+        return {
+            f"host-{name}": HostThere(agent.facts, draining=name in self.draining)
+            for name, agent in self.agents.items()
+            if name not in self.away
+        }
+
+    def send(self, host: str, text: str) -> None:
+        self.sent += 1
+        if self.held is not None:
+            self.held.append((host, text))
+        else:
+            self.carry(host, text)
+
+    def carry(self, host: str, text: str) -> None:
+        answer: str | None = self.agents[host.removeprefix("host-")].exchange(text)
+        if self.answers_to_lose:
+            self.answers_to_lose, answer = self.answers_to_lose - 1, None
+        self._answers.append(HostAnswer(host, answer))
+
+    def answers(self) -> list[HostAnswer]:
+        found, self._answers = self._answers, []
+        return found
+
+    def rang(self) -> set[str]:
+        return {f"host-{name}" for name, agent in self.agents.items() if agent.wait(0.0)}
+
+
+class Bench:
+    """A fleet of two nodes, and a clock that is set by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hosts = InProcess(folder, ("a", "b"))
+        self.ahead_s = 0.0
+        self.fleet = self.open()
+
+    def open(self) -> Fleet:
+        made = Fleet(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER)
+        cluster, devices = made.machines(), [name for names in made.devices() for name in names]
+        job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
+        made.open(
+            DriverContext(
+                wake=lambda: None,
+                submitted=lambda number: job,
+                clock=lambda: time.time() + self.ahead_s,
+                cluster=lambda: cluster,
+                device=lambda gpu: devices[gpu],
+            )
+        )
+        return made
+
+    def events(self) -> list[External]:
+        """Until nothing more is told."""
+        found, quiet = [], 0
+        while quiet < 3:
+            some = self.fleet.events()
+            self.fleet.acknowledge()
+            found += some
+            quiet = 0 if some else quiet + 1
+        return found
+
+    def heard(self, *wanted: Callable[[External], bool]) -> list[External]:
+        """Events until there was one of each."""
+        found: list[External] = []
+
+        def look() -> bool:
+            found.extend(self.events())
+            return all(any(each(event) for event in found) for each in wanted)
+
+        until(look, "such an event")
+        return found
+
+    def launch(self, incarnation: int = 1, sequence: int = 1, seconds: float = 60.0) -> Launch:
+        boots = tuple(agent.facts.boot for agent in self.hosts.agents.values())
+        lease_s = time.time() + self.ahead_s + seconds
+        return Launch(1, incarnation, sequence, 0, np.arange(4), (0, 1), boots, 0.0, lease_s)
+
+    def close(self) -> None:
+        for path in self.folder.glob("*/run/*/*/launch.json"):
+            end_all(Signs(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
+        for agent in self.hosts.agents.values():
+            agent.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with contextlib.closing(Bench(tmp_path)) as made:
+        made.events()
+        yield made
+
+
+def started(node: int) -> Callable[[External], bool]:
+    return lambda event: isinstance(event, Started) and event.node == node
+
+
+def test_a_gang_starts_on_both_nodes_and_is_suspended(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    found = bench.heard(started(0), started(1))
+    assert [event.sequence for event in found if isinstance(event, Started)] == [1, 1], "each once"
+    orders = [json.loads((bench.folder / name / "run/1/1/launch.json").read_text()) for name in "ab"]
+    assert [order["env"]["NODE_RANK"] for order in orders] == ["0", "1"]
+    assert {order["env"]["NNODES"] for order in orders} == {"2"} and {order["env"]["ROTA_GPUS"] for order in orders} == {"4"}
+    assert orders[0]["env"]["GLOO_SOCKET_IFNAME"] == "lo" and orders[0]["progress"] and not orders[1]["progress"]
+    assert [status.job for status in bench.fleet.inventory()] == [1] == list(bench.fleet.running())
+    bench.fleet.carry_out([Suspend(1, 1, 2, (0, 1))])
+    ends: dict[int | None, float] = {}
+
+    def both_ended() -> bool:
+        ends.update({event.node: event.steps_done for event in bench.events() if isinstance(event, Suspended)})
+        return len(ends) == 2
+
+    until(both_ended, "both parts have left")
+    assert ends == {0: 0.0, 1: float("inf")}, "only the first part knows what is saved"
+    assert bench.fleet.inventory() == []
+    until(lambda: not bench.events() and not list(bench.folder.glob("*/run/1/1/launch.json")), "it is forgotten")
+
+
+def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
+    bench.hosts.answers_to_lose = 2
+    bench.fleet.carry_out([bench.launch()])
+    bench.fleet.carry_out([bench.launch()])  # the core has had no answer, and says it again
+    bench.ahead_s += 2.0
+    found = bench.heard(started(0), started(1))
+    assert sorted(event.node or 0 for event in found if isinstance(event, Started)) == [0, 1]
+
+
+def test_a_launch_that_arrives_after_its_lease_starts_nothing(bench: Bench) -> None:
+    """A frozen agent wakes up: by then the core may have started the job elsewhere."""
+    bench.hosts.held = []
+    bench.fleet.carry_out([bench.launch(seconds=1.0)])
+    late, bench.hosts.held = bench.hosts.held, None
+    time.sleep(1.1)
+    for host, text in late:
+        bench.hosts.carry(host, text)
+    found = bench.heard(lambda event: isinstance(event, Exited) and event.node == 0)
+    assert not any(isinstance(event, Started) for event in found)
+    assert not list(bench.folder.glob("*/run/1/1/status.json"))
+
+
+def test_a_launch_waits_for_all_its_nodes(bench: Bench) -> None:
+    bench.hosts.away.add("b")
+    bench.events()
+    bench.fleet.carry_out([bench.launch()])
+    assert not list(bench.folder.glob("*/run/1/1/launch.json")), "all or none"
+
+
+def test_a_node_that_is_away_leaves_when_its_leases_are_over(bench: Bench) -> None:
+    bench.hosts.away.add("b")
+    assert not any(isinstance(event, NodeLeft) for event in bench.events())
+    bench.ahead_s += GONE_AFTER + 1
+    assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
+    assert not any(isinstance(event, NodeLeft) for event in bench.events()), "it is told once"
+
+
+def test_a_node_that_comes_back_tells_all_it_has(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(1))
+    bench.hosts.away.add("b")
+    bench.events()
+    bench.hosts.away.clear()
+    reports = [event for event in bench.events() if isinstance(event, NodeReported) and event.node == 1 and event.inventory]
+    assert [part.job for part in reports[0].inventory] == [1]
+
+
+def test_a_scheduler_that_comes_up_finds_what_runs(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0))
+    bench.fleet = bench.open()
+    found = bench.heard(started(0), started(1))
+    assert any(isinstance(event, NodeReported) and event.inventory for event in found)
+    assert [status.job for status in bench.fleet.inventory()] == [1]
+
+
+def test_draining_is_told_and_taken_back(bench: Bench) -> None:
+    bench.hosts.draining.add("a")
+    assert [(event.node, event.draining) for event in bench.events() if isinstance(event, NodeDrained)] == [(0, True)]
+    bench.hosts.draining.clear()
+    assert [(event.node, event.draining) for event in bench.events() if isinstance(event, NodeDrained)] == [(0, False)]
+
+
+def test_who_has_nothing_to_tell_is_asked_now_and_then(bench: Bench) -> None:
+    before = bench.hosts.sent
+    bench.events()
+    assert bench.hosts.sent == before
+    bench.ahead_s += HEARTBEAT_SECONDS
+    assert {event.node for event in bench.events() if isinstance(event, NodeReported)} == {0, 1}
+
+
+def test_a_renewal_counts_from_when_it_was_said(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0))
+    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() - 1.0)])
+    ends = bench.heard(lambda event: isinstance(event, Exited | Suspended) and event.node == 0)
+    assert ends
+    bench.fleet.carry_out([Kill(1, 1, 9, (0, 1))])
+
+
+def test_where_the_log_is(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0))
+    assert b"step 1" in bench.fleet.read_log(1, 0, 1000).data and bench.fleet.log_end(1) > 0
+    assert (bench.folder / "home/logs/1.node1.log").exists()
