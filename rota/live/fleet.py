@@ -61,6 +61,8 @@ class FleetNode:
         """It has to tell everything."""
         self.due_s = 0.0
         """When to ask it again, if there is nothing to tell it."""
+        self.reported_s = 0.0
+        """When the core was last told that it is there."""
         self.behind_s = float("inf")
         """How far its clock is behind ours, at most."""
         self.known: dict[tuple[int, int], tuple[IncarnationStatus, int]] = {}
@@ -98,6 +100,8 @@ class Fleet:
         self._progress_s = 0.0
         self._running: dict[int, IncarnationStatus] = {}
         self._lost: list[External] = []
+        self._first_ended: dict[tuple[int, int], IncarnationStatus] = {}
+        """First parts of gangs that have ended while other parts have not."""
         self._look()
 
     # Machines ----------------------------------------------------------------------------------------------------
@@ -285,7 +289,10 @@ class Fleet:
             node.known = {key: part for key, part in node.known.items() if key in there}
         node.known |= {(status.job, status.incarnation): (status, rank) for status, rank in changed}
         inventory = tuple(_part(status) for status, _ in node.known.values() if status.state != ENDED) if whole else ()
-        events: list[External] = [NodeReported(node.number, int(answer["boot"]), now_s, inventory)]
+        events: list[External] = []
+        if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:
+            node.reported_s = now_s
+            events.append(NodeReported(node.number, int(answer["boot"]), now_s, inventory))
         fresh = [status for status, _ in changed if (status.job, status.incarnation) not in node.ended]
         events += node.parts.take(fresh)
         node.ended |= {(status.job, status.incarnation) for status in fresh if status.state == ENDED}
@@ -306,9 +313,13 @@ class Fleet:
         for node in self._nodes.values():
             for job, incarnation in node.ended:
                 node.outbox.append(("forget", [job, incarnation]))
-                node.known.pop((job, incarnation), None)
+                status, rank = node.known.pop((job, incarnation), (None, 0))
+                if status is not None and rank == 0:
+                    self._first_ended[job, incarnation] = status
                 node.parts.forget(job, incarnation)
             node.ended.clear()
+        known = {key for node in self._nodes.values() for key in node.known}
+        self._first_ended = {key: status for key, status in self._first_ended.items() if key in known}
 
     def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
         """The core does it: nodes report all they have."""
@@ -317,6 +328,7 @@ class Fleet:
 
     def inventory(self) -> list[IncarnationStatus]:
         found = [status for node in self._nodes.values() for status, rank in node.known.values() if rank == 0]
+        found += self._first_ended.values()
         return sorted(found, key=lambda status: (status.job, status.incarnation))
 
     def running(self) -> Mapping[int, IncarnationStatus]:

@@ -89,6 +89,8 @@ class JobHistory:
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
         """Records that the journal has not seen yet as they are."""
+        self._unfinished: set[tuple[int, int]] = set()
+        """Incarnations of several parts, one of which has ended otherwise than finished."""
 
     def add(self, record: JobRecord) -> None:
         self.records[record.id] = record
@@ -110,15 +112,22 @@ class JobHistory:
 
         An event may be a repeat, after a restart above all, and what an incarnation comes to counts once.
         """
-        asked, finished = set(cancelling), set()
+        asked, finished, events = set(cancelling), set(), list(events)
+        exits = [event for event in events if isinstance(event, Exited) and lives.get(event.job) == event.incarnation]
+        self._unfinished |= {(event.job, event.incarnation) for event in exits if event.outcome is not Outcome.FINISHED}
         for event in events:
             if isinstance(event, CancelAsked):
                 asked.add(event.job)
             elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.incarnation:
+                key = event.job, event.incarnation
                 if isinstance(event, Exited) or (isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT):
+                    alive = state.jobs.incarnations.get(event.job)
+                    if event.node is not None and alive is not None and alive.number == event.incarnation:
+                        continue  # other parts of it are still there
                     del lives[event.job]
-                if isinstance(event, Exited) and event.outcome is Outcome.FINISHED:
-                    finished.add(event.job)
+                    if isinstance(event, Exited) and event.outcome is Outcome.FINISHED and key not in self._unfinished:
+                        finished.add(event.job)
+                    self._unfinished.discard(key)
                 self._note(self.records[event.job], event, parts.get(event.job))
         for job in before - state.jobs.row.keys():
             record = self.records[job]

@@ -47,7 +47,16 @@ def start_ray(address: str, namespace: str) -> Any:
         raise OptionError(
             f"no Ray cluster answers: {str(error).splitlines()[0]}", field="--ray", value=address, hint="ray start --head"
         ) from None
+    _silence()
     return ray
+
+
+def _silence() -> None:
+    """Ray prints what happens to nodes, with pages of its logs. Rota says that in its own words; Ray has no switch for it."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 class _Agent:

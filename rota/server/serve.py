@@ -49,7 +49,7 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
 """A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
-SILENT_SECONDS = 40.0
+SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
 MOST_LOG_MB = 1 << 20
 PARKED_PART = 0.8

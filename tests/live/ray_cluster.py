@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -24,7 +25,10 @@ SETTINGS = {
     "RAY_worker_oom_score_adjustment": "0",
     "RAY_kill_child_processes_on_worker_exit": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
+"""Of all processes of Ray, and of who connects to it."""
 START = [
     "--block",
     "--node-ip-address=127.0.0.1",

@@ -240,6 +240,6 @@ def test_a_renewal_counts_from_when_it_was_said(bench: Bench) -> None:
 
 def test_where_the_log_is(bench: Bench) -> None:
     bench.fleet.carry_out([bench.launch()])
-    bench.heard(started(0))
+    bench.heard(started(0), started(1))
     assert b"step 1" in bench.fleet.read_log(1, 0, 1000).data and bench.fleet.log_end(1) > 0
     assert (bench.folder / "home/logs/1.node1.log").exists()
