@@ -8,6 +8,7 @@ finds them.
 import contextlib
 import fcntl
 import json
+import secrets
 import socket
 import struct
 import threading
@@ -24,7 +25,7 @@ from rota.agent.machine import Machine
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_id, boot_s
 
-BOOT_FILE = "boot.json"
+BOOT_FILE, AGENT_FILE = "boot.json", "agent"
 RANK = "rank"
 _GET_ADDRESS = 0x8915
 """SIOCGIFADDR."""
@@ -59,6 +60,8 @@ class NodeAgent:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._rang = threading.Event()
         self._lock = threading.Lock()
+        self._folder, self._token = folder, secrets.token_hex(8)
+        write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
         self._machine = Machine(folder, self._rang.set, detached=True)
         found = find_gpus() if not pretend_gpus else []
         found = [gpu for gpu in found if gpu.accelerator == found[0].accelerator]  # others would be another node
@@ -87,6 +90,8 @@ class NodeAgent:
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
+            if (self._folder / AGENT_FILE).read_bytes() != self._token.encode():
+                raise RuntimeError("another agent has this node: this one stood still, and what it was told is no longer so")
             now_s = boot_s()
             lost: list[list[Any]] = []
             for operation, arguments in asked["do"]:
@@ -99,7 +104,7 @@ class NodeAgent:
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
         parts = [self._part(each) for each in told]
-        return json.dumps({"boot": self.facts.boot, "boot_s": now_s, "lost": lost, "parts": parts})
+        return json.dumps({"boot": self.facts.boot, "boot_s": now_s, "lost": lost, "parts": parts, "message": asked["message"]})
 
     def _part(self, status: IncarnationStatus) -> dict[str, Any]:
         """With its place in its gang."""
@@ -116,8 +121,13 @@ class NodeAgent:
         if operation == "launch":
             lease_seconds = max(arguments["lease_seconds"] - boot_s(), 0.0)
             self._machine.launch(Order(**{**arguments, "argv": tuple(arguments["argv"]), "lease_seconds": lease_seconds}))
-        elif operation in ("resume", "renew"):
-            getattr(self._machine, operation)(*arguments[:-1], max(arguments[-1] - boot_s(), 0.0))
+        elif operation == "resume":
+            job, incarnation, sequence, lease_s = arguments
+            self._machine.resume(job, incarnation, sequence, max(lease_s - boot_s(), 0.0))
+        elif operation == "renew":
+            job, incarnation, lease_s = arguments
+            if lease_s > boot_s():  # one that comes too late takes nothing away
+                self._machine.renew(job, incarnation, lease_s - boot_s())
         elif operation in ("suspend", "park", "resize", "kill", "forget"):
             getattr(self._machine, operation)(*arguments)
 

@@ -51,6 +51,7 @@ class ClusterChanges:
                 self._joining.append(NamedNode(replace(wanted.node, gpus=len(left)), left))
         absent = {number: mine for number, mine in here.items() if number not in self._staying}
         self._leaving = {} if absent_stay else absent
+        self._back_in_use = set() if absent_stay else self._staying
         self.text = _told([str(mine) for mine in self._leaving.values()], [str(new) for new in self._joining])
         """The change in words; empty: there is none."""
 
@@ -65,7 +66,7 @@ class ClusterChanges:
     def events(self, state: State, now_s: float) -> list[External]:
         """What can be done at this moment. `devices` then knows the GPUs of nodes that join."""
         occupied, draining = _occupied(state), state.machines.draining
-        events: list[External] = [NodeDrained(node, now_s, draining=False) for node in sorted(self._staying & draining)]
+        events: list[External] = [NodeDrained(node, now_s, draining=False) for node in sorted(self._back_in_use & draining)]
         events += [NodeDrained(node, now_s) for node in sorted(self._leaving.keys() & (occupied - draining))]
         empty = sorted(self._leaving.keys() - occupied)
         events += [NodeLeft(node, now_s) for node in empty]

@@ -140,7 +140,8 @@ class Daemon:
         self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
         self._settled = False
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
-        self.clock = Clock(scheduler.state.now_s, self.journal.clock_origin() if scheduler.state.jobs.incarnations else None)
+        origin = self.journal.clock_origin() if scheduler.state.jobs.incarnations else None
+        self.clock = Clock(scheduler.state.now_s, origin, never_ahead=driver.nodes_may_be_silent)
         driver.open(self._context())
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
         self._policy_client = self._client(self.configuration["policy"])

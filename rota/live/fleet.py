@@ -3,7 +3,7 @@
 It keeps nothing that the journal and the agents could not tell again. Every message may get lost, or be delivered and its answer
 lost: commands carry sequences, so a repeat is harmless, and after a loss a node is asked for all it has. A node that is not heard
 of goes silent in the core, which waits for the leases of its jobs. When these are surely over the node has left. If its machine
-comes back, it joins anew.
+comes back, it joins anew. A machine that comes back with other GPUs is another node.
 
 A lease is told as an instant of the node's own clock: what its last answer said, and what passed here since that came. That is
 early rather than late, so however long a message takes, no job runs longer than the core knows.
@@ -23,8 +23,10 @@ from rota.agent.gpu_readings import Readings
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.node_agent import NodeFacts, read_part
 from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.processes import boot_s
 from rota.live.driver import DriverCommand, DriverContext
-from rota.live.hosts import Hosts, HostThere
+from rota.live.fleet_node import Errand, FleetNode, PartKey
+from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
 from rota.live.local import home_id
 from rota.live.part_events import PartEvents
@@ -32,7 +34,7 @@ from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Outcome, Part, PartState
+from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Outcome
 from rota.park.ways import EXIT
 from rota.wire.submitted import SubmittedJob
 
@@ -41,35 +43,8 @@ HEARTBEAT_SECONDS = 10.0
 """A node that has nothing to tell is asked so often whether it is there."""
 AGAIN_SECONDS = 1.0
 """A node that did not answer is asked again after this."""
-
-Operation = tuple[str, Any]
-
-
-class FleetNode:
-    """One node of the core, and the host that is there for it."""
-
-    def __init__(self, number: int, facts: NodeFacts, parts: PartEvents) -> None:
-        self.number, self.facts, self.parts = number, facts, parts
-        self.host = ""
-        """Empty: none is there."""
-        self.away_s: float | None = None
-        """Since when it is not there."""
-        self.outbox: list[Operation] = []
-        self.sent: list[Operation] | None = None
-        """What its last message asked for, while the answer is awaited."""
-        self.whole = True
-        """It has to tell everything."""
-        self.due_s = 0.0
-        """When to ask it again, if there is nothing to tell it."""
-        self.reported_s = 0.0
-        """When the core was last told that it is there."""
-        self.behind_s = float("inf")
-        """How far its clock is behind ours, at most."""
-        self.known: dict[tuple[int, int], tuple[IncarnationStatus, int]] = {}
-        """Its parts of jobs, each with its place in the gang."""
-        self.ended: set[tuple[int, int]] = set()
-        """Of those, the ones that have ended and were told."""
-        self.draining = False
+LOST_SECONDS = 30.0
+"""What was not answered for so long got lost."""
 
 
 class Fleet:
@@ -91,16 +66,15 @@ class Fleet:
         self._lease_grace, self._gone_after = lease_grace_seconds, gone_after_seconds
         self._context: DriverContext
         self._home_id = ""
-        self._nodes: dict[str, FleetNode] = {}
-        """By name: the one that is in the core now."""
+        self._nodes: dict[int, FleetNode] = {}
+        """By the core's number."""
         self._seen: Mapping[str, HostThere] = {}
         self._cluster: Cluster
         self._device_names: tuple[tuple[str, ...], ...] = ()
         self._step_rates = StepRates()
         self._progress_s = 0.0
         self._running: dict[int, IncarnationStatus] = {}
-        self._lost: list[External] = []
-        self._first_ended: dict[tuple[int, int], IncarnationStatus] = {}
+        self._first_ended: dict[PartKey, IncarnationStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
         self._look()
 
@@ -129,125 +103,134 @@ class Fleet:
             return
         self._seen = dict(there)
         facts = sorted({each.facts.name: each.facts for each in there.values()}.values(), key=lambda each: each.name)
-        nodes = [Node(each.name, each.accelerator, len(each.devices), host_gib=_room(each)) for each in facts if each.devices]
-        text = " + ".join(f"1x({node.gpus}x{node.accelerator})" for node in nodes)
-        if nodes:  # while none is there, those that were are silent
-            self._cluster = Cluster.of(nodes, text)
-            self._device_names = tuple(each.devices for each in facts if each.devices)
+        facts = [each for each in facts if each.devices]
+        if facts:  # while none is there, those that were are silent
+            nodes = [Node(each.name, each.accelerator, len(each.devices), host_gib=_room(each)) for each in facts]
+            self._cluster = Cluster.of(nodes, " + ".join(f"1x({node.gpus}x{node.accelerator})" for node in nodes))
+            self._device_names = tuple(each.devices for each in facts)
 
     def _match(self, now_s: float) -> list[External]:
-        """Which hosts stand for which of the core's nodes; events of those that are to leave, or have left."""
+        """Which hosts stand for which of the core's nodes; events of those that are to leave, or have left. A node is known by
+        its GPUs, and the latest that had them is meant."""
         cluster, events = self._context.cluster(), list[External]()
-        firsts = [self._context.device(int(first)) for first in cluster.node_first[:-1]]
-        numbers = {device: number for number, device in enumerate(firsts)}  # the latest of those that had it
-        hosts = {each.facts.name: (host, each) for host, each in self._seen.items()}
-        for name, (host, each) in hosts.items():
-            number = numbers.get(each.facts.devices[0]) if each.facts.devices else None
-            if number is None:
+        bounds = cluster.node_first.tolist()
+        numbers: dict[tuple[str, ...], int] = {}
+        for number in range(len(cluster.nodes)):
+            numbers[tuple(self._context.device(gpu) for gpu in range(bounds[number], bounds[number + 1]))] = number
+        there: set[int] = set()
+        for host, each in self._seen.items():
+            number_or_none = numbers.get(each.facts.devices)
+            if number_or_none is None:
                 continue  # it joins first
-            node = self._nodes.get(name)
-            if node is None or node.number != number:
-                node = self._nodes[name] = FleetNode(number, each.facts, self._parts_of(name, number))
+            node = self._node(number_or_none, each.facts)
+            there.add(node.number)
             if node.host != host:
-                node.host, node.facts, node.away_s = host, each.facts, None
-                node.sent, node.whole, node.due_s, node.outbox = None, True, 0.0, []
+                node.stand_in(host, each.facts)
             if node.draining != each.draining:
                 node.draining = each.draining
-                events.append(NodeDrained(number, now_s, draining=each.draining))
-        for number, known in enumerate(cluster.nodes):
-            if known.name not in self._nodes and number == numbers[firsts[number]]:
-                facts = NodeFacts(known.name, known.accelerator, (), (), 0, "", "", "", None, False)
-                self._nodes[known.name] = FleetNode(number, facts, self._parts_of(known.name, number))
-        for name, node in self._nodes.items():
-            if name not in hosts and node.away_s is None:
-                node.host, node.away_s, node.sent = "", now_s, None
-            elif node.away_s is not None and now_s >= node.away_s + self._gone_after:
-                node.away_s = float("inf")
-                node.known.clear()
+                events.append(NodeDrained(node.number, now_s, draining=each.draining))
+        for devices, number in numbers.items():
+            if number not in self._nodes:  # a scheduler before this one knew it
+                known = cluster.nodes[number]
+                self._node(number, NodeFacts(known.name, known.accelerator, devices, (), 0, "", "", "", None, False))
+        for node in self._nodes.values():
+            if node.number in there:
+                continue
+            if node.away_s is None:
+                node.host, node.away_s = "", now_s
+                node.lose()
+            elif now_s >= node.away_s + self._gone_after:
+                node.leave(self._parts_of(node.number))
                 events.append(NodeLeft(node.number, now_s))
         return events
 
-    def _parts_of(self, name: str, number: int) -> PartEvents:
-        return PartEvents(self._context, number, is_first=lambda status: self._rank(name, status) == 0)
+    def _node(self, number: int, facts: NodeFacts) -> FleetNode:
+        if number not in self._nodes:
+            self._nodes[number] = FleetNode(number, facts, self._parts_of(number))
+        return self._nodes[number]
 
-    def _rank(self, name: str, status: IncarnationStatus) -> int:
-        return self._nodes[name].known[status.job, status.incarnation][1]
+    def _parts_of(self, number: int) -> PartEvents:
+        return PartEvents(self._context, number, is_first=lambda status: self._nodes[number].is_first(status))
 
     # Commands ----------------------------------------------------------------------------------------------------
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
         """To the nodes' outboxes, and on their way."""
-        by_number = {node.number: node for node in self._nodes.values()}
         for command in commands:
             if isinstance(command, Launch):
-                self._launch(command, by_number)
+                self._launch(command)
                 continue
-            for number in command.nodes:
-                if number in by_number and by_number[number].host:
-                    by_number[number].outbox.append(self._operation(command, by_number[number]))
+            for node in (self._nodes.get(number) for number in command.nodes):
+                if node is not None and (node.host or isinstance(command, Renew)):
+                    node.add(_errand(command))
         self._send()
-        lost, self._lost = self._lost, []
-        return lost
+        return []
 
-    def _operation(self, command: Suspend | Resume | Resize | Kill | Renew, node: FleetNode) -> Operation:
-        key = [command.job, command.incarnation]
-        if isinstance(command, Renew):
-            return "renew", [*key, command.lease_s - node.behind_s]
-        if isinstance(command, Resume):
-            return "resume", [*key, command.sequence, command.lease_s - node.behind_s]
-        if isinstance(command, Resize):
-            return "resize", [*key, command.sequence, command.batch_size]
-        if isinstance(command, Kill):
-            return "kill", [*key, command.sequence]
-        return "park" if command.kind is SuspendKind.PARK else "suspend", [*key, command.sequence]
-
-    def _launch(self, command: Launch, by_number: Mapping[int, FleetNode]) -> None:
-        """On all its nodes, if each is there and has the boot that the core knows; else on none: the core sends it again."""
-        nodes = [by_number.get(number) for number in command.nodes]
-        if any(node is None or not node.host or node.facts.boot != boot for node, boot in zip(nodes, command.boots, strict=True)):
-            return
-        job, cluster, gpus = self._context.submitted(command.job), self._context.cluster(), command.gpus
-        there = [node for node in nodes if node is not None]
-        for rank, node in enumerate(there):
-            mine = gpus[cluster.gpu_node[gpus] == node.number]
-            places = (mine - cluster.node_first[node.number]).tolist()
+    def _launch(self, command: Launch) -> None:
+        """On all its nodes, if each is there with its GPUs and has the boot that the core knows; else on none: the core sends it
+        again."""
+        cluster, places = self._context.cluster(), []
+        for number, boot in zip(command.nodes, command.boots, strict=True):
+            node = self._nodes.get(number)
+            if node is None or not node.host or node.facts.boot != boot or node.behind_s is None:
+                return
+            index = dict(zip(node.facts.devices, node.facts.indices, strict=True))
+            mine = command.gpus[cluster.gpu_node[command.gpus] == number].tolist()
+            numbers = [index.get(self._context.device(gpu)) for gpu in mine]
+            if None in numbers:
+                return
+            places.append((node, [each for each in numbers if each is not None]))
+        first = places[0][0].facts
+        for rank, (node, gpus) in enumerate(places):
             place = GangPlace(
                 host=node.facts.host,
                 node=node.facts.name,
-                gpus=[node.facts.indices[each] for each in places],
-                address=there[0].facts.address,
-                nodes=len(there),
+                gpus=gpus,
+                address=first.address,
+                nodes=len(places),
                 rank=rank,
                 interface=node.facts.interface,
             )
-            order = Order(
-                job=command.job,
-                incarnation=command.incarnation,
-                sequence=command.sequence,
-                argv=job.argv,
-                env=job_environment(command, job, place, self._home_id, secrets.token_hex(12)),
-                workdir=job.workdir,
-                log=str(self._log(command.job, rank)),
-                gpus_text=where_text(cluster, gpus),
-                from_step=command.from_step,
-                lease_seconds=command.lease_s - node.behind_s,  # an instant there
-                grace_seconds=job.grace_seconds,
-                lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
-                progress=(job.progress or "") if rank == 0 else "",
-                steps_total=job.steps,
-                log_bytes=self._log_bytes,
-                clock_origin_s=node.behind_s,
-            )
-            node.outbox.append(("launch", asdict(order)))
+            node.add(self._start(command, place))
+
+    def _start(self, command: Launch, place: GangPlace) -> Errand:
+        return Errand(lambda node: ["launch", asdict(self._order(command, place, node))])
+
+    def _order(self, command: Launch, place: GangPlace, node: FleetNode) -> Order:
+        job = self._context.submitted(command.job)
+        assert node.behind_s is not None
+        return Order(
+            job=command.job,
+            incarnation=command.incarnation,
+            sequence=command.sequence,
+            argv=job.argv,
+            env=job_environment(command, job, place, self._home_id, secrets.token_hex(12)),
+            workdir=job.workdir,
+            log=str(self._log(command.job, place.rank)),
+            gpus_text=where_text(self._context.cluster(), command.gpus),
+            from_step=command.from_step,
+            lease_seconds=command.lease_s - node.behind_s,  # an instant there
+            grace_seconds=job.grace_seconds,
+            lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
+            progress=(job.progress or "") if place.rank == 0 else "",
+            steps_total=job.steps,
+            log_bytes=self._log_bytes,
+            clock_origin_s=node.behind_s,
+        )
 
     def _send(self) -> None:
-        """One message for each node that has to be told or asked something, and owes no answer."""
+        """One message for each node that has to be told or asked something, and owes no answer. One that has not told its clock
+        is asked for that first."""
         now_s = self._context.clock()
         for node in self._nodes.values():
-            if not node.host or node.sent is not None or (now_s < node.due_s and not node.outbox):
+            ready = node.outbox if node.behind_s is not None else []
+            if not node.host or node.sent is not None or (now_s < node.due_s and not ready):
                 continue
-            node.sent, node.outbox, node.due_s = node.outbox, [], now_s + HEARTBEAT_SECONDS
-            self._hosts.send(node.host, json.dumps({"do": node.sent, "whole": node.whole}))
+            node.sent, node.sent_s, node.due_s = ready, now_s, now_s + HEARTBEAT_SECONDS
+            node.outbox = node.outbox if node.behind_s is None else []
+            node.message += 1
+            do = [errand.words(node) for errand in node.sent]
+            self._hosts.send(node.host, json.dumps({"message": node.message, "do": do, "whole": node.whole}))
 
     # Events ------------------------------------------------------------------------------------------------------
 
@@ -256,19 +239,16 @@ class Fleet:
         self._look()
         events = self._match(now_s)
         by_host = {node.host: node for node in self._nodes.values() if node.host}
-        for host, text in self._hosts.answers():
-            node = by_host.get(host)
-            if node is None or node.sent is None:
-                continue
-            if text is None:
-                node.sent, node.whole, node.due_s = None, True, now_s + AGAIN_SECONDS
-                node.outbox.clear()  # the core says again what is not answered
-            else:
-                events += self._heard(node, json.loads(text), now_s)
+        for answer in self._hosts.answers():
+            node = by_host.get(answer.host)
+            if node is not None and node.sent is not None:
+                events += self._heard(node, answer, now_s)
         for host in self._hosts.rang():
             if host in by_host:
                 by_host[host].due_s = 0.0
         for node in self._nodes.values():
+            if node.sent is not None and now_s >= node.sent_s + LOST_SECONDS:
+                node.lose()
             events += node.parts.take(())
         self._send()
         self._measure()
@@ -280,25 +260,28 @@ class Fleet:
                 events += node.parts.progress()
         return events
 
-    def _heard(self, node: FleetNode, answer: Mapping[str, Any], now_s: float) -> list[External]:
+    def _heard(self, node: FleetNode, answer: HostAnswer, now_s: float) -> list[External]:
+        if answer.text is None:
+            node.lose()
+            node.due_s = now_s + AGAIN_SECONDS
+            return []
+        told: Mapping[str, Any] = json.loads(answer.text)
+        if told["message"] != node.message:
+            return []  # of an earlier message, which was given up
         whole, node.whole, node.sent = node.whole, False, None
-        node.behind_s = now_s - answer["boot_s"]
-        changed = [read_part(each) for each in answer["parts"]]
-        if whole:
-            there = {(status.job, status.incarnation) for status, _ in changed}
-            node.known = {key: part for key, part in node.known.items() if key in there}
-        node.known |= {(status.job, status.incarnation): (status, rank) for status, rank in changed}
-        inventory = tuple(_part(status) for status, _ in node.known.values() if status.state != ENDED) if whole else ()
+        node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
+        changed = [read_part(each) for each in told["parts"]]
+        node.take(changed, whole)
         events: list[External] = []
         if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:
             node.reported_s = now_s
-            events.append(NodeReported(node.number, int(answer["boot"]), now_s, inventory))
+            events.append(NodeReported(node.number, int(told["boot"]), now_s, node.inventory()))
         fresh = [status for status, _ in changed if (status.job, status.incarnation) not in node.ended]
         events += node.parts.take(fresh)
         node.ended |= {(status.job, status.incarnation) for status in fresh if status.state == ENDED}
         events += [
             Exited(job, incarnation, now_s, Outcome(outcome), 0.0, node.number)
-            for job, incarnation, outcome in answer["lost"]
+            for job, incarnation, outcome in told["lost"]
             if (job, incarnation) not in node.ended
         ]
         return events
@@ -312,7 +295,7 @@ class Fleet:
     def acknowledge(self) -> None:
         for node in self._nodes.values():
             for job, incarnation in node.ended:
-                node.outbox.append(("forget", [job, incarnation]))
+                node.add(_forget(job, incarnation))
                 status, rank = node.known.pop((job, incarnation), (None, 0))
                 if status is not None and rank == 0:
                     self._first_ended[job, incarnation] = status
@@ -350,11 +333,24 @@ class Fleet:
         return self.home / "logs" / (f"{job}.log" if rank == 0 else f"{job}.node{rank}.log")
 
 
+def _errand(command: Suspend | Resume | Resize | Kill | Renew) -> Errand:
+    key = [command.job, command.incarnation]
+    if isinstance(command, Renew):
+        lease_s, renews = command.lease_s, (command.job, command.incarnation)
+        return Errand(lambda node: ["renew", [*key, lease_s - (node.behind_s or 0.0)]], renews)
+    if isinstance(command, Resume):
+        return Errand(lambda node: ["resume", [*key, command.sequence, command.lease_s - (node.behind_s or 0.0)]])
+    if isinstance(command, Resize):
+        return Errand(lambda node: ["resize", [*key, command.sequence, command.batch_size]])
+    if isinstance(command, Kill):
+        return Errand(lambda node: ["kill", [*key, command.sequence]])
+    word = "park" if command.kind is SuspendKind.PARK else "suspend"
+    return Errand(lambda node: [word, [*key, command.sequence]])
+
+
+def _forget(job: int, incarnation: int) -> Errand:
+    return Errand(lambda node: ["forget", [job, incarnation]])
+
+
 def _room(facts: NodeFacts) -> float | None:
     return None if facts.host_gib is None else float(int(facts.host_gib))
-
-
-def _part(status: IncarnationStatus) -> Part:
-    """Under no sequence: whether it answers a command is told by an event of its own."""
-    state = PartState.PARKED if status.state == PARKED else PartState.RUNNING
-    return Part(status.job, status.incarnation, 0, state, status.steps_done)

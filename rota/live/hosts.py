@@ -25,6 +25,8 @@ class HostAnswer(NamedTuple):
     host: str
     text: str | None
     """None: it got lost, or the answer did. Whether anything was done is not known."""
+    arrived_s: float
+    """When it came, on this machine's clock that counts from boot."""
 
 
 class Hosts(Protocol):

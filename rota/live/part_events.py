@@ -4,7 +4,7 @@ It remembers what it has told, so that a repeat is told once. The part of a gang
 the first one tells are the job's.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
@@ -53,6 +53,12 @@ class PartEvents:
     def progress(self) -> list[External]:
         """How far those are that run."""
         return self._progress(self.running.values())
+
+    def only(self, there: Collection[tuple[int, int]]) -> None:
+        """Everything else is gone, and was told to be, or is told by others."""
+        self.running = {job: status for job, status in self.running.items() if (job, status.incarnation) in there}
+        for key in self.started.keys() - there:
+            self.forget(*key)
 
     def forget(self, job: int, incarnation: int) -> None:
         for each in (self.started, self._sequences, self._parked):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.node_agent import NodeFacts
+from rota.agent.processes import boot_s
 from rota.errors import OptionError
 from rota.live.hosts import HostAnswer, HostThere
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
@@ -28,8 +29,13 @@ FIRST_LOOK_SECONDS = 60.0
 RING_SECONDS = 30.0
 """So long a call waits for a supervisor to ring."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
-SETTINGS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "3600"}
-"""Of Ray, for this process: Ray ends a process whose head is away for longer than this, which is a minute by default."""
+SETTINGS = {
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
+    "RAY_grpc_client_keepalive_time_ms": "5000",
+    "RAY_grpc_client_keepalive_timeout_ms": "5000",
+}
+"""Of Ray, for this process. It ends a process whose head is away for longer than the first, by default a minute; without the
+others a call to a node that is cut off may never return."""
 
 
 def start_ray(address: str, namespace: str) -> Any:
@@ -65,6 +71,8 @@ class _Agent:
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.facts: NodeFacts | None = None
+        self.asked = False
+        """It was asked who it is, and has not answered."""
         self.waits = False
         self.alive = True
 
@@ -104,7 +112,7 @@ class RayHosts:
         if agent is None:
             self._answer(host, None)
             return
-        self._call(agent.actor.exchange, text, then=lambda found: self._answer(host, found))
+        self._call(agent.actor.exchange, text, host=host, then=lambda found: self._answer(host, found))
 
     def answers(self) -> list[HostAnswer]:
         found = []
@@ -139,8 +147,10 @@ class RayHosts:
                 self._greet(host, node)
         for host in [host for host in self._agents if host not in alive]:
             self._agents.pop(host).alive = False
-        for host, agent in self._agents.items():
-            if agent.facts is not None and not agent.waits:
+        for host, agent in list(self._agents.items()):
+            if agent.facts is None and not agent.asked:
+                self._ask_who(host, agent)
+            elif agent.facts is not None and not agent.waits:
                 self._listen(host, agent)
         self._tell_there(draining)
         if all(agent.facts is not None for agent in self._agents.values()):
@@ -190,13 +200,16 @@ class RayHosts:
             .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
         )
         agent = self._agents[host] = _Agent(actor)
-        self._call(actor.hello, then=lambda found: self._met(host, agent, found))
+        self._ask_who(host, agent)
 
-    def _met(self, host: str, agent: _Agent, text: str | None) -> None:
-        if text is None:  # its process may be on its way
-            if agent.alive and not self._stopping.wait(LOOK_SECONDS):
-                self._call(agent.actor.hello, then=lambda found: self._met(host, agent, found))
-            return
+    def _ask_who(self, host: str, agent: _Agent) -> None:
+        agent.asked = True
+        self._call(agent.actor.hello, host=host, then=lambda found: self._met(agent, found))
+
+    def _met(self, agent: _Agent, text: str | None) -> None:
+        agent.asked = False
+        if text is None:
+            return  # its process may be on its way: the next look asks again
         plain = json.loads(text)
         agent.facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
         self._tell_there(self._draining)
@@ -211,19 +224,26 @@ class RayHosts:
                     self._rang.add(host)
                 self._wake()
             if rang is not None and agent.alive and not self._stopping.is_set():
-                self._listen(host, agent)
+                self._listen(host, agent)  # else the next look does
 
         agent.waits = True
-        self._call(agent.actor.wait, RING_SECONDS, then=heard)
+        self._call(agent.actor.wait, RING_SECONDS, host=host, then=heard)
 
     def _answer(self, host: str, text: str | None) -> None:
-        self._answers.put(HostAnswer(host, text))
+        self._answers.put(HostAnswer(host, text, boot_s()))
         self._wake()
 
-    def _call(self, method: Any, *arguments: Any, then: Callable[[Any], None]) -> None:
-        """`then` gets what came, or None."""
-        future: Future[Any] = method.remote(*arguments).future()
-        future.add_done_callback(lambda done: then(None if done.cancelled() or done.exception() else done.result()))
+    def _call(self, method: Any, *arguments: Any, host: str, then: Callable[[Any], None]) -> None:
+        """`then` gets what came, or None, in a thread of Ray's that all answers share: it must be quick. An agent that could not
+        be made is dead for good, also when what was in its way is gone; the next look makes another."""
+
+        def came(done: "Future[Any]") -> None:
+            problem = None if done.cancelled() else done.exception()
+            if isinstance(problem, self._ray.exceptions.ActorDiedError) and host in self._agents:
+                self._agents.pop(host).alive = False
+            then(None if done.cancelled() or problem else done.result())
+
+        method.remote(*arguments).future().add_done_callback(came)
 
 
 def _has_nvml(labels: Mapping[str, str]) -> bool:

@@ -1,17 +1,22 @@
 """Rota on a real Ray cluster of several nodes on this machine, with real jobs."""
 
 import contextlib
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import rota
 from tests.live.harness import Site, until
 from tests.live.ray_cluster import SETTINGS, RayCluster, end_supervisors
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
+
+PACKAGES = str(Path(rota.__file__).parents[1])
 
 JOB = '''
 """Counts steps, saves each, and holds locks that show who runs at the same time."""
@@ -131,3 +136,72 @@ def test_a_machine_dies_and_another_one_joins(tmp_path: Path, cluster: RayCluste
         for job in both:
             place.client().cancel(job)
         until(lambda: all(row.ended for row in place.rows().values()), "both are cancelled")
+
+
+GANG = """
+import hashlib, sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from rota.train.torch import session
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randn(64, 2))
+model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 2)))
+optimizer = torch.optim.Adam(model.parameters(), 0.01)
+with session(model, optimizer, every_seconds=None) as job:
+    batches = job.loader(data, batch_size=16)
+    for epoch in job.epochs(int(sys.argv[1])):
+        for inputs, targets in job.steps(batches):
+            optimizer.zero_grad()
+            (model(inputs) - targets).square().mean().backward()
+            optimizer.step()
+            time.sleep(float(sys.argv[2]))
+if dist.get_rank() == 0:
+    state = b"".join(tensor.numpy().tobytes() for tensor in model.state_dict().values())
+    print("weights", hashlib.sha256(state).hexdigest(), job.step, flush=True)
+"""
+TORCHRUN = (
+    "exec {python} -m torch.distributed.run --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node $ROTA_NODE_GPUS "
+    "--master-addr $MASTER_ADDR --master-port $MASTER_PORT {script} {epochs} 0.2"
+)
+
+
+def weights(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("weights"))
+
+
+def test_two_gangs_of_four_ranks_take_turns_on_two_nodes(tmp_path: Path, cluster: RayCluster) -> None:
+    """Each is suspended while the other trains, all ranks after the same step, and ends as if it had been alone."""
+    pytest.importorskip("torch")
+    script, epochs = tmp_path / "gang.py", 12
+    script.write_text(GANG)
+    env = {"PYTHONPATH": PACKAGES, "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
+    plain = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "4",
+        str(script),
+        str(epochs),
+        "0",
+    ]
+    alone = subprocess.run(plain, env=env, capture_output=True, text=True, check=True).stdout
+    with contextlib.closing(RaySite(tmp_path, cluster, policy="las")) as place:
+        place.up(decide="rounds", round_seconds="5")
+        run = TORCHRUN.format(python=sys.executable, script=script, epochs=epochs)
+        jobs = []
+        for name in ("one", "two"):
+            (place.work / name).mkdir()
+            how = {"gpus": 4, "progress": "session", "env": env, "workdir": str(place.work / name), "name": name}
+            jobs.append(int(place.client().submit(run=run, **how).id))
+        until(lambda: all(row.ended for row in place.rows().values()), "both have trained", 600.0)
+        for job in jobs:
+            row = place.rows()[job]
+            said = (place.home / "logs" / f"{job}.log").read_text()
+            assert (row.phase, row.lost_steps) == ("finished", 0), said
+            assert weights(said) == weights(alone)
+        assert sum(row.suspensions for row in place.rows().values()) >= 1

@@ -11,7 +11,7 @@ from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
 from rota.core.plan.move import Moved, move
 from rota.core.plan.mover import Mover
-from rota.core.plan.placements import changes, moves_of_parked
+from rota.core.plan.placements import changes, with_parked_in_place
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
 from rota.core.settings import Settings
 from rota.core.state.state import State
@@ -22,13 +22,15 @@ from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Ints
 
 
 def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
-    """Turn the policy's answer into who runs where next. A parked job that would have to go elsewhere waits, if that is how it is
-    set, and the plan is made again without it."""
+    """Turn the policy's answer into who runs where next. If parked jobs are to stay, one that would go elsewhere goes on where it
+    sleeps if its GPUs are free; else it waits, and the plan is made again without it."""
     assert state.question.answer is not None
     rows, alive = jobs_of(state, state.question.answer)
     while True:
         plan = _make(state, settings, placer, rows, alive)
-        elsewhere = moves_of_parked(state, plan) if settings.parked_stay else []
+        if not settings.parked_stay:
+            return plan
+        plan, elsewhere = with_parked_in_place(state, plan)
         if not elsewhere:
             return plan
         waits = np.isin(state.jobs.table.id[rows], elsewhere)

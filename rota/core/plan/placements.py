@@ -1,5 +1,7 @@
 """Placements: GPUs for those who were granted some, and what changes by that."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from rota.core.plan import pairing
@@ -81,17 +83,39 @@ def changes(
     return tuple(found)
 
 
-def moves_of_parked(state: State, plan: Plan) -> list[int]:
-    """Parked jobs that a plan wakes elsewhere than where they sleep, or by another option, though they could stay."""
-    incarnations, found = state.jobs.incarnations, []
-    out = state.machines.draining
+def with_parked_in_place(state: State, plan: Plan) -> tuple[Plan, list[int]]:
+    """The plan with parked jobs going on where they sleep instead of elsewhere, or by another option, and those that can't
+    because others have their GPUs. One that has to leave its node, or a GPU that is out of service, may go."""
+    moves = {change.job: state.jobs.incarnations[change.job] for change in plan.changes if _moves_parked(state, change)}
+    if not moves:
+        return plan, []
+    wanted = dict(state.jobs.desired)
     for change in plan.changes:
-        mine = incarnations.get(change.job) if change.gpus is not None else None
-        if mine is None or not mine.parked or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
-            continue
-        if out.isdisjoint(mine.parts) and not np.isin(mine.gpus, state.out_of_service()).any():
-            found.append(change.job)
-    return found
+        wanted.pop(change.job, None)
+        if change.gpus is not None and change.job not in moves:
+            wanted[change.job] = change.gpus
+    taken = np.zeros(state.machines.cluster.gpus, dtype=bool)
+    for gpus in wanted.values():
+        taken[gpus] = True
+    changes, elsewhere = [], []
+    for change in plan.changes:
+        mine = moves.get(change.job)
+        if mine is None:
+            changes.append(change)
+        elif taken[mine.gpus].any() or not state.machines.node_up[list(mine.parts)].all():
+            elsewhere.append(change.job)
+        else:
+            taken[mine.gpus] = True
+            changes.append(Change(change.job, mine.option, mine.gpus))
+    return replace(plan, changes=tuple(changes)), elsewhere
+
+
+def _moves_parked(state: State, change: Change) -> bool:
+    """Whether it wakes a parked job elsewhere than where it sleeps, though that could stay."""
+    mine = state.jobs.incarnations.get(change.job)
+    if mine is None or not mine.parked or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
+        return False
+    return state.machines.draining.isdisjoint(mine.parts) and not np.isin(mine.gpus, state.out_of_service()).any()
 
 
 def _must_leave(state: State, rows: Ints) -> Bools:

@@ -30,7 +30,7 @@ class Desk:
         self.agent = NodeAgent(self.folder / "n1", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=2)
 
     def ask(self, *do: tuple[str, Any], whole: bool = False) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.agent.exchange(json.dumps({"do": do, "whole": whole})))
+        answer: dict[str, Any] = json.loads(self.agent.exchange(json.dumps({"message": 7, "do": do, "whole": whole})))
         return answer
 
     def launch(self, script: str, *, incarnation: int = 1, sequence: int = 1, lease_s: float | None = None) -> dict[str, Any]:
@@ -111,6 +111,8 @@ def test_leases_end_by_the_clock_of_the_node(desk: Desk) -> None:
     desk.launch("sleep 1000", lease_s=boot_s() + 60.0)
     desk.wait("running")
     desk.ask(("renew", [1, 1, boot_s() - 1.0]))
+    assert desk.ask()["message"] == 7 and desk.part()[0].asked is None, "a renewal that comes late takes nothing away"
+    desk.ask(("renew", [1, 1, boot_s() + 0.2]))
     ended = desk.wait("ended")
     assert (ended.asked, ended.outcome) == ("lease", "yielded")
 
@@ -124,3 +126,10 @@ def test_repeats_and_strangers(desk: Desk) -> None:
     desk.ask(("forget", [1, 1]))
     assert desk.ask(("kill", [1, 1, 6]))["lost"] == [[1, 1, "lost"]]
     assert desk.launch("sleep 1000", sequence=3)["lost"] == [[1, 1, "lost"]], "what was said to be lost never starts"
+
+
+def test_an_agent_that_stood_still_does_nothing_when_there_is_another(desk: Desk) -> None:
+    frozen = desk.agent
+    desk.again()
+    with pytest.raises(RuntimeError, match="another agent has this node"):
+        frozen.exchange(json.dumps({"message": 1, "do": [], "whole": False}))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rota.beliefs.rates import Rates
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
@@ -221,6 +222,19 @@ def test_a_parked_job_waits_for_its_own_gpus_where_that_is_set(parking: Bench) -
     assert phase(parking, 0) is Phase.PARKED and not of_type(moved, Suspend)
     drained = parking.tell(NodeDrained(0, 10.0), at_s=10.0)
     assert [command.job for command in of_type(drained, Suspend) if command.kind is SuspendKind.CHECKPOINT]
+
+
+def test_a_parked_job_goes_on_where_it_sleeps_though_another_type_is_free_and_faster() -> None:
+    rates = Rates({("net", "A100", 1): 2.0, ("net", "V100", 1): 1.0})
+    bench = Bench([Node("a", "A100", 1, host_gib=10.0), Node("b", "V100", 1, host_gib=10.0)], rates=rates, parked_stay=True)
+    start_gang(bench, gpus=1, steps=1.0)
+    start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=1.0, profile="net")
+    assert bench.state.machines.observed.holder.tolist() == [0, 1]
+    bench.obey(bench.submit(at_s=5.0, steps=2.0, accelerators=("V100",)))
+    assert phase(bench, 1) is Phase.PARKED
+    bench.tell(Exited(0, 1, 8.0, Outcome.FINISHED, 1.0), at_s=8.0)
+    (resume,) = of_type(bench.tell(Exited(2, 1, 9.0, Outcome.FINISHED, 2.0), at_s=9.0), Resume)
+    assert resume.job == 1, "and does not wait on an empty cluster"
 
 
 def test_no_parking_without_memory() -> None:

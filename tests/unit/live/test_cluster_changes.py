@@ -212,3 +212,15 @@ def test_whatever_the_clusters_the_scheduler_ends_with_what_is_there(clusters: l
         assert again.done and not again.text, "opened with the same cluster again, nothing changes"
         validate(state)
     assert {type(event) for event in told} <= {NodeLeft, NodeJoined}
+
+
+def test_what_a_driver_of_silent_nodes_drains_stays_drained() -> None:
+    """It says itself when a node is in use again, and when one has left."""
+    cluster = Cluster.parse("2x(2xV100)")
+    devices = made_up_devices(cluster)
+    scheduler = Scheduler(cluster, Packed())
+    scheduler.fold(1.0, [NodeDrained(0, 1.0)])
+    there = named_nodes(cluster, devices)
+    assert ClusterChanges(scheduler.state, dict(enumerate(devices)), there).events(scheduler.state, 2.0)
+    silent = ClusterChanges(scheduler.state, dict(enumerate(devices)), there[:1], absent_stay=True)
+    assert silent.events(scheduler.state, 2.0) == [] and silent.done

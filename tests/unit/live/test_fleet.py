@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rota.agent.node_agent import NodeAgent
-from rota.agent.processes import Signs, end_all
+from rota.agent.processes import Signs, boot_s, end_all
 from rota.live.driver import DriverContext
-from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
+from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.hosts import HostAnswer, HostThere
 from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Renew, Suspend
@@ -58,7 +58,7 @@ class InProcess:
         answer: str | None = self.agents[host.removeprefix("host-")].exchange(text)
         if self.answers_to_lose:
             self.answers_to_lose, answer = self.answers_to_lose - 1, None
-        self._answers.append(HostAnswer(host, answer))
+        self._answers.append(HostAnswer(host, answer, boot_s()))
 
     def answers(self) -> list[HostAnswer]:
         found, self._answers = self._answers, []
@@ -232,7 +232,7 @@ def test_who_has_nothing_to_tell_is_asked_now_and_then(bench: Bench) -> None:
 def test_a_renewal_counts_from_when_it_was_said(bench: Bench) -> None:
     bench.fleet.carry_out([bench.launch()])
     bench.heard(started(0))
-    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() - 1.0)])
+    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() + 0.3)])
     ends = bench.heard(lambda event: isinstance(event, Exited | Suspended) and event.node == 0)
     assert ends
     bench.fleet.carry_out([Kill(1, 1, 9, (0, 1))])
@@ -243,3 +243,71 @@ def test_where_the_log_is(bench: Bench) -> None:
     bench.heard(started(0), started(1))
     assert b"step 1" in bench.fleet.read_log(1, 0, 1000).data and bench.fleet.log_end(1) > 0
     assert (bench.folder / "home/logs/1.node1.log").exists()
+
+
+def test_a_scheduler_that_comes_up_renews_leases_only_when_it_knows_the_clock_of_the_node(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0), started(1))
+    bench.fleet = bench.open()
+    bench.hosts.held = []
+    bench.fleet.events()
+    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() + 60.0), bench.launch()])
+    assert all(json.loads(text)["do"] == [] for _, text in bench.hosts.held), "it asks first"
+    late, bench.hosts.held = bench.hosts.held, None
+    for host, text in late:
+        bench.hosts.carry(host, text)
+    found = bench.heard(started(0), started(1))
+    assert not any(isinstance(event, Exited | Suspended) for event in found)
+
+
+def test_a_renewal_that_got_lost_is_sent_again(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0), started(1))
+    bench.hosts.held = []
+    bench.fleet.carry_out([Renew(1, 1, (0, 1), time.time() + 50.0), Kill(9, 1, 1, (0, 1))])
+    bench.hosts.held = None  # both messages are gone for good
+    bench.hosts.away = {"a", "b"}
+    bench.events()
+    bench.hosts.away = set()
+    bench.hosts.held = []
+    bench.fleet.events()
+    words = [word for _, text in bench.hosts.held for word, _ in json.loads(text)["do"]]
+    assert words == ["renew", "renew"], "the core says again what it has no answer to"
+
+
+def test_a_node_with_a_running_job_leaves(bench: Bench) -> None:
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0), started(1))
+    bench.hosts.away.add("a")
+    bench.events()
+    bench.ahead_s += GONE_AFTER + 10
+    assert any(isinstance(event, NodeLeft) for event in bench.events())
+    bench.ahead_s += 10
+    bench.events()
+
+
+def test_a_machine_that_comes_back_with_fewer_gpus_is_another_node(bench: Bench, tmp_path: Path) -> None:
+    bench.hosts.agents["b"].close()
+    bench.hosts.agents["b"] = NodeAgent(tmp_path / "b", "b", "127.0.0.1", accelerator="V100", pretend_gpus=1)
+    bench.events()
+    bench.fleet.carry_out([bench.launch()])
+    assert not list(bench.folder.glob("*/run/1/1/launch.json")), "it has not joined"
+    assert [node.gpus for node in bench.fleet.machines().nodes] == [2, 1]
+    bench.ahead_s += GONE_AFTER + 1
+    assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
+
+
+def test_an_answer_to_an_earlier_message_is_not_taken_for_the_last(bench: Bench) -> None:
+    bench.hosts.held = []
+    bench.ahead_s += HEARTBEAT_SECONDS
+    bench.fleet.events()
+    early = bench.hosts.held
+    bench.ahead_s += LOST_SECONDS
+    bench.hosts.held = []
+    bench.fleet.events()
+    late, bench.hosts.held = bench.hosts.held, None
+    assert len(early) == len(late) == 2 and all(json.loads(text)["whole"] for _, text in late)
+    for host, text in (*early, *late):
+        bench.hosts.carry(host, text)
+    reports = [event for event in bench.fleet.events() if isinstance(event, NodeReported)]
+    assert [event.node for event in reports] == [0, 1]

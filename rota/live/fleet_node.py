@@ -1,0 +1,99 @@
+"""One node of the core, as the driver of a cluster knows it: the host that is there for it, what it was told and what it told."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rota.agent.constants import ENDED, PARKED
+from rota.agent.node_agent import NodeFacts
+from rota.agent.orders import IncarnationStatus
+from rota.live.part_events import PartEvents
+from rota.model.events import Part, PartState
+
+PartKey = tuple[int, int]
+"""Job and incarnation."""
+
+
+_STATES = {PARKED: PartState.PARKED}
+
+
+class Errand(NamedTuple):
+    """Something that a node is to be told. It is put into words when it is sent: leases are instants of the node's own clock."""
+
+    words: Callable[["FleetNode"], list[Any]]
+    renews: PartKey | None = None
+    """Whose lease it extends. The core takes that for done, so it is sent again if it got lost; the latest counts."""
+
+
+class FleetNode:
+    """A node, and the host that is there for it."""
+
+    def __init__(self, number: int, facts: NodeFacts, parts: PartEvents) -> None:
+        self.number, self.facts, self.parts = number, facts, parts
+        self.host = ""
+        """Empty: none is there."""
+        self.away_s: float | None = None
+        """Since when it is not there; infinite: it has left."""
+        self.outbox: list[Errand] = []
+        self.sent: list[Errand] | None = None
+        """What its last message asked for, while the answer is awaited."""
+        self.sent_s = 0.0
+        self.message = 0
+        """The number of its last message."""
+        self.whole = True
+        """It has to tell everything."""
+        self.due_s = 0.0
+        """When to ask it again, if there is nothing to tell it."""
+        self.reported_s = 0.0
+        """When the core was last told that it is there."""
+        self.behind_s: float | None = None
+        """How far its clock is behind ours, at most; None: it has not told."""
+        self.known: dict[PartKey, tuple[IncarnationStatus, int]] = {}
+        """Its parts of jobs, each with its place in the gang."""
+        self.ended: set[PartKey] = set()
+        """Of those, the ones that have ended and were told."""
+        self.draining = False
+
+    def stand_in(self, host: str, facts: NodeFacts) -> None:
+        """This host is there for it from now on. What got lost with the one before is sent again, if it has to be."""
+        if facts.boot != self.facts.boot:
+            self.behind_s = None
+        self.lose()
+        self.host, self.facts, self.away_s, self.due_s = host, facts, None, 0.0
+
+    def lose(self) -> None:
+        """Its last message got lost, or the answer did."""
+        renewals = {errand.renews: errand for errand in (*(self.sent or ()), *self.outbox) if errand.renews is not None}
+        self.outbox, self.sent, self.whole = list(renewals.values()), None, True
+
+    def add(self, errand: Errand) -> None:
+        if errand.renews is not None:
+            self.outbox = [other for other in self.outbox if other.renews != errand.renews]
+        self.outbox.append(errand)
+
+    def leave(self, parts: PartEvents) -> None:
+        """All it had is dead."""
+        self.away_s, self.parts = float("inf"), parts
+        self.known.clear()
+        self.ended.clear()
+        self.outbox.clear()
+
+    def take(self, told: list[tuple[IncarnationStatus, int]], whole: bool) -> None:
+        """What it has; `whole`: and nothing else."""
+        if whole:
+            there = {(status.job, status.incarnation) for status, _ in told}
+            self.known = {key: part for key, part in self.known.items() if key in there}
+            self.parts.only(there)
+        self.known |= {(status.job, status.incarnation): (status, rank) for status, rank in told}
+
+    def is_first(self, status: IncarnationStatus) -> bool:
+        """Whether this is the first part of its gang."""
+        known = self.known.get((status.job, status.incarnation))
+        return known is not None and known[1] == 0
+
+    def inventory(self) -> tuple[Part, ...]:
+        """What lives there. Under no sequence: whether it answers a command is told by an event of its own."""
+        return tuple(
+            Part(status.job, status.incarnation, 0, _STATES.get(status.state, PartState.RUNNING), status.steps_done)
+            for status, _ in self.known.values()
+            if status.state != ENDED
+        )
