@@ -155,16 +155,20 @@ class Fleet:
     # Commands ----------------------------------------------------------------------------------------------------
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
-        """To the nodes' outboxes, and on their way."""
+        """To the nodes' outboxes, and on their way. A launch comes again, whole, until all its nodes have answered it: those that
+        have started say so again."""
+        answers: list[External] = []
         for command in commands:
             if isinstance(command, Launch):
                 self._launch(command)
+                for node in (self._nodes.get(number) for number in command.nodes):
+                    answers += node.parts.again(command.job, command.incarnation) if node is not None else []
                 continue
             for node in (self._nodes.get(number) for number in command.nodes):
                 if node is not None and (node.host or isinstance(command, Renew)):
                     node.add(_errand(command))
         self._send()
-        return []
+        return answers
 
     def _launch(self, command: Launch) -> None:
         """On all its nodes, if each is there with its GPUs and has the boot that the core knows; else on none: the core sends it

@@ -54,6 +54,11 @@ class PartEvents:
         """How far those are that run."""
         return self._progress(self.running.values())
 
+    def again(self, job: int, incarnation: int) -> list[External]:
+        """That it has started, for a core that asks again because other parts of it have not."""
+        key = job, incarnation
+        return [Started(*key, self._sequences[key], self.started[key], self.node)] if key in self.started else []
+
     def only(self, there: Collection[tuple[int, int]]) -> None:
         """Everything else is gone, and was told to be, or is told by others."""
         self.running = {job: status for job, status in self.running.items() if (job, status.incarnation) in there}

@@ -122,7 +122,7 @@ def test_a_job_that_does_not_heed_sigterm_is_killed(folder: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, number: signal.Signals) -> None:
-    spec(folder, "well", batch={"size": 64, "max": 128})
+    spec(folder, "well", batch={"size": 64, "max": 1024})
     process = subprocess.Popen(
         command("--to", "rates.csv"),
         cwd=folder,

@@ -158,6 +158,14 @@ def test_a_gang_starts_on_both_nodes_and_is_suspended(bench: Bench) -> None:
     until(lambda: not bench.events() and not list(bench.folder.glob("*/run/1/1/launch.json")), "it is forgotten")
 
 
+def test_a_launch_that_is_repeated_is_answered_again(bench: Bench) -> None:
+    """The core repeats it whole while one part has not begun, and then wants to hear of all."""
+    assert bench.fleet.carry_out([bench.launch()]) == []
+    bench.heard(started(0), started(1))
+    again = bench.fleet.carry_out([bench.launch()])
+    assert [(event.node, event.sequence) for event in again if isinstance(event, Started)] == [(0, 1), (1, 1)]
+
+
 def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
     bench.hosts.answers_to_lose = 2
     bench.fleet.carry_out([bench.launch()])
