@@ -54,6 +54,11 @@ def run(folder: Path, *more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def heed_interrupts() -> None:
+    """A shell starts what it runs in the background with SIGINT ignored, and these tests may be run so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def living(folder: Path) -> list[str]:
     """Processes of the job that have not ended."""
     pids = (folder / "pids").read_text().split()
@@ -130,6 +135,7 @@ def test_interrupted_it_stops_the_job_and_keeps_what_was_measured(folder: Path, 
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         until(lambda: (folder / "rates.csv").exists(), "the first rate is in the table")
