@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rota.train import agreement
 from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement, FirstRank, OtherRank
+from rota.train.board import Board, FolderBoard
 
 
 class MustWait(Exception):
@@ -22,8 +23,8 @@ class MustWait(Exception):
 class Ranks:
     """Ranks that are stepped by hand, in any order: one that would wait gives way instead."""
 
-    def __init__(self, folder: Path, count: int, start: int) -> None:
-        self.ranks = [FirstRank(folder), *(OtherRank(folder) for _ in range(count - 1))]
+    def __init__(self, board: Board, count: int, start: int) -> None:
+        self.ranks = [FirstRank(board), *(OtherRank(board) for _ in range(count - 1))]
         self.steps = [start] * count
         self.saves: list[list[int]] = [[] for _ in range(count)]
         self.left: list[int | None] = [None] * count
@@ -80,7 +81,7 @@ def test_ranks_do_the_same_at_the_same_step(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, count: int, start: int, coupled: bool
 ) -> None:
     """Coupled by collectives, or running ahead of each other as far as they are let."""
-    ranks = Ranks(tmp_path_factory.mktemp("ranks"), count, start)
+    ranks = Ranks(FolderBoard(tmp_path_factory.mktemp("ranks")), count, start)
     paces = data.draw(st.lists(st.integers(2, 9), min_size=1, max_size=3))
     # Limits reach further ahead or less far, as if steps were faster or slower.
     ranks.ranks[0]._look_at_pace = lambda step: setattr(ranks.ranks[0], "_ahead", paces[step % len(paces)])  # type: ignore
@@ -100,7 +101,8 @@ def test_ranks_do_the_same_at_the_same_step(
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, other = FirstRank(tmp_path), OtherRank(tmp_path)
+    board = FolderBoard(tmp_path)
+    first, other = FirstRank(board), OtherRank(board)
     first.begin(Announcement(0))
     other.begin(Announcement(0))
 
@@ -108,7 +110,7 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(agreement, "write_whole", full)
+        patch.setattr(board, "put", full)
         assert first.at(1, asked=True, save=False) == GO_ON and first.next_step == 2
         with pytest.raises(MustWait):
             first.at(2, asked=True, save=False)  # the others have to hear of it
@@ -119,7 +121,8 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
-    first, other = FirstRank(tmp_path), OtherRank(tmp_path)
+    board = FolderBoard(tmp_path)
+    first, other = FirstRank(board), OtherRank(board)
     with pytest.raises(MustWait):
         other.begin(Announcement(0))
     first.begin(Announcement(40, start="step-40", written=6))
