@@ -113,6 +113,11 @@ class Checkpoint(_Strict):
         description="Where its checkpoints go: a folder below the working directory, or a URL, such as s3://BUCKET/FOLDER.",
     )
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
+    saves: bool = Field(
+        True,
+        description="Whether it saves its state on SIGTERM and goes on from there. If not, it is never suspended: it is parked, "
+        "where that can be, or keeps its GPUs until it ends.",
+    )
 
     @field_validator("dir")
     @classmethod
