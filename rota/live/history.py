@@ -46,7 +46,7 @@ class JobRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """The last numbers that it told, such as its loss."""
     parking: str = ""
-    """How it can be suspended, and why so, as of when it was submitted."""
+    """How it can be suspended, and why so, as of when it was submitted, or as the node found that last started it."""
     parking_problem: str = ""
     """Why it could not be parked, the last time that was tried."""
 
@@ -142,6 +142,8 @@ class JobHistory:
             record.started_s = event.at_s if record.started_s is None else record.started_s
             record.last_change = f"started at {iso(event.at_s)}"
             record.ended_s = record.exit_code = None  # these were of an earlier life
+            if part is not None and part.park_way:
+                record.parking = f"{part.park_way}: {part.park_why}"
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
         if part is not None:
