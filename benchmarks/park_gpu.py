@@ -34,6 +34,7 @@ from benchmarks.gpu_bench import (
     result_of,
     step_times,
 )
+from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, packing
 from benchmarks.gpu_resumed import resumed
 from rota.agent.machine import IncarnationStatus, Machine
@@ -323,6 +324,7 @@ def phases(bench: Bench, args: argparse.Namespace) -> Iterator[tuple[str, Callab
     yield "packing", lambda: packing(bench)
     yield "allocator", lambda: allocator(bench)
     yield "resumed", lambda: resumed(bench)
+    yield "on_a_node", lambda: on_a_node(bench)
     yield "leaving_2_gib", lambda: leaving(bench, 2)
     yield "leaving_20_gib", lambda: leaving(bench, 20)
 
