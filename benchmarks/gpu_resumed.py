@@ -55,7 +55,7 @@ model = torch.nn.Sequential(
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [5, 20])
 with session(model, optimizer, scheduler, seed=seed, every_seconds=None) as job:
-    batches = job.loader(Examples(), batch_size=64, num_workers=2)
+    batches = job.loader(Examples(), batch_size=64, num_workers=2, multiprocessing_context="fork")
     for epoch in job.epochs(most or 1_000_000):
         for inputs, targets in job.steps(batches):
             inputs, targets = inputs.to(device), targets.to(device)

@@ -103,7 +103,6 @@ class NodeAgent:
         with self._lock:
             if (self._folder / AGENT_FILE).read_bytes() != self._token.encode():
                 raise RuntimeError("another agent has this node: this one stood still, and what it was told is no longer so")
-            now_s = boot_s()
             lost: list[list[Any]] = []
             for operation, arguments in asked["do"]:
                 self._do(operation, arguments)
@@ -115,8 +114,9 @@ class NodeAgent:
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
             parts = [self._part(each) for each in told]
-        answer = {"boot": self.facts.boot, "boot_s": now_s, "lost": lost, "parts": parts, "message": asked["message"]}
-        return json.dumps(answer | ({"gpus": self._gpus()} if asked.get("gpus") else {}))
+        answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
+        answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
+        return json.dumps(answer | {"boot_s": boot_s()})  # last: what came before it may have taken a while
 
     def _gpus(self) -> dict[str, Any]:
         """Readings by the names that the GPUs have in the cluster. Not under the lock while a driver in trouble is waited for."""
@@ -178,8 +178,11 @@ def read_part(plain: Mapping[str, Any]) -> tuple[IncarnationStatus, int]:
 
 def interface_of(address: str) -> str:
     """The network interface that has this address."""
+    names = []
+    with contextlib.suppress(OSError):  # some containers tell of none
+        names = [name for _, name in socket.if_nameindex()]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
-        for _, name in socket.if_nameindex():
+        for name in names:
             with contextlib.suppress(OSError):
                 found = fcntl.ioctl(box.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
                 if socket.inet_ntoa(found[20:24]) == address:
