@@ -94,7 +94,7 @@ def packing(bench: Bench, width: int = 4096, seconds: float = 4.0, times: int = 
     return found
 
 
-def allocator(bench: Bench, width: int = 2048, seconds: float = 3.0, times: int = 6) -> dict[str, Any]:
+def allocator(bench: Bench, width: int = 8192, seconds: float = 3.0, times: int = 6) -> dict[str, Any]:
     """One process with the preloaded allocator and without, in turns: by how many percent a step is slower with it."""
     (bench.folder / "pair.py").write_text(PAIR)
     width, seconds = (64, 0.5) if bench.rehearsal else (width, seconds)
