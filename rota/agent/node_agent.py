@@ -25,7 +25,7 @@ from rota.agent.machine import Machine
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_id, boot_s
 
-BOOT_FILE, AGENT_FILE = "boot.json", "agent"
+BOOT_FILE, AGENT_FILE, EPOCH_FILE = "boot.json", "agent", "epoch"
 RANK = "rank"
 _GET_ADDRESS = 0x8915
 """SIOCGIFADDR."""
@@ -62,6 +62,8 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._folder, self._token = folder, secrets.token_hex(8)
         write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
+        self._epoch = int((folder / EPOCH_FILE).read_text()) if (folder / EPOCH_FILE).exists() else 0
+        """The latest of all schedulers that have asked."""
         self._machine = Machine(folder, self._rang.set, detached=True)
         found = find_gpus() if not pretend_gpus else []
         found = [gpu for gpu in found if gpu.accelerator == found[0].accelerator]  # others would be another node
@@ -86,12 +88,15 @@ class NodeAgent:
 
         `do` is a list of [operation, arguments]: those of `Machine`, with a plain order for a launch. `whole`: tell everything.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
-        this process stood still, no lease gets longer by it.
+        this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
             if (self._folder / AGENT_FILE).read_bytes() != self._token.encode():
                 raise RuntimeError("another agent has this node: this one stood still, and what it was told is no longer so")
+            if asked.get("epoch", 0) < self._epoch:
+                return json.dumps({"refused": self._epoch, "message": asked["message"]})
+            self._keep_epoch(asked.get("epoch", 0))
             now_s = boot_s()
             lost: list[list[Any]] = []
             for operation, arguments in asked["do"]:
@@ -105,6 +110,12 @@ class NodeAgent:
             told = self._machine.inventory() if asked["whole"] else changed
         parts = [self._part(each) for each in told]
         return json.dumps({"boot": self.facts.boot, "boot_s": now_s, "lost": lost, "parts": parts, "message": asked["message"]})
+
+    def _keep_epoch(self, epoch: int) -> None:
+        """Before anything is done in it."""
+        if epoch > self._epoch:
+            write_whole(self._folder, EPOCH_FILE, str(epoch).encode(), durable=True)
+            self._epoch = epoch
 
     def _part(self, status: IncarnationStatus) -> dict[str, Any]:
         """With its place in its gang."""

@@ -15,7 +15,7 @@ from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.errors import RotaError
-from rota.live.journal import SCHEMA
+from rota.live.journal_store import SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
 from rota.wire.address import TOKEN_FILE
 

@@ -101,7 +101,8 @@ class Local:
         return self.machine.variables(status.job, status.incarnation).get(PARK_WAY) == PRELOAD
 
     def close(self) -> None:
-        self.machine.close()
+        if self._home_id:  # it was opened
+            self.machine.close()
         if self._watch is not None:
             self._watch.close()
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rota.errors import InputError, OptionError, RotaError
+from rota.server.standby import STANDBY
 from rota.wire.address import ADDRESS_FILE, LOCK_FILE
 from rota.wire.client import connect
 
@@ -23,7 +24,7 @@ READY_SECONDS, STOP_SECONDS = 120.0, 60.0
 
 def start_in_background(home: Path, arguments: Sequence[str]) -> str:
     """`rota` with these arguments, in a session of its own; what it says goes to a file in the home. Returns its first lines,
-    once it is ready."""
+    once it is ready or stands by."""
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = os.open(home / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -47,7 +48,8 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
             problem_text, _, hint = said.strip().partition("\nTry: ")
             kind = InputError if process.returncode == 2 else RotaError  # as if it had been said here
             raise kind(problem_text or "The scheduler ended at once.", hint=hint or f"look into {home / LOG_FILE}")
-        if re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists():
+        ready = re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists()
+        if ready or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
             process.returncode = 0  # it stays, and Python must not warn of it
             return said
         time.sleep(LOOK_SECONDS)
