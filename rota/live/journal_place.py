@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rota.agent.disk import write_whole
 from rota.errors import JournalError, OptionError
@@ -117,7 +117,8 @@ def without_password(url: str) -> tuple[str, str | None]:
     fields = parse_qsl(parts.query, keep_blank_values=True)
     secret: str | None = unquote(password) if colon else next((value for key, value in fields if key == "password"), None)
     query = urlencode([(key, value) for key, value in fields if key not in SECRET_FIELDS], quote_via=quote, safe="/,:")
-    return urlunsplit((parts.scheme, name + at + hosts, parts.path, query, "")), secret
+    clean = f"{parts.scheme}://{name}{at}{hosts}{parts.path}" if parts.scheme else ""
+    return clean + (f"?{query}" if query else ""), secret
 
 
 def _checked(url: str) -> str:

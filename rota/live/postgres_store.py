@@ -142,13 +142,13 @@ class PostgresStore:
         self._connection: Any = None
         self._in_transaction = False
         try:
+            if not _has_tables(self._connected()):
+                raise JournalError(f"{self.name}: is not a journal of Rota's.", hint="rota up in this home makes one")
             check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
         except BaseException as problem:
             self.close()
             if isinstance(problem, self._psycopg.Error):
-                raise JournalError(
-                    f"{self.name}: is not a journal of Rota's ({_line(problem)}).", hint="rota up in this home makes one"
-                ) from None
+                raise fault(place, problem) from None
             raise
 
     @contextmanager
@@ -195,11 +195,9 @@ class PostgresStore:
                 self._connected()
                 return self._ask(statement, values)
             except self._psycopg.Error as problem:
-                if not is_passing(problem):
-                    raise
                 self._drop()
-                if not again:
-                    raise away(self._place, problem) from problem
+                if not again or not is_passing(problem):
+                    raise fault(self._place, problem) from problem
                 again = False
 
     def _ask(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
