@@ -57,7 +57,7 @@ class Led(Site):
 class Standby:
     """A `rota up --standby`."""
 
-    def __init__(self, place: Led, number: int) -> None:
+    def __init__(self, place: Site, number: int) -> None:
         self._said = place.home.parent / f"standby{number}.said"
         words = [word for flag in place.flags.items() for word in flag]
         command = [*place.python, "-m", "rota", "up", "--standby", "--home", str(place.home), *words]
