@@ -205,7 +205,7 @@ class Daemon:
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
-        except LeadLost as problem:
+        except (LeadLost, JournalAway) as problem:  # no defect
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)

@@ -80,7 +80,8 @@ def connect(place: PostgresPlace) -> Any:
 
 def away(place: PostgresPlace, problem: BaseException) -> JournalAway:
     hint = f"is it running, and is the password in ROTA_JOURNAL, PGPASSWORD or ~/.pgpass? psql '{place.url}' tells more"
-    return JournalAway(f"the journal {place} cannot be reached: {_line(problem)}.", hint=hint)
+    full = (getattr(problem, "sqlstate", None) or "").startswith("53")  # no room, memory or connections left
+    return JournalAway(f"the journal {place} cannot be {'used now' if full else 'reached'}: {_line(problem)}.", hint=hint)
 
 
 def is_passing(problem: BaseException) -> bool:

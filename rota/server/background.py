@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import signal
@@ -63,11 +64,18 @@ def stop(home: Path) -> tuple[int, int]:
     with contextlib.suppress(ProcessLookupError):
         os.kill(found.daemon_pid, signal.SIGTERM)
     until = time.monotonic() + STOP_SECONDS
-    while not _is_free(home / LOCK_FILE):
+    while not _is_free(home / LOCK_FILE) and not _another_leads(home, found.daemon_pid):
         if time.monotonic() > until:
             raise RotaError(f"Process {found.daemon_pid} has not ended yet.", hint="rota status, in a moment")
         time.sleep(LOOK_SECONDS)
     return found.daemon_pid, holding
+
+
+def _another_leads(home: Path, pid: int) -> bool:
+    """A standby has taken over already."""
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"] != pid)
+    return False
 
 
 def _is_free(lock: Path) -> bool:

@@ -23,7 +23,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     with contextlib.closing(RayCluster(tmp_path_factory.mktemp("ray"))) as made:
         made.add("n1", 2, "V100")
         made.add("n2", 2, "V100")
@@ -39,12 +45,6 @@ class LedRaySite(RaySite):
 
     def journal(self) -> Journal:
         return open_journal(find_place(self.home), WORDS)
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with postgres_server() as made:
-        yield made
 
 
 def test_another_machine_takes_over(tmp_path: Path, cluster: RayCluster, server: PostgresServer) -> None:

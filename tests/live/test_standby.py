@@ -13,6 +13,7 @@ import pytest
 from rota.compose.live_scheduler import WORDS
 from rota.live.journal import Journal
 from rota.live.journal_place import PLACE_FILE, find_place, open_journal
+from rota.server.background import stop
 from tests.live.harness import PATIENCE, Site, check_record, until
 from tests.postgres import PostgresServer, postgres_server
 
@@ -160,6 +161,12 @@ def test_postgresql_may_crash_while_jobs_run(led: Led, server: PostgresServer) -
     assert led.process is not None and led.process.poll() is None
     kept = led.home / PLACE_FILE
     assert kept.stat().st_mode & 0o077 == 0 and not (led.home / "journal.sqlite").exists()
+    standby = led.stand_by(1)
+    standby.until("standby: process ")
+    assert stop(led.home)[0] == led.process.pid, "`rota down` ends, though another holds the lock by then"
+    standby.until("ready ")
+    assert sorted(led.rows()) == jobs and led.process.wait(PATIENCE) == 0
+    led.process = None
 
 
 def _refusal(place: Led) -> str:
