@@ -147,7 +147,7 @@ def test_a_leader_that_stood_still_writes_nothing_and_ends(led: Led) -> None:
 
 
 def test_postgresql_may_crash_while_jobs_run(led: Led, server: PostgresServer) -> None:
-    jobs = start_jobs(led, 40)
+    jobs = start_jobs(led, 80)
     server.crash()
     try:
         until(lambda: "cannot be reached" in led.client().status().disk_problem, "the leader notices")
