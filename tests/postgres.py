@@ -88,6 +88,13 @@ class PostgresServer:
             )
         assert done.returncode == 0, (self.folder / "said").read_text(errors="replace")
 
+    def ask_for_password(self, user: str, password: str) -> None:
+        """From now on this user, who is made here, needs a password."""
+        self.query(f"CREATE ROLE {user} LOGIN SUPERUSER PASSWORD '{password}'")
+        path = self._data / "pg_hba.conf"
+        path.write_text(f"local all {user} scram-sha-256\n" + path.read_text())
+        self.query("SELECT pg_reload_conf()")
+
     def query(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """As an administrator."""
         import psycopg

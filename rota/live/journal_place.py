@@ -5,6 +5,7 @@ The home keeps the address of the database without its password. That comes from
 it is in no file of Rota's, in no message and in no list of processes.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -42,8 +43,10 @@ class PostgresPlace:
 
     def password(self) -> str | None:
         """From $ROTA_JOURNAL, if that names the same database. None: libpq looks for one in $PGPASSWORD and ~/.pgpass."""
-        url, password = without_password(os.environ.get(VARIABLE, ""))
-        return password if url == self.url else None
+        with contextlib.suppress(ValueError):  # it is no address at all
+            url, password = without_password(os.environ.get(VARIABLE, ""))
+            return password if url == self.url else None
+        return None
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,23 @@
 """Where the journal of a home is, and where passwords are not."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from rota.errors import JournalError, OptionError
-from rota.live.journal_place import PLACE_FILE, PostgresPlace, SqlitePlace, find_place, has_journal, keep_place, without_password
+from rota.live.journal_place import (
+    PLACE_FILE,
+    JournalPlace,
+    PostgresPlace,
+    SqlitePlace,
+    find_place,
+    has_journal,
+    keep_place,
+    without_password,
+)
 
 URL = "postgresql://rota@db.example:5433/jobs?sslmode=verify-full"
 SECRET = "postgresql://rota:s%2Fe%40cret@db.example:5433/jobs?sslmode=verify-full"
@@ -93,3 +104,17 @@ def test_a_damaged_file(tmp_path: Path, text: str) -> None:
     (tmp_path / PLACE_FILE).write_text(text)
     with pytest.raises(JournalError, match=PLACE_FILE):
         find_place(tmp_path)
+
+
+def test_schedulers_that_begin_together_have_the_same_place(tmp_path: Path) -> None:
+    for number in range(20):
+        home, together = tmp_path / str(number), threading.Barrier(4)
+
+        def find(home: Path = home, together: threading.Barrier = together) -> JournalPlace:
+            together.wait(60.0)
+            return find_place(home, URL)
+
+        with ThreadPoolExecutor(4) as pool:
+            places = {each.result() for each in [pool.submit(find) for _ in range(4)]}
+        assert len(places) == 1 and places == {find_place(home, URL)}
+        assert [each.name for each in home.iterdir()] == ["home-id"]

@@ -6,6 +6,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,6 +173,34 @@ def test_a_journal_is_flushed_whatever_the_server_says(server: PostgresServer) -
             url = f"{place.url}&options=-csynchronous_commit%3D{said}"
             with contextlib.closing(open_journal(PostgresPlace(url, place.schema), WORDS)) as journal:
                 assert journal._store.rows("SHOW synchronous_commit") == [(used,)]
+
+
+def test_a_password_comes_from_the_environment(server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGPASSWORD", "PGPASSFILE", "ROTA_JOURNAL"):
+        monkeypatch.delenv(name, raising=False)
+    server.ask_for_password("guarded", "s3cret/x")
+    url = server.url.replace("rota@", "guarded@")
+    place = PostgresPlace(url, server.place().schema)
+    end = time.monotonic() + 60.0
+    while True:  # the server reads its rules again in a moment
+        with contextlib.suppress(JournalAway), contextlib.closing(Election(place)) as election:
+            election.try_to_lead()
+            assert time.monotonic() < end
+            continue
+        break
+    with pytest.raises(JournalAway) as told:
+        open_journal(place, WORDS)
+    assert "password" in told.value.message and "ROTA_JOURNAL" in told.value.hint
+    monkeypatch.setenv("ROTA_JOURNAL", url.replace("guarded@", "guarded:wrong@"))
+    with pytest.raises(JournalAway) as told:
+        open_journal(place, WORDS)
+    assert "wrong" not in told.value.message + told.value.hint
+    monkeypatch.setenv("ROTA_JOURNAL", url.replace("guarded@", "guarded:s3cret%2Fx@"))
+    with contextlib.closing(Election(place)) as election:
+        assert election.try_to_lead()
+        with contextlib.closing(open_journal(place, WORDS, election.epoch)) as journal:
+            fill(journal, 1, 1)
+            assert "cret" not in journal.name
 
 
 def test_a_missing_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
