@@ -67,10 +67,21 @@ class Election:
                         "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
                     )
         except self._psycopg.Error as problem:
+            if isinstance(problem, self._psycopg.errors.LockNotAvailable):
+                self._end_former()
             self._end_session()
             raise fault(self._place, problem) from problem
         self.epoch = leader.epoch
         return True
+
+    def _end_former(self) -> None:
+        """A former leader stands still in the midst of a transaction, and the server waits for the rest of a message. While this
+        session holds the lock of the lead, all others that have locked the epoch are of former leaders."""
+        with suppress(self._psycopg.Error):
+            self._session.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks"
+                " WHERE relation = 'meta'::regclass AND mode = 'RowShareLock' AND granted AND pid <> pg_backend_pid()"
+            )
 
     def leader(self) -> Leader | None:
         """The last that began to lead; None: none yet. It may be dead by now."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota.live import election as election_module
+from rota.live import postgres_store
 from rota.live.election import Election
 from rota.live.journal_place import PostgresPlace, open_journal
 from rota.live.journal_store import JournalAway, LeadLost
@@ -78,6 +79,32 @@ def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypa
         with contextlib.closing(Election(place)) as third:
             assert third.is_led() and not third.try_to_lead()
         assert len(problems) == 1, "the one that leads is not disturbed"
+
+
+def test_a_leader_that_stands_still_within_a_message_is_given_up(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server waits for the rest of what it was told, and has no limit for that."""
+    monkeypatch.setattr(postgres_store, "STUCK_SECONDS", 1)
+    place = server.place()
+    first, second = Election(place), Election(place)
+    with contextlib.closing(first), contextlib.closing(second):
+        assert first.try_to_lead()
+        with contextlib.closing(postgres_store.connect(place)) as stuck, contextlib.suppress(stuck.OperationalError):
+            stuck.execute("BEGIN")
+            stuck.execute("SELECT value FROM meta WHERE key = 'epoch' FOR UPDATE")
+            with stuck.pipeline():
+                stuck.execute("SELECT 1").fetchall()
+                stuck.execute("SELECT 2")
+                stuck.pgconn.send_flush_request()
+                stuck.pgconn.flush()
+                first.close()
+                end = time.monotonic() + PATIENCE
+                while True:
+                    with contextlib.suppress(JournalAway):
+                        if second.try_to_lead():
+                            break
+                    assert time.monotonic() < end
+                    time.sleep(0.1)
+        assert second.epoch == 2
 
 
 def _end_sessions(server: PostgresServer, place: PostgresPlace, draw: random.Random, *, all_of_them: bool = False) -> int:
