@@ -77,7 +77,10 @@ class Standby:
             assert self.process.poll() is None, self.said()
             return any(line.startswith(begins) for line in self.said().splitlines())
 
-        until(found, f"the standby says {begins}")
+        try:
+            until(found, f"the standby says {begins}")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}\n{self.said()}") from None
 
 
 @pytest.fixture
