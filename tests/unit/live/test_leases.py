@@ -28,7 +28,7 @@ class Recorded(InProcess):
     """Notes what leases agents are told."""
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
-        super().__init__(folder, names)
+        super().__init__(folder, names, 2)
         self.renewed: list[float] = []
         self.launched: list[float] = []
 
