@@ -23,10 +23,12 @@ LOCK := requirements.lock
 DEV_LOCK := requirements-dev.lock
 RAY := 2.60.0
 RAY_STAMP := $(VENV)/.ray-$(RAY)
+PSYCOPG := 3.3.8
+PSYCOPG_STAMP := $(VENV)/.psycopg-$(PSYCOPG)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test lint types format docs reference lock bench chaos fuzz clean browser torch ray screenshots
+.PHONY: help setup demo quick test lint types format docs reference lock bench chaos fuzz clean browser torch ray postgres screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
@@ -65,7 +67,7 @@ $(PY):
 
 # A .venv whose interpreter has gone is made anew, and then its stamp says nothing.
 ifeq ($(realpath $(PY)),)
-.PHONY: $(STAMP) $(DEV_STAMP) $(TORCH_STAMP) $(RAY_STAMP)
+.PHONY: $(STAMP) $(DEV_STAMP) $(TORCH_STAMP) $(RAY_STAMP) $(PSYCOPG_STAMP)
 endif
 
 # uv is several times faster than pip; where it can't be had, or can't reach what pip can, pip does the same work.
@@ -144,11 +146,29 @@ $(RAY_STAMP): | $(DEV_STAMP)
 	@{ $(PIP) install ray==$(RAY) >/dev/null 2>&1 && : > $@; } \
 	    || echo 'ray $(RAY) could not be installed: the tests that need it will be skipped'
 
+# Journals in PostgreSQL are tested with servers of the tests' own. The programs come from Debian where packages may be installed;
+# the server that Debian would start is not wanted.
+postgres: $(PSYCOPG_STAMP)
+	@if ! { ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then \
+	    as=; [ "$$(id -u)" = 0 ] || as='sudo -n'; \
+	    echo '== installing postgresql for the tests of journals'; \
+	    { $$as apt-get update -qq \
+	        && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql-common \
+	        && $$as sed -i 's/^#* *create_main_cluster *=.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
+	        && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql; } >/dev/null 2>&1 \
+	        || echo 'postgresql could not be installed: the tests that need it will be skipped'; \
+	fi
+
+$(PSYCOPG_STAMP): | $(DEV_STAMP)
+	@echo '== installing psycopg $(PSYCOPG) for the tests of journals'
+	@{ $(PIP) install 'psycopg[binary]==$(PSYCOPG)' >/dev/null 2>&1 && : > $@; } \
+	    || echo 'psycopg $(PSYCOPG) could not be installed: the tests that need it will be skipped'
+
 screenshots: $(DEV_STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
-test: lint types docs browser torch ray
+test: lint types docs browser torch ray postgres
 	@echo '== tests'
 	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal --durations=15 $(ARGS)
 

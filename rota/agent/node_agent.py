@@ -30,7 +30,7 @@ from rota.agent.node_parking import with_parking
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_id, boot_s, life_of
 
-BOOT_FILE, AGENT_FILE = "boot.json", "agent"
+BOOT_FILE, AGENT_FILE, EPOCH_FILE = "boot.json", "agent", "epoch"
 RANK, PARKING = "rank", "parking"
 READ_SECONDS = 1.0
 """An answer waits so long for readings of the GPUs at most."""
@@ -70,6 +70,8 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._folder, self._token = folder, secrets.token_hex(8)
         write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
+        self._epoch = int((folder / EPOCH_FILE).read_text()) if (folder / EPOCH_FILE).exists() else 0
+        """The latest of all schedulers that have asked."""
         self._machine = Machine(folder, self._rang.set, detached=True)
         every = find_gpus() if not pretend_gpus else []
         found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
@@ -97,12 +99,15 @@ class NodeAgent:
         `do` is a list of [operation, arguments]: those of `Machine`, with a plain order for a launch. `whole`: tell everything.
         `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
-        this process stood still, no lease gets longer by it.
+        this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
             if (self._folder / AGENT_FILE).read_bytes() != self._token.encode():
                 raise RuntimeError("another agent has this node: this one stood still, and what it was told is no longer so")
+            if asked.get("epoch", 0) < self._epoch:
+                return json.dumps({"refused": self._epoch, "message": asked["message"]})
+            self._keep_epoch(asked.get("epoch", 0))
             lost: list[list[Any]] = []
             for operation, arguments in asked["do"]:
                 self._do(operation, arguments)
@@ -127,6 +132,12 @@ class NodeAgent:
         uses = gpu_use(everyone, mine, life_of) if mine else {}
         readings = {f"{self.facts.name}/{uuid}": reading for uuid, reading in mine.items()}
         return plain_report(GpuReport(readings, uses), time.time())
+
+    def _keep_epoch(self, epoch: int) -> None:
+        """Before anything is done in it."""
+        if epoch > self._epoch:
+            write_whole(self._folder, EPOCH_FILE, str(epoch).encode(), durable=True)
+            self._epoch = epoch
 
     def _part(self, status: IncarnationStatus) -> dict[str, Any]:
         """With its place in its gang."""

@@ -46,6 +46,15 @@ def up(
     node_folder: Annotated[
         str | None, typer.Option("--node-folder", metavar="DIR", help="With --ray: a folder on a disk of each node's own.")
     ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            "--journal", metavar="URL", help="Of a PostgreSQL database for the journal; a file in the home if left out."
+        ),
+    ] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="While another scheduler leads, wait, and take over when it is gone.")
+    ] = False,
     forget: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,6 +85,8 @@ def up(
         mps=mps,
         ray=ray,
         node_folder=node_folder,
+        journal=journal,
+        standby=standby,
     )
     if detach or systemd is not None:
         if detach and systemd is not None:

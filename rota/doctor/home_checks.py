@@ -15,8 +15,10 @@ from rota.agent.log import too_little_room
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
+from rota.doctor.postgres_checks import Rows, check_postgres, unfinished_jobs
 from rota.errors import RotaError
-from rota.live.journal import SCHEMA
+from rota.live.journal_place import PostgresPlace, find_place
+from rota.live.journal_store import SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
 from rota.wire.address import TOKEN_FILE
 
@@ -112,52 +114,65 @@ def open_journal(home: Path) -> sqlite3.Connection:
 
 
 def check_journal(home: Path) -> Iterator[Diagnosis]:
-    path = home / JOURNAL
     if not home.is_dir():
         return
+    try:
+        place = find_place(home)
+    except RotaError as problem:
+        yield fail("journal", problem.message, problem.hint)
+        return
+    if isinstance(place, PostgresPlace):
+        yield from check_postgres(place, check_entries)
+        return
+    path = place.path
     if not path.exists():
         yield ok("journal", "none yet: no scheduler has run here")
         return
     another = f"put back a copy of {path}, if there is one; else move it away or use another --home: its jobs are lost then"
     try:
         with contextlib.closing(open_journal(home)) as db:
-            yield _journal(db, path, another)
+            yield _file(db, path, another)
     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, zlib.error, OSError) as problem:
         yield fail("journal", f"{path} is damaged: {problem}", another)
 
 
-def _journal(db: sqlite3.Connection, path: Path, another: str) -> Diagnosis:
-    older = "use the Rota that wrote it, or another --home"
+def _file(db: sqlite3.Connection, path: Path, another: str) -> Diagnosis:
     faults = [row[0] for row in db.execute("PRAGMA quick_check(3)")]
     if faults != ["ok"]:
         return fail("journal", f"{path} is damaged: {'; '.join(faults)}", another)
     if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return ok("journal", f"{path} is empty")
-    schema = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    return check_entries(lambda statement, values: db.execute(statement, values).fetchall(), str(path), another)
+
+
+def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
+    """What is in a journal, wherever it is. `another`: what to do if it is damaged."""
+    older = "use the Rota that wrote it, or another --home"
+    schema = next(iter(rows("SELECT value FROM meta WHERE key = 'schema'", ())), None)
     if schema is None or schema[0] != str(SCHEMA):
         found = "none" if schema is None else schema[0]
         return fail("journal", f"{path} has schema {found}, and this Rota reads {SCHEMA}", older)
-    entries, last = db.execute("SELECT count(*), coalesce(max(number), 0) FROM entries").fetchone()
+    ((entries, last),) = rows("SELECT count(*), coalesce(max(number), 0) FROM entries", ())
     if entries != last:
         return fail("journal", f"{path} has {entries:,} entries and the last is number {last:,}: some are missing", another)
     after = 0
-    for number, packed in db.execute("SELECT number, state FROM snapshots ORDER BY number DESC LIMIT 1"):
+    for number, packed in rows("SELECT number, state FROM snapshots ORDER BY number DESC LIMIT 1", ()):
         after, snapshot = number, json.loads(zlib.decompress(packed))
         if snapshot.get("version") != SNAPSHOT_VERSION:
             found = f"{path} has a snapshot of version {snapshot.get('version')}, and this Rota reads {SNAPSHOT_VERSION}"
             return fail("journal", found, older)
-    for number, events, decided in db.execute("SELECT number, events, decided FROM entries WHERE number > ?", (after,)):
+    for number, events, decided in rows("SELECT number, events, decided FROM entries WHERE number > ?", (after,)):
         try:
             for text in filter(None, (events, decided)):
                 WORDS.decode(json.loads(text))
         except (ValueError, TypeError, KeyError) as problem:
             return fail("journal", f"{path}: entry {number} cannot be read ({problem})", older)
-    for (text,) in db.execute("SELECT value FROM configurations ORDER BY number DESC LIMIT 1"):
+    for (text,) in rows("SELECT value FROM configurations ORDER BY number DESC LIMIT 1", ()):
         try:
             make_scheduler(json.loads(text))
         except RotaError as problem:
             return fail("journal", f"{path}: {problem.message}", problem.hint or older)
-    (jobs,) = db.execute("SELECT count(*) FROM jobs").fetchone()
+    ((jobs,),) = rows("SELECT count(*) FROM jobs", ())
     return ok("journal", f"{path} is whole: {entries:,} entries, {jobs:,} jobs")
 
 
@@ -166,13 +181,17 @@ def _journal(db: sqlite3.Connection, path: Path, another: str) -> Diagnosis:
 
 def check_jobs(home: Path) -> Iterator[Diagnosis]:
     """Whether those that have not ended could run: their folders are there."""
-    if not (home / JOURNAL).exists():
-        return
     try:
-        with contextlib.closing(open_journal(home)) as db:
-            rows = db.execute("SELECT id, spec FROM jobs WHERE ended = 0 ORDER BY id").fetchall()
-            jobs = [(number, json.loads(spec)) for number, spec in rows]
-    except (sqlite3.DatabaseError, ValueError):
+        place = find_place(home)
+        if isinstance(place, PostgresPlace):
+            jobs = unfinished_jobs(place)
+        elif place.path.exists():
+            with contextlib.closing(open_journal(home)) as db:
+                rows = db.execute("SELECT id, spec FROM jobs WHERE ended = 0 ORDER BY id").fetchall()
+                jobs = [(number, json.loads(spec)) for number, spec in rows]
+        else:
+            return
+    except (RotaError, sqlite3.DatabaseError, ValueError):
         return  # told above
     faults = [fault for number, spec in jobs if (fault := _job(number, spec))]
     yield from faults[:MOST_JOBS_TOLD]

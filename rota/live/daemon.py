@@ -29,7 +29,10 @@ from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
-from rota.live.journal import Journal, JournalFull
+from rota.live.journal import Journal
+from rota.live.journal_place import find_place, open_journal
+from rota.live.journal_store import JournalAway, JournalFull, LeadLost
+from rota.live.leases import leases_told_again
 from rota.live.log_chunks import log_chunk
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
@@ -113,9 +116,10 @@ class Daemon:
         with_policy: Callable[[str, str], Mapping[str, Any]] = _no_change,
         on_failure: Callable[[BaseException], None] = lambda problem: None,
         tell: Callable[[str], None] = lambda line: None,
+        journal: Journal | None = None,
     ) -> None:
         """`worker`: the command that starts the process of a policy; `with_policy`: the configuration with another policy and
-        this placer; `tell`: takes lines for the operator."""
+        this placer; `tell`: takes lines for the operator; `journal`: the one of this home if left out."""
         self.home, self._words, self.driver = home, words, driver
         self._make, self._worker, self._with_policy = make, worker, with_policy
         self._on_failure, self._tell = on_failure, tell
@@ -126,7 +130,9 @@ class Daemon:
         self._number = 0
         self._stopping = False
         self._reserve = DiskReserve(home)
-        self.journal = Journal(home / "journal.sqlite", words)
+        self._away = ""
+        """Why the journal cannot be written now, if its server does not answer."""
+        self.journal = journal if journal is not None else open_journal(find_place(home), words)
         before = self.journal.configuration()
         there = named_nodes(driver.machines(), driver.devices())
         known = _known_devices(before, there)
@@ -142,6 +148,7 @@ class Daemon:
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
         origin = self.journal.clock_origin() if scheduler.state.jobs.incarnations else None
         self.clock = Clock(scheduler.state.now_s, origin, never_ahead=driver.nodes_may_be_silent)
+        self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
         driver.open(self._context())
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
         self._policy_client = self._client(self.configuration["policy"])
@@ -174,6 +181,7 @@ class Daemon:
             clock=self.clock,
             cluster=lambda: self.scheduler.state.machines.cluster,
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
+            epoch=self.journal.epoch,
         )
 
     # The loop ----------------------------------------------------------------------------------------------------
@@ -188,6 +196,8 @@ class Daemon:
             if self._cluster.text:
                 self._tell(f"the cluster is another than before: {self._cluster.text}")
             self._turn(self._first_news())
+            if self._on_another_machine and self.driver.nodes_may_be_silent:
+                self.driver.carry_out(leases_told_again(self.scheduler.state))
             state = self.scheduler.state
             self.driver.end_strays(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
@@ -195,6 +205,8 @@ class Daemon:
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
+        except (LeadLost, JournalAway) as problem:  # no defect
+            self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
             raise
@@ -250,15 +262,27 @@ class Daemon:
         self._see_to_cluster()
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY:
-            with contextlib.suppress(JournalFull):  # entries do as well, and the next turn tries again
+            with contextlib.suppress(JournalFull, JournalAway):  # entries do as well, and the next turn tries again
                 self.journal.save_snapshot(self.scheduler.snapshot(self._words))
                 self._since_snapshot = 0
 
     def _durably(self, write: Callable[[], None]) -> None:
-        """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room."""
+        """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
+        Nor does anything before the journal's server answers."""
         while True:
             try:
-                return write()
+                write()
+                if self._away:
+                    self._away = ""
+                    self._tell("the journal can be written again")
+                return
+            except JournalAway as problem:
+                if self._stopping:
+                    raise
+                if not self._away:
+                    self._tell(f"{problem} No job is taken or started until it answers; what runs goes on within its lease.")
+                self._away = problem.message
+                time.sleep(LOOK_EVERY_SECONDS)
             except JournalFull:
                 told = self._reserve.full
                 if not self._reserve.release() and self._stopping:
@@ -270,8 +294,8 @@ class Daemon:
 
     @property
     def disk_problem(self) -> str:
-        """What the operator is told of a full disk; empty: it has room."""
-        return _full(self.home) if self._reserve.full else ""
+        """What the operator is told of a full disk, or a journal that cannot be reached; empty: all is well."""
+        return self._away or (_full(self.home) if self._reserve.full else "")
 
     def _see_to_disk(self) -> None:
         if self._reserve.look():
@@ -376,6 +400,8 @@ class Daemon:
         for_driver = [command for command in commands if not isinstance(command, Solve | WakeAt)]
         if self._reserve.full:  # a launch that is not answered is sent again
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
+        if for_driver and self.journal.epoch:  # this process may have stood still since it wrote them down
+            self._durably(self.journal.confirm)
         for event in self.driver.carry_out(for_driver):
             self._items.put(event)
 
@@ -390,6 +416,8 @@ class Daemon:
         """Durable when this returns. What can never run here is refused."""
         if self._reserve.full or self._reserve.short():
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
+        if self._away:
+            raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
         job = submitted_job(spec, user, workdir, env)
         way, why = self.driver.how_parked(job)
         if not job.saves:

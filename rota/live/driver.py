@@ -33,6 +33,8 @@ class DriverContext:
     """The scheduler's cluster, to whose numbers commands refer. Nodes that left still have theirs."""
     device: Callable[[int], str]
     """The name of a GPU that a command has the number of, as `devices` told it."""
+    epoch: int = 0
+    """Under which the daemon leads; a later one has a larger number. 0: there is only one."""
 
 
 class Driver(Protocol):

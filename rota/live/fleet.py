@@ -32,6 +32,7 @@ from rota.live.driver import DriverCommand, DriverContext
 from rota.live.fleet_node import Errand, FleetNode, PartKey
 from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
+from rota.live.journal_store import lead_lost
 from rota.live.local import home_id
 from rota.live.part_events import PartEvents
 from rota.live.step_rates import StepRates
@@ -251,7 +252,8 @@ class Fleet:
             node.outbox = node.outbox if node.behind_s is None else []
             node.message += 1
             do = [errand.words(node) for errand in node.sent]
-            self._hosts.send(node.host, json.dumps({"message": node.message, "do": do, "whole": node.whole, "gpus": reads}))
+            asked = {"message": node.message, "epoch": self._context.epoch, "do": do, "whole": node.whole, "gpus": reads}
+            self._hosts.send(node.host, json.dumps(asked))
 
     # Events ------------------------------------------------------------------------------------------------------
 
@@ -287,6 +289,8 @@ class Fleet:
             node.due_s = now_s + AGAIN_SECONDS
             return []
         told: Mapping[str, Any] = json.loads(answer.text)
+        if told.get("refused", 0) > self._context.epoch:
+            raise lead_lost(self._context.epoch, told["refused"])
         if told["message"] != node.message:
             return []  # of an earlier message, which was given up
         whole, node.whole, node.sent = node.whole, False, None

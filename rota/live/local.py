@@ -3,6 +3,8 @@
 It keeps nothing that the journal and the machine's own files could not tell again.
 """
 
+import contextlib
+import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.constants import ENDED, PARK_WAY
-from rota.agent.disk import write_whole
+from rota.agent.disk import sync_folder, write_whole
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import Gpu
@@ -103,7 +105,8 @@ class Local:
         return self.machine.variables(status.job, status.incarnation).get(PARK_WAY) == PRELOAD
 
     def close(self) -> None:
-        self.machine.close()
+        if self._home_id:  # it was opened
+            self.machine.close()
         if self._watch is not None:
             self._watch.close()
 
@@ -247,8 +250,13 @@ class Local:
 
 def home_id(home: Path) -> str:
     """A name that no other home has, made when it is first asked for. Jobs of two homes may share a working folder and a number,
-    and must not find each other's checkpoints."""
+    and must not find each other's checkpoints. Of several processes that make it at once, one does."""
     path = home / HOME_ID
     if not path.exists():
-        write_whole(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
+        made = f".{HOME_ID}.{secrets.token_hex(4)}"
+        write_whole(home, made, secrets.token_hex(4).encode(), durable=True)
+        with contextlib.suppress(FileExistsError):
+            os.link(home / made, path)
+        (home / made).unlink()
+        sync_folder(home)
     return path.read_text(encoding="ascii").strip()

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rota.errors import InputError, OptionError, RotaError
+from rota.server.standby import STANDBY
 from rota.wire.address import ADDRESS_FILE, LOCK_FILE
 from rota.wire.client import connect
 
@@ -23,7 +25,7 @@ READY_SECONDS, STOP_SECONDS = 120.0, 60.0
 
 def start_in_background(home: Path, arguments: Sequence[str]) -> str:
     """`rota` with these arguments, in a session of its own; what it says goes to a file in the home. Returns its first lines,
-    once it is ready."""
+    once it is ready or stands by."""
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = os.open(home / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -47,7 +49,8 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
             problem_text, _, hint = said.strip().partition("\nTry: ")
             kind = InputError if process.returncode == 2 else RotaError  # as if it had been said here
             raise kind(problem_text or "The scheduler ended at once.", hint=hint or f"look into {home / LOG_FILE}")
-        if re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists():
+        ready = re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists()
+        if ready or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
             process.returncode = 0  # it stays, and Python must not warn of it
             return said
         time.sleep(LOOK_SECONDS)
@@ -61,11 +64,18 @@ def stop(home: Path) -> tuple[int, int]:
     with contextlib.suppress(ProcessLookupError):
         os.kill(found.daemon_pid, signal.SIGTERM)
     until = time.monotonic() + STOP_SECONDS
-    while not _is_free(home / LOCK_FILE):
+    while not _is_free(home / LOCK_FILE) and not _another_leads(home, found.daemon_pid):
         if time.monotonic() > until:
             raise RotaError(f"Process {found.daemon_pid} has not ended yet.", hint="rota status, in a moment")
         time.sleep(LOOK_SECONDS)
     return found.daemon_pid, holding
+
+
+def _another_leads(home: Path, pid: int) -> bool:
+    """A standby has taken over already."""
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"] != pid)
+    return False
 
 
 def _is_free(lock: Path) -> bool:

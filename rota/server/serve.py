@@ -1,12 +1,10 @@
 """Puts a daemon together and serves it: the only place that knows both the scheduler and the socket."""
 
-import fcntl
 import os
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,13 +29,16 @@ from rota.errors import OptionError, RotaError
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
 from rota.live.journal import Journal
+from rota.live.journal_place import JournalPlace, find_place, has_journal, open_journal
+from rota.live.journal_store import LeadLost
 from rota.live.local import Local, home_id
 from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
 from rota.ray.hosts import RayHosts
 from rota.server.api import make_app
-from rota.wire.address import LOCK_FILE, make_token, remove_address, write_address
+from rota.server.standby import leading
+from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
 POLICY = "tiresias"
@@ -47,8 +48,6 @@ LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
 LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
-LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
-"""A client holds the lock for an instant when it clears up behind a scheduler that was killed."""
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
 MOST_LOG_MB = 1 << 20
@@ -77,6 +76,10 @@ class ServeOptions:
     """The address of a Ray cluster, or auto; None: jobs run on this machine."""
     node_folder: str | None = None
     """Where agents of a cluster keep what they need, on a disk of each node."""
+    journal: str | None = None
+    """The address of a PostgreSQL database for the journal; None: where this home has it."""
+    standby: bool = False
+    """Wait until no other scheduler leads."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def check_options(options: ServeOptions) -> CheckedOptions:
     driver, pretend = _local(options) if options.ray is None else _fleet(options)
     flags = read_flags(options.given, driver.machines(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
-    _type_guesses(checked, _first_configuration(options, checked, last_configuration(options.home))[TOLD])
+    before = last_configuration(find_place(options.home, options.journal))
+    _type_guesses(checked, _first_configuration(options, checked, before)[TOLD])
     return checked
 
 
@@ -140,12 +144,26 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
-    """Until it is told to stop. The jobs outlive it."""
+    """Until it is told to stop, or no longer leads. The jobs outlive it."""
+    place = find_place(options.home, options.journal)
     checked = check_options(options)
+    if options.standby:  # mistakes are told before it waits; what there is to run jobs on is looked at when it leads
+        checked.driver.close()
+    run = _Run()
+    with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as epoch:
+        if options.standby:
+            checked = check_options(options)
+        _serve(options, checked, open_journal(place, WORDS, epoch), run, say)
+    if run.failed:
+        problem, usual = run.failed[0], "rota up again; nothing that was acknowledged is lost"
+        raise RotaError(f"The scheduler stopped: {problem}.", hint=problem.hint if isinstance(problem, LeadLost) else usual)
+
+
+def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
+    """While this process leads."""
     cluster = checked.driver.machines()
-    with _only_one(options.home), _listening(options.listen) as (listener, url):
-        failed: list[BaseException] = []
-        before = last_configuration(options.home)
+    with _listening(options.listen) as (listener, url):
+        before = journal.configuration() or {}
         configuration = _first_configuration(options, checked, before)
         told = configuration[TOLD]
         daemon = Daemon(
@@ -156,12 +174,14 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
             configuration=configuration,
             with_policy=lambda policy, placer: make_configuration(options, policy, placer, checked, told),
-            on_failure=lambda problem: _fall(problem, failed, server),
+            on_failure=run.fall,
             tell=say,
+            journal=journal,
         )
         token = make_token(options.home)
         app = make_app(daemon, token, allowed_hosts=LOOPBACK)
-        server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        server = run.server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        server.should_exit = bool(run.failed)
         _leave_in_order(server)
         write_address(options.home, url, os.getpid(), __version__)
         try:
@@ -175,10 +195,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             daemon.start()  # it may have something to say, and the first line is that it is ready
             server.run(sockets=[listener])
         finally:
-            remove_address(options.home)
+            remove_address(options.home, os.getpid())
             daemon.stop()
-        if failed:
-            raise RotaError(f"The scheduler stopped: {failed[0]}.", hint="rota up again; nothing that was acknowledged is lost")
 
 
 def _leave_in_order(server: uvicorn.Server) -> None:
@@ -243,11 +261,11 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
     }
 
 
-def last_configuration(home: Path) -> Mapping[str, Any]:
-    """How this home was last set up; empty for a new one."""
+def last_configuration(place: JournalPlace) -> Mapping[str, Any]:
+    """How the home with this journal was last set up; empty for a new one."""
     before = None
-    if (home / "journal.sqlite").exists():
-        journal = Journal(home / "journal.sqlite", WORDS)
+    if has_journal(place):
+        journal = open_journal(place, WORDS)
         before = journal.configuration()
         journal.close()
     return before if before is not None else {}
@@ -262,9 +280,18 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _fall(problem: BaseException, failed: list[BaseException], server: Any) -> None:
-    failed.append(problem)
-    server.should_exit = True
+class _Run:
+    """What ends a server from elsewhere: the daemon failed, or another scheduler leads."""
+
+    def __init__(self) -> None:
+        self.server: _Server | None = None
+        self.failed: list[BaseException] = []
+
+    def fall(self, problem: BaseException) -> None:
+        """Any thread."""
+        self.failed.append(problem)
+        if self.server is not None:
+            self.server.should_exit = True
 
 
 def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
@@ -286,28 +313,6 @@ def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
         nodes.append(Node(name, accelerator, len(mine), host_gib=parking_gib(memory_gib, len(mine) / len(found))))
     text = " + ".join(f"1x({len(mine)}x{accelerator})" for accelerator, mine in by_type.items())
     return Cluster.of(nodes, text), list(by_type.values())
-
-
-@contextmanager
-def _only_one(home: Path) -> Iterator[None]:
-    """One daemon per home. The lock goes with the process, however it ends."""
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (home / LOCK_FILE).open("w")
-    except OSError as problem:
-        raise OptionError(
-            f"cannot be used: {problem.strerror or problem}.", field="--home", value=str(home), hint="another --home"
-        ) from None
-    with file:
-        for left in reversed(range(LOCK_TRIES)):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if not left:
-                    raise RotaError(f"A scheduler is already running in {home}.", hint="rota jobs, or another --home") from None
-                time.sleep(LOCK_PAUSE_SECONDS)
-        yield
 
 
 @contextmanager

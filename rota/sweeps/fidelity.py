@@ -10,7 +10,7 @@ from rota.compose.catalogue import make_policy
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.when import AtEvents
 from rota.errors import JournalError, OptionError
-from rota.live.journal import Journal
+from rota.live.journal_place import find_place, has_journal, open_journal
 from rota.live.local import PROGRESS_EVERY_SECONDS
 from rota.model.units import FOREVER
 from rota.report.fidelity import Fidelity, Observed, compare, observe
@@ -165,10 +165,10 @@ def _simulate(observed: Observed, configuration: Mapping[str, Any], jobs: Mappin
 
 
 def _read(home: Path) -> tuple[Observed, dict[str, Any]]:
-    path = home / "journal.sqlite"
-    if not path.is_file():
+    place = find_place(home)
+    if not has_journal(place):
         raise JournalError(f"{home}: no scheduler has run here.", hint="rota fidelity HOME, the --home of a rota up")
-    journal = Journal(path, WORDS)
+    journal = open_journal(place, WORDS)
     try:
         configuration = journal.configuration() or {}
         observed = observe(journal.entries(), _round_seconds(configuration))

@@ -60,7 +60,8 @@ def _forget_dead(folder: Path) -> None:
         handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (folder / ADDRESS_FILE).unlink(missing_ok=True)
+            if os.path.samestat(os.fstat(handle), (folder / LOCK_FILE).stat()):  # else another has made it anew
+                (folder / ADDRESS_FILE).unlink(missing_ok=True)
         finally:
             os.close(handle)
 
@@ -68,7 +69,7 @@ def _forget_dead(folder: Path) -> None:
 def write_address(home: Path | str | None, url: str, pid: int, version: str) -> None:
     """Say where the scheduler listens. Readers see the old file or the new one, never half of it."""
     folder = _made(home)
-    text = json.dumps({"url": url, "pid": pid, "version": version}) + "\n"
+    text = json.dumps({"url": url, "pid": pid, "host": os.uname().nodename, "version": version}) + "\n"
     half = folder / f".{ADDRESS_FILE}.{pid}"
     half.unlink(missing_ok=True)
     _write_new(half, text)
@@ -76,9 +77,9 @@ def write_address(home: Path | str | None, url: str, pid: int, version: str) -> 
 
 
 def remove_address(home: Path | str | None, pid: int | None = None) -> None:
-    """Take the address away; with a process id, only if it is still the address of that process."""
+    """Take the address away; with a process id, only if it is still the address of that process of this machine."""
     path = home_folder(home) / ADDRESS_FILE
-    if pid is not None and _pid(path) != pid:
+    if pid is not None and _process(path) not in ((pid, os.uname().nodename), (pid, None)):
         return
     path.unlink(missing_ok=True)
 
@@ -158,12 +159,13 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _pid(path: Path) -> int | None:
+def _process(path: Path) -> tuple[int | None, str | None]:
+    """Whose address it is: its number and its machine. One of an earlier version names no machine."""
     try:
         plain: Any = json.loads(_text(path))
-        return plain.get("pid") if isinstance(plain, dict) else None
+        return (plain.get("pid"), plain.get("host")) if isinstance(plain, dict) else (None, None)
     except (OSError, ValueError):
-        return None
+        return None, None
 
 
 def _unreachable(why: str, home: Path | str | None) -> UnreachableError:

@@ -17,6 +17,7 @@ from rota.agent.processes import Signs, boot_s, end_all
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.hosts import HostAnswer, HostThere
+from rota.live.journal_store import LeadLost
 from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, Started, Suspended
@@ -85,6 +86,7 @@ class Bench:
         self.folder = folder
         self.hosts = InProcess(folder, ("a", "b"), pretend_gpus)
         self.ahead_s = 0.0
+        self.epoch = 0
         self.stopped_s: float | None = None
         """Where the clock stands; None: it goes."""
         self.job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
@@ -100,6 +102,7 @@ class Bench:
                 clock=lambda: (self.stopped_s or time.time()) + self.ahead_s,
                 cluster=lambda: cluster,
                 device=lambda gpu: devices[gpu],
+                epoch=self.epoch,
             )
         )
         return made
@@ -340,6 +343,26 @@ def test_an_answer_to_an_earlier_message_is_not_taken_for_the_last(bench: Bench)
         bench.hosts.carry(host, text)
     reports = [event for event in bench.fleet.events() if isinstance(event, NodeReported)]
     assert [event.node for event in reports] == [0, 1]
+
+
+def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
+    """Both would start the job: the former leader was frozen, and what it had decided is on its way."""
+    former, bench.epoch = bench.fleet, 2
+    bench.fleet = bench.open()
+    bench.events()
+    former.carry_out([bench.launch()])
+    with pytest.raises(LeadLost, match="another leads under epoch 2"):
+        former.events()
+    assert not list(bench.folder.glob("*/run/1")), "nothing was started"
+    bench.fleet.carry_out([bench.launch()])
+    bench.heard(started(0), started(1))
+    again = NodeAgent(bench.folder / "a", "a", "127.0.0.1", accelerator="V100", pretend_gpus=2)
+    with contextlib.closing(again):
+        asked = {"message": 7, "do": [["kill", [1, 1, 9]]], "whole": False}
+        for epoch in (0, 1):
+            assert json.loads(again.exchange(json.dumps(asked | {"epoch": epoch}))) == {"refused": 2, "message": 7}
+        assert json.loads(again.exchange(json.dumps(asked | {"do": []}))) == {"refused": 2, "message": 7}
+        assert json.loads(again.exchange(json.dumps(asked | {"do": [], "epoch": 2})))["boot"] == again.facts.boot
 
 
 PLAIN = """

@@ -4,6 +4,8 @@ import json
 import shutil
 import sqlite3
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +13,33 @@ import pytest
 
 from rota.core.snapshot import codec
 from rota.errors import JournalError
+from rota.live.election import Election
 from rota.live.journal import Journal, JournalEntry
+from rota.live.journal_place import open_journal
 from rota.model.events import Decided, External, Progressed, Submitted, Woke
 from rota.model.job import JobSpec
+from tests.postgres import PostgresServer, postgres_server
 
 WORDS = codec()
+Open = Callable[[], Journal]
+"""Opens the same journal again each time, as its writer."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    if request.param == "sqlite":
+        yield lambda: Journal(tmp_path / "j.sqlite", WORDS)
+        return
+    place = request.getfixturevalue("server").place()
+    with closing(Election(place)) as election:
+        assert election.try_to_lead()
+        yield lambda: open_journal(place, WORDS, election.epoch)
 
 
 def turn(number: int) -> tuple[float, list[External], Decided | None]:
@@ -36,11 +60,12 @@ def same(entry: JournalEntry, number: int) -> bool:
     )
 
 
-def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite", WORDS)
+def test_what_goes_in_comes_out(opens: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.live.journal.PAGE", 3)
+    journal = opens()
     fill(journal, 1, 7)
     journal.close()
-    again = Journal(tmp_path / "j.sqlite", WORDS)
+    again = opens()
     found = list(again.entries())
     assert [same(entry, i) for i, entry in enumerate(found, 1)] == [True] * 7
     assert [entry.decided is None for entry in found] == [False, True] * 3 + [False]
@@ -49,12 +74,17 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     assert again.job(3) == ({"name": "j3"}, {"phase": "queued"}) and again.job(99) is None
     again.append(*turn(8), {3: ({"name": "ignored"}, {"phase": "finished"}, True)})
     assert again.job(3) == ({"name": "j3"}, {"phase": "finished"}), "a spec never changes"
-    assert (tmp_path / "j.sqlite").stat().st_mode & 0o077 == 0, "commands and environments are nobody else's business"
     again.close()
 
 
-def test_snapshots_and_configurations(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite", WORDS)
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Commands and environments of jobs are in it."""
+    Journal(tmp_path / "j.sqlite", WORDS).close()
+    assert (tmp_path / "j.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_snapshots_and_configurations(opens: Open) -> None:
+    journal = opens()
     assert journal.snapshot() is None and journal.configuration() is None
     journal.configure({"policy": "fifo"})
     fill(journal, 1, 2)
@@ -67,17 +97,16 @@ def test_snapshots_and_configurations(tmp_path: Path) -> None:
     journal.save_snapshot({"a": 3})
     assert journal.snapshot() == (5, {"a": 3})
     assert [journal.configuration(n) for n in (1, 4, 5)] == [{"policy": "fifo"}, {"policy": "fifo"}, {"policy": "las"}]
+    with journal._store.transaction():
+        journal._store.execute("UPDATE snapshots SET state = ? WHERE number = 5", (b"\0",))
     journal.close()
-    with sqlite3.connect(tmp_path / "j.sqlite") as db:
-        db.execute("UPDATE snapshots SET state = x'00' WHERE number = 5")
-    db.close()
-    broken = Journal(tmp_path / "j.sqlite", WORDS)
+    broken = opens()
     assert broken.snapshot() == (2, {"a": 1}), "one that cannot be read leaves the one before"
     broken.close()
 
 
-def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite", WORDS)
+def test_a_failed_transaction_leaves_nothing(opens: Open) -> None:
+    journal = opens()
     fill(journal, 1, 1)
     with pytest.raises(TypeError):
         journal.append(*turn(2), {2: ({"x": 1}, {"y": 1}, None)})  # type: ignore[dict-item]
@@ -160,8 +189,8 @@ def _check_prefix(copy: Path, least: int) -> int:
     return len(found)
 
 
-def test_a_configuration_that_another_connection_replaced_is_read_again(tmp_path: Path) -> None:
-    writer, reader = (Journal(tmp_path / "journal.sqlite", WORDS) for _ in range(2))
+def test_a_configuration_that_another_connection_replaced_is_read_again(opens: Open) -> None:
+    writer, reader = opens(), opens()
     writer.configure({"policy": "fifo"})
     assert writer.configuration() == reader.configuration() == {"policy": "fifo"}
     assert reader.configuration() is reader.configuration(), "it is not read twice"

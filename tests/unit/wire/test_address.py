@@ -16,7 +16,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     token = make_token(home)
     write_address(home, "http://127.0.0.1:7070", 42, "0.1.0")
     assert read_address(home) == ("http://127.0.0.1:7070", token)
-    assert json.loads((home / "daemon.json").read_text()) == {"url": "http://127.0.0.1:7070", "pid": 42, "version": "0.1.0"}
+    said = {"url": "http://127.0.0.1:7070", "pid": 42, "host": os.uname().nodename, "version": "0.1.0"}
+    assert json.loads((home / "daemon.json").read_text()) == said
     write_address(home, "unix:/run/rota.sock", 43, "0.1.0")
     assert read_address(home).url == "unix:/run/rota.sock"
     assert sorted(path.name for path in home.iterdir()) == ["daemon.json", "token"]

@@ -1,0 +1,165 @@
+"""Which scheduler of a home leads, where its journal is in PostgreSQL.
+
+A leader holds an advisory lock on a session of its own, and the server ends a session that it has not heard of for some seconds:
+whether the leader was killed, stands still or is cut off, the lock becomes free. Who gets it begins an epoch: a number in the
+journal that rises by one with every leader. The lock makes sure that there is a leader again; that there is only one writer is
+seen to by the epoch, which every transaction compares (`postgres_store.py`), and every agent (`rota/agent/node_agent.py`).
+"""
+
+import hashlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rota.live.journal_place import PostgresPlace
+from rota.live.journal_store import JournalAway, lead_lost
+from rota.live.postgres_store import connect, create_tables, driver, fault
+
+SILENT_SECONDS = 15
+"""A leader of which the server has not heard for so long leads no more."""
+TELL_SECONDS = 2.0
+"""So often a leader tells the server that it is there."""
+
+
+class Leader(NamedTuple):
+    """Who began an epoch."""
+
+    epoch: int
+    host: str
+    pid: int
+    since_s: float
+    """By its own clock, in seconds since 1970."""
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_s))
+        return f"process {self.pid} on {self.host}, since {since} (epoch {self.epoch})"
+
+
+class Election:
+    """Of one home, for one process."""
+
+    def __init__(self, place: PostgresPlace) -> None:
+        self._place, self._psycopg = place, driver()
+        self._key = int.from_bytes(hashlib.sha256(f"rota {place.schema}".encode()).digest()[:8], "big", signed=True)
+        self._session: Any = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.epoch = 0
+        """Of this process, once it leads."""
+
+    def try_to_lead(self) -> bool:
+        """Whether this process leads from now on. Raises `JournalAway`."""
+        try:
+            session = self._begin_session()
+            create_tables(session, self._place)
+            if not self._take_lock(session):
+                return False
+            with session.transaction():  # on the session that holds the lock: if that is lost, so is this
+                (before,) = session.execute("SELECT value FROM meta WHERE key = 'epoch' FOR UPDATE").fetchone()
+                leader = Leader(int(before) + 1, socket.gethostname(), os.getpid(), time.time())
+                for key, value in (("epoch", str(leader.epoch)), ("leader", json.dumps(leader._asdict()))):
+                    session.execute(
+                        "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
+                    )
+        except self._psycopg.Error as problem:
+            if isinstance(problem, self._psycopg.errors.LockNotAvailable):
+                self._end_former()
+            self._end_session()
+            raise fault(self._place, problem) from problem
+        self.epoch = leader.epoch
+        return True
+
+    def _end_former(self) -> None:
+        """A former leader stands still in the midst of a transaction, and the server waits for the rest of a message. While this
+        session holds the lock of the lead, all others that have locked the epoch are of former leaders."""
+        with suppress(self._psycopg.Error):
+            self._session.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks"
+                " WHERE relation = 'meta'::regclass AND mode = 'RowShareLock' AND granted AND pid <> pg_backend_pid()"
+            )
+
+    def leader(self) -> Leader | None:
+        """The last that began to lead; None: none yet. It may be dead by now."""
+        try:
+            found = self._begin_session().execute("SELECT value FROM meta WHERE key = 'leader'").fetchone()
+        except self._psycopg.Error as problem:
+            self._end_session()
+            raise fault(self._place, problem) from problem
+        return Leader(**json.loads(found[0])) if found is not None else None
+
+    def is_led(self) -> bool:
+        """Whether a process holds the lock now."""
+        high, low = (self._key >> 32) & 0xFFFFFFFF, self._key & 0xFFFFFFFF
+        try:
+            found = self._begin_session().execute(
+                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid::bigint = %s"
+                " AND objid::bigint = %s AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+                (high, low),
+            )
+            return found.fetchone() is not None
+        except self._psycopg.Error as problem:
+            self._end_session()
+            raise fault(self._place, problem) from problem
+
+    # While it leads: a thread keeps the session alive, and makes it again if the server ended it.
+
+    def keep(self, on_lost: Callable[[BaseException], None]) -> None:
+        """From now on. `on_lost` is called once, from another thread: another process leads, or the journal is gone for good."""
+
+        def run() -> None:
+            while not self._stop.wait(TELL_SECONDS):
+                try:
+                    self.hold()
+                except JournalAway:
+                    continue  # while it is away no other can lead
+                except BaseException as problem:
+                    on_lost(problem)
+                    return
+
+        self._thread = threading.Thread(target=run, name="rota-lead", daemon=True)
+        self._thread.start()
+
+    def hold(self) -> None:
+        """Tell the server that this leader is there, and take the lock again if the session was lost. Raises `LeadLost`."""
+        fresh = self._session is None
+        try:
+            session = self._begin_session()
+            found = session.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+            latest = int(found[0]) if found is not None else 0
+            if latest != self.epoch:
+                raise lead_lost(self.epoch, latest)
+            if fresh and not self._take_lock(session):
+                self._end_session()  # another is about to begin an epoch, or the server has not ended our old session yet
+        except self._psycopg.Error as problem:
+            self._end_session()
+            raise fault(self._place, problem) from problem
+
+    def close(self) -> None:
+        """Give the lead up, if this process has it."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        if self._session is not None:
+            with suppress(self._psycopg.Error):  # at once: the server may take a moment to end a session
+                self._session.execute("SELECT pg_advisory_unlock_all()")
+        self._end_session()
+
+    def _take_lock(self, session: Any) -> bool:
+        return bool(session.execute("SELECT pg_try_advisory_lock(%s)", (self._key,)).fetchone()[0])
+
+    def _begin_session(self) -> Any:
+        if self._session is None or self._session.closed:
+            self._session = connect(self._place)
+            self._session.execute("SELECT set_config('idle_session_timeout', %s, false)", (f"{SILENT_SECONDS}s",))
+        return self._session
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            with suppress(self._psycopg.Error):
+                self._session.close()
+        self._session = None

@@ -1,0 +1,150 @@
+"""Where the journal of a home is: the file `journal.sqlite` in it, or a schema of a PostgreSQL database. All who open a journal
+come here.
+
+The home keeps the address of the database without its password. That comes from $ROTA_JOURNAL, $PGPASSWORD or `~/.pgpass`, so
+it is in no file of Rota's, in no message and in no list of processes.
+"""
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from rota.agent.disk import write_whole
+from rota.errors import JournalError, OptionError
+from rota.live.journal import Journal
+from rota.live.journal_store import JournalStore
+from rota.live.local import home_id
+from rota.live.sqlite_store import SqliteStore
+from rota.model.codec import Codec
+
+SQLITE_FILE = "journal.sqlite"
+PLACE_FILE = "journal.json"
+VARIABLE = "ROTA_JOURNAL"
+SECRET_FIELDS = ("password", "sslpassword")
+_SCHEMA = re.compile(r"rota_[a-z0-9_]{1,50}")
+_HINT = "--journal postgresql://USER@HOST/DATABASE"
+
+
+@dataclass(frozen=True)
+class PostgresPlace:
+    """A schema of a PostgreSQL database."""
+
+    url: str
+    """Without a password."""
+    schema: str
+
+    def __str__(self) -> str:
+        return f"{self.url} (schema {self.schema})"
+
+    def password(self) -> str | None:
+        """From $ROTA_JOURNAL, if that names the same database. None: libpq looks for one in $PGPASSWORD and ~/.pgpass."""
+        with contextlib.suppress(ValueError):  # it is no address at all
+            url, password = without_password(os.environ.get(VARIABLE, ""))
+            return password if url == self.url else None
+        return None
+
+
+@dataclass(frozen=True)
+class SqlitePlace:
+    """A file in the home."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+JournalPlace = SqlitePlace | PostgresPlace
+
+
+def find_place(home: Path, given: str | None = None) -> JournalPlace:
+    """Where the journal of this home is, or is going to be. `given`: as --journal says; $ROTA_JOURNAL serves a new home too."""
+    if given is not None and without_password(_checked(given))[1] is not None:
+        raise OptionError(
+            "has a password, which others can see in the list of processes.",
+            field="--journal",
+            hint=f"leave it out, and give it by {VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE, PGPASSWORD or ~/.pgpass",
+        )
+    kept, sqlite = _kept(home), SqlitePlace(home / SQLITE_FILE)
+    there = kept or (sqlite if sqlite.path.exists() else None)
+    if there is not None and given is None:
+        return there
+    url = without_password(_checked(given or os.environ.get(VARIABLE, "")))[0]
+    if there is not None and there != (kept and PostgresPlace(url, kept.schema)):
+        raise OptionError(
+            f"the journal of {home} is {there}.", field="--journal", value=url, hint="leave it out, or another --home"
+        )
+    if there is not None or not url:
+        return there or sqlite
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return PostgresPlace(url, f"rota_{home_id(home)}")
+
+
+def keep_place(home: Path, place: JournalPlace) -> None:
+    """Later commands find it there."""
+    if isinstance(place, PostgresPlace) and _kept(home) is None:
+        write_whole(home, PLACE_FILE, json.dumps({"url": place.url, "schema": place.schema}).encode(), durable=True)
+
+
+def has_journal(place: JournalPlace) -> bool:
+    """Whether a scheduler has run here."""
+    if isinstance(place, SqlitePlace):
+        return place.path.is_file()
+    from rota.live.postgres_store import has_tables
+
+    return has_tables(place)
+
+
+def open_journal(place: JournalPlace, words: Codec, epoch: int = 0) -> Journal:
+    """`epoch`: under which this process leads; without one, a journal in PostgreSQL is for reading alone."""
+    store: JournalStore
+    if isinstance(place, SqlitePlace):
+        store = SqliteStore(place.path)
+    else:
+        from rota.live.postgres_store import PostgresStore
+
+        store = PostgresStore(place, epoch)
+    return Journal(store, words)
+
+
+def without_password(url: str) -> tuple[str, str | None]:
+    """The address without its password, and the password."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    name, colon, password = user.partition(":")
+    fields = parse_qsl(parts.query, keep_blank_values=True)
+    secret: str | None = unquote(password) if colon else next((value for key, value in fields if key == "password"), None)
+    query = urlencode([(key, value) for key, value in fields if key not in SECRET_FIELDS], quote_via=quote, safe="/,:")
+    clean = f"{parts.scheme}://{name}{at}{hosts}{parts.path}" if parts.scheme else ""
+    return clean + (f"?{query}" if query else ""), secret
+
+
+def _checked(url: str) -> str:
+    try:
+        known = not url or urlsplit(url).scheme in ("postgresql", "postgres")
+    except ValueError:
+        known = False
+    if not known:
+        shown = url.partition("://")[0] + "://..." if "://" in url else "..."
+        raise OptionError("is not the address of a PostgreSQL database.", field="--journal", value=shown, hint=_HINT)
+    return url
+
+
+def _kept(home: Path) -> PostgresPlace | None:
+    path = home / PLACE_FILE
+    try:
+        plain: Any = json.loads(path.read_text(encoding="utf-8"))
+        url, schema = str(plain["url"]), str(plain["schema"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        hint = f"put back a copy of {path}, or remove it and say --journal again"
+        raise JournalError(f"{path}: does not say where the journal is ({problem}).", hint=hint) from None
+    if not _SCHEMA.fullmatch(schema):
+        raise JournalError(f"{path}: {schema!r} is not the name of a schema of Rota's.", hint=f"put back a copy of {path}")
+    return PostgresPlace(url, schema)

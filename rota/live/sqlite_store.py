@@ -1,0 +1,90 @@
+"""A journal in one SQLite file in WAL mode, flushed to disk with every transaction (`synchronous=FULL`)."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rota.errors import JournalError
+from rota.live.journal_store import SCHEMA, JournalFull, check_schema
+
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite says of a disk or a quota without room."""
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (number INTEGER PRIMARY KEY, now_s REAL NOT NULL, events TEXT NOT NULL, decided TEXT);
+CREATE TABLE snapshots (number INTEGER PRIMARY KEY, state BLOB NOT NULL);
+CREATE TABLE configurations (number INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE jobs (id INTEGER PRIMARY KEY, spec TEXT NOT NULL, row TEXT NOT NULL, ended INTEGER NOT NULL);
+CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
+"""
+
+
+class SqliteStore:
+    """A `JournalStore`. That one process writes is seen to by the lock of the home; readers may open it beside."""
+
+    epoch = 0
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self.name = str(path)
+        try:
+            # Threads take turns: one comes up and reads, then another writes.
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("PRAGMA busy_timeout=5000")
+            self._path.chmod(0o600)
+            if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                self._create()  # new, or cut off before it had anything
+            check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
+        except JournalFull:
+            raise
+        except (sqlite3.DatabaseError, OSError) as problem:
+            if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
+                hint = "free some space on its disk, or another --home"
+                raise JournalFull(f"{self.name}: cannot be opened ({problem}).", hint=hint) from problem
+            raise JournalError(f"{self.name}: is not a journal of Rota's ({problem}).", hint="another --home") from problem
+
+    def _create(self) -> None:
+        with self.transaction():
+            for statement in _TABLES.split(";"):
+                if statement.strip():
+                    self.execute(statement)
+            self.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A disk without room is a JournalFull, whichever statement finds it out."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except BaseException as problem:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK") if self._db.in_transaction else None
+            if isinstance(problem, sqlite3.OperationalError):
+                kind = JournalFull if problem.sqlite_errorcode & 0xFF in _NO_ROOM else JournalError
+                raise kind(f"{self.name}: cannot be written ({problem}).", hint="free some space on its disk") from problem
+            raise
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self._db.execute(statement, values)
+
+    def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        self._db.executemany(statement, values)
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._db.execute(statement, values).fetchall()
+
+    def configuration_version(self, number: int) -> object:
+        """SQLite tells it for the whole file."""
+        return self._db.execute("PRAGMA data_version").fetchone()[0]
+
+    def confirm(self) -> None:
+        """The lock of the home goes with the process."""
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,43 @@
+"""What the doctor finds of a journal in PostgreSQL."""
+
+import contextlib
+from pathlib import Path
+
+from rota.compose.live_scheduler import WORDS
+from rota.doctor.home_checks import check_jobs, check_journal
+from rota.live.election import Election
+from rota.live.journal_place import find_place, keep_place, open_journal
+from tests.postgres import postgres_server
+
+
+def told(home: Path) -> list[tuple[str, str]]:
+    return [(each.check, each.state) for each in check_journal(home)]
+
+
+def test_a_journal_in_postgresql(tmp_path: Path) -> None:
+    with postgres_server() as server:
+        place = find_place(tmp_path, server.url)
+        keep_place(tmp_path, place)
+        assert told(tmp_path) == [("journal", "ok")]
+        election = Election(place)  # type: ignore[arg-type]
+        with contextlib.closing(election):
+            assert election.try_to_lead()
+            with contextlib.closing(open_journal(place, WORDS, election.epoch)) as journal:
+                for number in (1, 2):
+                    spec = {"name": f"j{number}", "workdir": str(tmp_path if number == 1 else tmp_path / "gone")}
+                    journal.append(1.0, [], None, {number: (spec, {}, False)})
+            found = list(check_journal(tmp_path))
+            assert [(each.check, each.state) for each in found] == [("journal's server", "ok"), ("journal", "ok"), ("lead", "ok")]
+            assert "2 entries, 2 jobs" in found[1].found and "(epoch 1) leads" in found[2].found
+            assert [each.state for each in check_jobs(tmp_path)] == ["fail"]
+        assert told(tmp_path)[-1] == ("lead", "warn")
+        schema = place.schema  # type: ignore[union-attr]
+        server.query(f"DELETE FROM {schema}.entries WHERE number = 1")
+        assert ("journal", "fail") in told(tmp_path)
+        server.query(f"UPDATE {schema}.meta SET value = '99' WHERE key = 'schema'")
+        assert told(tmp_path) == [("journal", "fail")]
+        server.crash()
+        (away,) = check_journal(tmp_path)
+        assert away.state == "fail" and "cannot be reached" in away.found and "psql" in away.next
+        assert list(check_jobs(tmp_path)) == []
+        server.start()
