@@ -22,6 +22,7 @@ from rota.agent.processes import boot_s
 from rota.errors import OptionError
 from rota.live.hosts import HostAnswer, HostThere
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
+from rota.ray.port import check_port
 
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
@@ -47,6 +48,7 @@ def start_ray(address: str, namespace: str) -> Any:
             "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
         ) from None
     os.environ |= {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    check_port(_resolved(address))
     try:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -55,6 +57,22 @@ def start_ray(address: str, namespace: str) -> Any:
         ) from None
     _silence()
     return ray
+
+
+def _resolved(address: str) -> str:
+    """HOST:PORT of the cluster that `auto` stands for: the last one that was started here, or what RAY_ADDRESS says."""
+    if address != "auto":
+        return address
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except (ConnectionError, ValueError):
+        found = None
+    if found is None:
+        problem = "no Ray cluster runs on this machine."
+        raise OptionError(problem, field="--ray", value=address, hint="ray start --head, or --ray HOST:6379")
+    return str(found)
 
 
 def _silence() -> None:
