@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,8 @@ class RayCells:
             raise OptionError(problem, field="--ray", value=address, hint="there: rota sweep --ray auto")
         self._note = note
         self._ray = start_ray(address, "rota-sweep")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it; its tasks end with this process either way
         self._head = read_address(self._ray.get_runtime_context().gcs_address)
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._left_out: set[str] = set()
