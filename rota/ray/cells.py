@@ -70,7 +70,7 @@ class RayCells:
             raise
         for number in self._left_out & self._nodes.keys():
             note(f"{node_name(self._nodes[number])} does not answer and is left out")
-        self._task = self._ray.remote(run_cell).options(num_cpus=1, max_retries=RETRIES, name="rota-cell")
+        self._task = self._ray.remote(run_cell)
         self._kept: dict[str, Any] = {}
         self._sent: dict[int, tuple[str, Sequence[str]]] = {}
         self._running: dict[int, Any] = {}
@@ -128,8 +128,8 @@ class RayCells:
 
     def _start(self, number: int) -> None:
         text, digests = self._sent[number]
-        left_out = sorted(self._left_out & self._nodes.keys())
-        task = self._task.options(label_selector={NODE_LABEL: f"!in({','.join(left_out)})"}) if left_out else self._task
+        elsewhere = {NODE_LABEL: f"!in({','.join(sorted(self._left_out))})"} if self._left_out else None
+        task = self._task.options(num_cpus=1, max_retries=RETRIES, name="rota-cell", label_selector=elsewhere)
         ref = self._running[number] = task.remote(text, list(digests), [self._kept[digest] for digest in digests])
 
         def came(done: "Future[Any]") -> None:
@@ -150,7 +150,9 @@ class RayCells:
         node = answer.pop("node")
         if "other" in answer:  # of a node that has joined since the sweep began
             if node not in self._left_out:
-                name = node_name(self._nodes[node]) if node in self._nodes else node
+                if node not in self._nodes:
+                    self._look()
+                name = node_name(self._nodes[node]) if node in self._nodes else f"node {node}"
                 self._note(f"{name} has {', '.join(answer['other'])} and is left out")
                 self._left_out = self._left_out | {node}
             self._start(number)

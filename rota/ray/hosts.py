@@ -41,6 +41,8 @@ others a call to a node that is cut off may never return."""
 
 def start_ray(address: str, namespace: str) -> Any:
     """Ray's module, connected to a cluster."""
+    if address != "auto":
+        check_port(address)
     try:
         import ray
     except ImportError:
@@ -48,7 +50,8 @@ def start_ray(address: str, namespace: str) -> Any:
             "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
         ) from None
     os.environ |= {name: value for name, value in SETTINGS.items() if name not in os.environ}
-    check_port(_resolved(address))
+    if address == "auto":
+        check_port(_found_here())
     try:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -59,10 +62,8 @@ def start_ray(address: str, namespace: str) -> Any:
     return ray
 
 
-def _resolved(address: str) -> str:
+def _found_here() -> str:
     """HOST:PORT of the cluster that `auto` stands for: the last one that was started here, or what RAY_ADDRESS says."""
-    if address != "auto":
-        return address
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
@@ -71,7 +72,7 @@ def _resolved(address: str) -> str:
         found = None
     if found is None:
         problem = "no Ray cluster runs on this machine."
-        raise OptionError(problem, field="--ray", value=address, hint="ray start --head, or --ray HOST:6379")
+        raise OptionError(problem, field="--ray", value="auto", hint="ray start --head, or --ray HOST:6379")
     return str(found)
 
 

@@ -55,7 +55,7 @@ class Copies:
                     raise RotaError(f"The copy of {path} is damaged.", hint="the same command again")
                 target = self._inside(str(Path(self.cwd, path)))
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
+                target.write_bytes(self._listing(content, files) if content.lstrip()[:1] == b"{" else content)
                 self._there[path] = digest
 
     def rooted(self, study: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,6 +72,13 @@ class Copies:
 
     def _rooted(self, value: Any) -> Any:
         return _ABSOLUTE.sub(lambda found: f"{found[1]}{self.root}", value) if isinstance(value, str) else value
+
+    def _listing(self, content: bytes, files: Mapping[str, str]) -> bytes:
+        """A JSON file that may list files by absolute paths, as one of runs of GPUs does: it lists their copies."""
+        for path in files:
+            if path.startswith("/"):
+                content = content.replace(json.dumps(path).encode(), json.dumps(f"{self.root}{path}").encode())
+        return content
 
     def _inside(self, path: str) -> Path:
         return self.root / os.path.normpath(path).lstrip("/")

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 PACKAGE = Path(rota.__file__).parent
 LONG = 300.0
+OTHER = f"rota {rota.__version__} with other source files"
 
 GATED = """
 import os, pathlib, time
@@ -50,39 +51,49 @@ class Bench:
         self.gate.mkdir(parents=True)
         (folder / "gated.py").write_text(GATED.format(gate=str(self.gate)))
         (folder / "jobs.csv").write_text("submit_time,gpus,duration\n0,1,600\n5,2,60\n9,4,300\n20,1,30\n")
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.before: set[int] = set()
+        """Processes that waited before the last sweep was started."""
 
-    def start(self, out: str, *words: str) -> "subprocess.Popen[str]":
+    def start(self, out: str, *words: str) -> "subprocess.Popen[bytes]":
         """The policy is named by a relative path, one trace by an absolute one. Both travel to the nodes."""
         grid = ["fifo", "./gated.py:Gated", "--trace", str(self.folder / "jobs.csv"), "--trace", GENERATED, "--seeds", "3"]
         command = [sys.executable, "-m", "rota", "sweep", *grid, "--cluster", "8xV100", "--out", out, *words]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-            env={**os.environ, **SETTINGS},
-            preexec_fn=heed_interrupts,
-        )
+        with self._said(len(self.started)).open("w") as said:
+            process = subprocess.Popen(
+                command,
+                stdout=said,
+                stderr=said,
+                cwd=self.folder,
+                env={**os.environ, **SETTINGS},
+                preexec_fn=heed_interrupts,
+            )
         self.started.append(process)
         return process
 
-    def on_ray(self) -> "subprocess.Popen[str]":
+    def said(self, process: "subprocess.Popen[bytes]") -> str:
+        """Everything that it has said so far."""
+        return self._said(self.started.index(process)).read_text()
+
+    def _said(self, number: int) -> Path:
+        return self.folder / f"{number}.said"
+
+    def on_ray(self) -> "subprocess.Popen[bytes]":
+        self.before = set(self.waiting())
         return self.start("ray", "--ray", self.cluster.address)
 
     def here(self) -> None:
         """The same sweep on this machine."""
         process = self.start("here")
-        _, said = process.communicate(timeout=LONG)
-        assert process.returncode == 0, said
+        assert process.wait(LONG) == 0, self.said(process)
 
-    def half_way(self, process: "subprocess.Popen[str]", nodes: list[str]) -> None:
+    def half_way(self, process: "subprocess.Popen[bytes]", nodes: list[str]) -> None:
         """Wait until all cells that can be done are there, and each of these nodes has one that waits."""
 
         def reached() -> bool:
-            assert process.poll() is None, process.communicate()
-            busy = [set(self.cluster.processes(node)) & set(self.waiting()) for node in nodes]
+            assert process.poll() is None, self.said(process)
+            waits = set(self.waiting()) - self.before
+            busy = [waits.intersection(self.cluster.processes(node)) for node in nodes]
             return self.kept() == FREE and all(busy)
 
         until(reached, f"{FREE} cells are there, and one waits on each of {nodes}", LONG)
@@ -94,19 +105,17 @@ class Bench:
         """Processes that have a cell which waits, or had one."""
         return [int(path.stem) for path in self.gate.glob("*.waits")]
 
-    def done(self, process: "subprocess.Popen[str]") -> str:
-        """Open the gate and wait for the end. Returns what it said."""
+    def done(self, process: "subprocess.Popen[bytes]") -> None:
+        """Open the gate and wait for the end."""
         (self.gate / "open").touch()
-        _, said = process.communicate(timeout=LONG)
-        assert process.returncode == 0, said
-        return said
+        assert process.wait(LONG) == 0, self.said(process)
 
     def close(self) -> None:
         (self.gate / "open").touch()
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            process.wait()
 
 
 def same(one: Path, other: Path) -> None:
@@ -146,9 +155,9 @@ def test_stopped_killed_and_with_a_node_lost_it_ends_with_the_same_bytes(tmp_pat
         stopped = bench.on_ray()
         bench.half_way(stopped, ["n1", "n2"])
         stopped.send_signal(signal.SIGINT)
-        _, said = stopped.communicate(timeout=LONG)
-        assert stopped.returncode == 130, said
-        assert "cells run on 3 nodes, 3 CPUs" in said and f"Stopped: {FREE} of {CELLS} cells are kept in ray." in said
+        assert stopped.wait(LONG) == 130, bench.said(stopped)
+        assert "cells run on 3 nodes, 3 CPUs" in bench.said(stopped)
+        assert f"Stopped: {FREE} of {CELLS} cells are kept in ray." in bench.said(stopped)
 
         killed = bench.on_ray()
         bench.half_way(killed, ["n1", "n2"])
@@ -178,17 +187,12 @@ def test_nodes_that_would_give_other_bytes(tmp_path: Path, cluster: RayCluster) 
         cluster.add("changed", 0, "V100", env={"PYTHONPATH": str(tmp_path / "other")})
         try:
             refused = bench.start("refused", "--ray", cluster.address)
-            _, said = refused.communicate(timeout=LONG)
-            assert refused.returncode == 2, said
-            assert (
-                re.search(rf"changed \(\S+\) has rota {rota.__version__} with other source files\.\n", said)
-                and "Try: the same" in said
-            )
+            assert refused.wait(LONG) == 2, bench.said(refused)
+            assert re.search(rf"changed \(\S+\) has {OTHER}\.\nTry: the same Rota", bench.said(refused)), bench.said(refused)
             assert not list((bench.folder / "refused" / "cells").glob("*.json"))
-            said = bench.done(late)
-            assert re.search(
-                rf"note: changed \(\S+\) has rota {rota.__version__} with other source files and is left out\.", said
-            ), said
+            left_out = re.compile(rf"note: changed \(\S+\) has {OTHER} and is left out\.\n")
+            until(lambda: left_out.search(bench.said(late)) is not None, "the node is left out", LONG)
+            bench.done(late)
         finally:
             cluster.kill("changed")
         bench.here()
