@@ -110,6 +110,8 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
     if incarnation is None or incarnation.number != event.incarnation:
         return
     if event.kind is SuspendKind.CHECKPOINT:
+        if not event.saved:
+            state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
         end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
         return
     if event.job not in state.jobs.doomed and _answered(state, event, Suspend):
