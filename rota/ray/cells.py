@@ -145,6 +145,7 @@ class RayCells:
         """The answer of a task; None: it goes to another node."""
         self._running.pop(number, None)
         if text is None:
+            del self._sent[number]
             return {"error": f"Ray could not run it: {problem}.", "hint": "ray status, then the same command", "died": True}
         answer: Answer = json.loads(text)
         node = answer.pop("node")
@@ -166,7 +167,8 @@ class RayCells:
         while not self._stopping.wait(LOOK_SECONDS):
             with contextlib.suppress(Exception):
                 answers(*self._head)
-                self._look()
+                if not self._stopping.is_set():
+                    self._look()
                 self._seen_s = time.monotonic()
 
     def _look(self) -> None:
