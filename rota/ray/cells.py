@@ -30,6 +30,9 @@ LOOK_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 """After so long without an answer from the head, it counts as away."""
 NODE_LABEL = "ray.io/node-id"
+SETTINGS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "3600"}
+"""Of Ray, for this process: it may wait so long for the head. The keepalive of `hosts.py` is not for sweeps: a node closes a
+connection on which it is asked every few seconds while a call takes minutes without a word, as that of a long cell does."""
 
 
 @functools.cache
@@ -56,7 +59,7 @@ class RayCells:
             problem = "a sweep is started on a node of the cluster."
             raise OptionError(problem, field="--ray", value=address, hint="there: rota sweep --ray auto")
         self._note = note
-        self._ray = start_ray(address, "rota-sweep")
+        self._ray = start_ray(address, "rota-sweep", SETTINGS)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it; its tasks end with this process either way
         self._head = read_address(self._ray.get_runtime_context().gcs_address)

@@ -30,7 +30,7 @@ FIRST_LOOK_SECONDS = 60.0
 RING_SECONDS = 30.0
 """So long a call waits for a supervisor to ring."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
-SETTINGS = {
+SETTINGS: Mapping[str, str] = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
@@ -39,8 +39,8 @@ SETTINGS = {
 others a call to a node that is cut off may never return."""
 
 
-def start_ray(address: str, namespace: str) -> Any:
-    """Ray's module, connected to a cluster."""
+def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTINGS) -> Any:
+    """Ray's module, connected to a cluster. `settings` of Ray hold unless the environment says otherwise."""
     if address != "auto":
         check_port(address)
     try:
@@ -49,7 +49,7 @@ def start_ray(address: str, namespace: str) -> Any:
         raise OptionError(
             "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
         ) from None
-    os.environ |= {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    os.environ |= {name: value for name, value in settings.items() if name not in os.environ}
     if address == "auto":
         check_port(_found_here())
     try:
