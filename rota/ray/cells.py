@@ -7,6 +7,7 @@ but what it is sent. Arguments and results are text, and files are bytes that Ra
 import contextlib
 import functools
 import json
+import os
 import queue
 import signal
 import threading
@@ -32,7 +33,7 @@ SILENT_SECONDS = 10.0
 NODE_LABEL = "ray.io/node-id"
 SETTINGS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "3600"}
 """Of Ray, for this process: it may wait so long for the head. The keepalive of `hosts.py` is not for sweeps: a node closes a
-connection on which it is asked every few seconds while a call takes minutes without a word, as that of a long cell does."""
+connection on which it is asked every few seconds while a call says nothing for half a minute, and Ray then ends that cell."""
 
 
 @functools.cache
@@ -59,6 +60,7 @@ class RayCells:
             problem = "a sweep is started on a node of the cluster."
             raise OptionError(problem, field="--ray", value=address, hint="there: rota sweep --ray auto")
         self._note = note
+        os.environ.pop("RAY_grpc_client_keepalive_time_ms", None)
         self._ray = start_ray(address, "rota-sweep", SETTINGS)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it; its tasks end with this process either way

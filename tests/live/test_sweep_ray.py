@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.slow
 
 PACKAGE = Path(rota.__file__).parent
 LONG = 300.0
+SILENT_SECONDS = 40.0
+"""A cell may say nothing for long: with a short keepalive Ray would end it after half a minute."""
 OTHER = f"rota {rota.__version__} with other source files"
 
 GATED = """
@@ -92,11 +95,13 @@ class Bench:
 
         def reached() -> bool:
             assert process.poll() is None, self.said(process)
-            waits = set(self.waiting()) - self.before
-            busy = [waits.intersection(self.cluster.processes(node)) for node in nodes]
-            return self.kept() == FREE and all(busy)
+            return self.kept() == FREE and all(self.held(node) for node in nodes)
 
         until(reached, f"{FREE} cells are there, and one waits on each of {nodes}", LONG)
+
+    def held(self, node: str) -> set[int]:
+        """Processes on this node that have a cell which waits."""
+        return (set(self.waiting()) - self.before) & set(self.cluster.processes(node))
 
     def kept(self) -> int:
         return len(list((self.folder / "ray" / "cells").glob("*.json")))
@@ -184,6 +189,9 @@ def test_nodes_that_would_give_other_bytes(tmp_path: Path, cluster: RayCluster) 
     with contextlib.closing(Bench(tmp_path / "bench", cluster)) as bench:
         late = bench.on_ray()
         bench.half_way(late, ["n1"])
+        held = bench.held("n1")
+        time.sleep(SILENT_SECONDS)
+        assert bench.held("n1") == held, "a cell that says nothing for long is not started again"
         cluster.add("changed", 0, "V100", env={"PYTHONPATH": str(tmp_path / "other")})
         try:
             refused = bench.start("refused", "--ray", cluster.address)
