@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rota.agent.constants import ENDED, PARKED
+from rota.agent.constants import ENDED, PARKED, RUNNING
+from rota.agent.gpu_report import GpuReport
+from rota.agent.gpu_use import GpuUse
 from rota.agent.node_agent import NodeFacts
 from rota.agent.orders import IncarnationStatus
 from rota.live.part_events import PartEvents
@@ -52,6 +54,10 @@ class FleetNode:
         self.ended: set[PartKey] = set()
         """Of those, the ones that have ended and were told."""
         self.draining = False
+        self.read_s = float("-inf")
+        """When it was last asked how its GPUs are,"""
+        self.gpus = GpuReport()
+        """and what it told."""
 
     def stand_in(self, host: str, facts: NodeFacts) -> None:
         """This host is there for it from now on. What got lost with the one before is sent again, if it has to be."""
@@ -76,6 +82,7 @@ class FleetNode:
         self.known.clear()
         self.ended.clear()
         self.outbox.clear()
+        self.gpus = GpuReport()
 
     def take(self, told: list[tuple[IncarnationStatus, int]], whole: bool) -> None:
         """What it has; `whole`: and nothing else."""
@@ -89,6 +96,11 @@ class FleetNode:
         """Whether this is the first part of its gang."""
         known = self.known.get((status.job, status.incarnation))
         return known is not None and known[1] == 0
+
+    def uses(self) -> dict[PartKey, GpuUse]:
+        """How those use its GPUs that run there."""
+        runs = {key for key, (status, _) in self.known.items() if status.state == RUNNING}
+        return {key: use for key, use in self.gpus.uses.items() if key in runs}
 
     def inventory(self) -> tuple[Part, ...]:
         """What lives there. Under no sequence: whether it answers a command is told by an event of its own."""
