@@ -1,4 +1,4 @@
-"""`rota sweep`: a grid of simulations on all cores; killed and started again, it goes on where it was."""
+"""`rota sweep`: a grid of simulations on all cores or on a Ray cluster; killed and started again, it goes on where it was."""
 
 import hashlib
 import json
@@ -15,6 +15,7 @@ from rota.compose.study import CLUSTER
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
+    from rota.ray.cells import RayCells
     from rota.sweeps.swept import Swept
 
 VARY = (
@@ -46,6 +47,10 @@ def sweep(
             "--workers", parser=flag.number("--workers", whole=True), metavar="N", help="Processes; one per core if left out."
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Cells run on the nodes of this Ray cluster; auto: the one here."),
+    ] = None,
     html: flag.Html = None,
     debug: flag.Debug = False,
     output: flag.Output = "table",
@@ -61,6 +66,8 @@ def sweep(
     flag.may_write(html)
     if workers is not None and workers < 1:
         raise OptionError("must be at least 1.", field="--workers", value=workers, hint="--workers 2")
+    if workers is not None and ray is not None:
+        raise OptionError("does not go with --ray.", field="--workers", value=workers, hint="leave --workers out")
     from rota.sweeps.grid import Grid
     from rota.sweeps.runner import run
     from rota.sweeps.varied import read_varied
@@ -78,15 +85,23 @@ def sweep(
     )
     folder = out or f"sweep-{hashlib.sha256(repr(grid).encode()).hexdigest()[:8]}"
     kept = cells = 0
+    places: list[RayCells] = []
 
     def watch(done: int, total: int) -> None:
         nonlocal kept, cells
         kept, cells = done, total
-        progress("cells", done, total, 0.0)
+        progress(f"cells ({places[0]})" if places else "cells", done, total, 0.0)
+
+    def on_ray() -> "RayCells":
+        from rota.ray.cells import RayCells
+
+        places.append(RayCells(str(ray), lambda text: note(f"{text}.")))
+        note(f"cells run on {places[0]}.")
+        return places[0]
 
     with flag.progress_bars(1) as progress:
         try:
-            found = run(grid, folder, workers=workers, watch=watch)
+            found = run(grid, folder, workers=workers, elsewhere=on_ray if ray is not None else None, watch=watch)
         except KeyboardInterrupt:
             sys.stderr.write(f"Stopped: {kept} of {cells} cells are kept in {folder}.\nTry: the same command goes on\n")
             raise typer.Exit(130) from None
@@ -99,9 +114,13 @@ def sweep(
         raise problem
 
 
+def note(text: str) -> None:
+    sys.stderr.write(f"note: {text}\n")
+
+
 def _say(found: "Swept", shaped: str) -> None:
-    for note in found.notes:
-        sys.stderr.write(f"note: {note}\n")
+    for each in found.notes:
+        note(each)
     if shaped == "json":
         typer.echo(json.dumps(found.to_dict()))
     elif shaped == "csv":

@@ -23,9 +23,12 @@ class Fingerprints:
 
     def of(self, study: Study) -> str:
         """The same fields and the same contents of files have the same fingerprint."""
+        return hashlib.sha256(json.dumps([study.plain(), self.files(study)], sort_keys=True).encode()).hexdigest()
+
+    def files(self, study: Study) -> dict[str, str]:
+        """The files that the study reads, as it names them, and a digest of each; an empty one if it cannot be read."""
         said = study.plain()
-        contents = {str(path): self._digest(path) for name in FILES if said.get(name) for path in self._read(name, said[name])}
-        return hashlib.sha256(json.dumps([said, contents], sort_keys=True).encode()).hexdigest()
+        return {str(path): self._digest(path) for name in FILES if said.get(name) for path in self._read(name, said[name])}
 
     def _read(self, name: str, text: str) -> list[Path]:
         if (name, text) not in self._files:
@@ -88,6 +91,15 @@ def _plug_in_files(registry: Registry, name: str) -> Iterable[Path]:
             yield from _file(found.origin)
 
 
+def _profile_files(text: str) -> Iterable[Path]:
+    """A table of rates, or the tables of a folder, as deep as they are looked for."""
+    try:
+        tables = [*Path(text).glob("*.csv"), *Path(text).glob("*/*.csv")] if Path(text).is_dir() else []
+    except (OSError, ValueError):
+        tables = []
+    return sorted(tables) or _file(text)
+
+
 def _variability_files(text: str) -> Iterable[Path]:
     try:
         return variability_files(text)
@@ -100,7 +112,7 @@ FILES: Mapping[str, Callable[[str], Iterable[Path]]] = {
     "policy": _policy_files,
     "cluster": _file,
     "placer": _placer_files,
-    "profile": _file,
+    "profile": _profile_files,
     "tensors": _file,
     "variability": _variability_files,
 }

@@ -22,6 +22,7 @@ from rota.agent.processes import boot_s
 from rota.errors import OptionError
 from rota.live.hosts import HostAnswer, HostThere
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
+from rota.ray.port import check_port
 
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
@@ -29,7 +30,7 @@ FIRST_LOOK_SECONDS = 60.0
 RING_SECONDS = 30.0
 """So long a call waits for a supervisor to ring."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
-SETTINGS = {
+SETTINGS: Mapping[str, str] = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
@@ -38,15 +39,19 @@ SETTINGS = {
 others a call to a node that is cut off may never return."""
 
 
-def start_ray(address: str, namespace: str) -> Any:
-    """Ray's module, connected to a cluster."""
+def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTINGS) -> Any:
+    """Ray's module, connected to a cluster. `settings` of Ray hold unless the environment says otherwise."""
+    if address != "auto":
+        check_port(address)
     try:
         import ray
     except ImportError:
         raise OptionError(
             "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
         ) from None
-    os.environ |= {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    os.environ |= {name: value for name, value in settings.items() if name not in os.environ}
+    if address == "auto":
+        check_port(_found_here())
     try:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -55,6 +60,20 @@ def start_ray(address: str, namespace: str) -> Any:
         ) from None
     _silence()
     return ray
+
+
+def _found_here() -> str:
+    """HOST:PORT of the cluster that `auto` stands for: the last one that was started here, or what RAY_ADDRESS says."""
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except (ConnectionError, ValueError):
+        found = None
+    if found is None:
+        problem = "no Ray cluster runs on this machine."
+        raise OptionError(problem, field="--ray", value="auto", hint="ray start --head, or --ray HOST:6379")
+    return str(found)
 
 
 def _silence() -> None:

@@ -1,7 +1,7 @@
 """Worker processes that take one piece of work at a time: a JSON object per line comes in, an answer per line goes out.
 
-Both ends are here. `Crew` starts the workers, feeds them and hears their answers; `serve` is what a worker does. When its parent
-is gone a worker ends, at the latest at the next report.
+Both ends are here. A `Worker` is one such process; `Crew` starts several, feeds them and hears their answers; `serve` is what a
+worker does. When its parent is gone a worker ends, at the latest at the next report.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from rota.compose.policy_faults import fault_traceback
 from rota.errors import DEBUG, RotaError
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -35,6 +35,49 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Worker:
+    """One worker process, and how to talk to it."""
+
+    def __init__(self, command: Sequence[str], *, cwd: Path | None = None, keep: Sequence[int] = ()) -> None:
+        """`command` is the module of the worker and its arguments; `keep`: open files that it keeps open."""
+        words = [sys.executable, "-P", "-m", *command]
+        environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=cwd, pass_fds=keep
+        )
+
+    def ask(self, work: Mapping[str, Any]) -> Answer | None:
+        """The worker's answer; None: it died."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(dict(work)) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            return None
+        if not line.endswith("\n"):
+            return None
+        try:
+            answer: Answer = json.loads(line)
+        except ValueError:
+            return {"error": f"its worker said {line[:60]!r}.", "hint": "report this"}
+        return answer
+
+    def end(self) -> int:
+        """No more work: a worker ends when its input does. Returns its exit code."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):  # it may be gone already
+            process.stdin.close()
+        code = process.wait()
+        process.stdout.close()
+        return code
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+
 class Crew:
     """Worker processes, each fed by a thread of ours that does nothing but wait for it."""
 
@@ -48,7 +91,7 @@ class Crew:
         for number in range(len(work)):
             self._todo.put(number)
         self._lock = threading.Lock()
-        self._running: list[subprocess.Popen[str]] = []
+        self._running: list[Worker] = []
         self._stopping = False
         self._deaths = 0
 
@@ -66,7 +109,7 @@ class Crew:
             raise
 
     def _feed(self) -> None:
-        worker: subprocess.Popen[str] | None = None
+        worker: Worker | None = None
         while not self._stopping:
             try:
                 number = self._todo.get_nowait()
@@ -74,7 +117,7 @@ class Crew:
                 break
             if worker is None:
                 worker = self._start()
-            answer = _ask(worker, self._work[number])
+            answer = worker.ask(self._work[number])
             if self._stopping:
                 break
             died = answer is None
@@ -90,21 +133,14 @@ class Crew:
         if worker is not None:
             self._end(worker)
 
-    def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-m", *self._command]
-        environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    def _start(self) -> Worker:
+        worker = Worker(self._command)
         with self._lock:
             self._running.append(worker)
         return worker
 
-    def _end(self, worker: subprocess.Popen[str]) -> int:
-        """No more work: a worker ends when nobody talks to it."""
-        assert worker.stdin is not None and worker.stdout is not None
-        with contextlib.suppress(OSError):  # it may be gone already
-            worker.stdin.close()
-        code = worker.wait()
-        worker.stdout.close()
+    def _end(self, worker: Worker) -> int:
+        code = worker.end()
         with self._lock:
             self._running.remove(worker)
         return code
@@ -114,24 +150,6 @@ class Crew:
             self._stopping = True
             for worker in self._running:
                 worker.terminate()
-
-
-def _ask(worker: subprocess.Popen[str], work: Mapping[str, Any]) -> Answer | None:
-    """The worker's answer; None: it died."""
-    assert worker.stdin is not None and worker.stdout is not None
-    try:
-        worker.stdin.write(json.dumps(dict(work)) + "\n")
-        worker.stdin.flush()
-        line = worker.stdout.readline()
-    except OSError:
-        return None
-    if not line.endswith("\n"):
-        return None
-    try:
-        answer: Answer = json.loads(line)
-    except ValueError:
-        return {"error": f"its worker said {line[:60]!r}.", "hint": "report this"}
-    return answer
 
 
 def serve(do: Callable[[dict[str, Any], Alive], Answer]) -> None:
@@ -150,6 +168,10 @@ def serve(do: Callable[[dict[str, Any], Alive], Answer]) -> None:
             answer = do(json.loads(line), alive)
         except RotaError as problem:
             if os.environ.get(DEBUG):
+                from rota.compose.policy_faults import (
+                    fault_traceback,  # it imports half of Rota, which the other end can do without
+                )
+
                 sys.stderr.write(fault_traceback(problem))
             answer = {"error": problem.message, "hint": problem.hint}
         except OSError as problem:

@@ -1,12 +1,10 @@
 """The grid: axes of values, and the cells they span. A cell is one study."""
 
-import functools
 import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rota import __version__
@@ -15,6 +13,7 @@ from rota.compose.fingerprint import Fingerprints
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
 from rota.sweeps.varied import PARTS, check_varied, takes, with_options, with_settings
+from rota.sweeps.versions import sources
 from rota.traces.read import STDIN
 from rota.traces.synthetic import reseeded
 
@@ -33,6 +32,8 @@ class SweepCell:
     """What tells it from the other cells, the seed apart."""
     key: str
     """The same study, the same contents of its files and the same version of Rota have the same key."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The files that it reads, as the study names them, and a digest of each."""
 
     @property
     def seed(self) -> int:
@@ -96,7 +97,7 @@ class Grid:
         fingerprints = Fingerprints()
         for study, axes in self._studies({axis: getattr(self, axis) for axis in AXES}, self.vary, self.seeds):
             key = _key(fingerprints.of(study))
-            found.setdefault(key, SweepCell(study, axes, key))
+            found.setdefault(key, SweepCell(study, axes, key, fingerprints.files(study)))
         return list(found.values())
 
     def _studies(
@@ -175,14 +176,4 @@ def _shown(value: Any) -> Any:
 
 
 def _key(fingerprint: str) -> str:
-    return hashlib.sha256(json.dumps([__version__, _sources(), fingerprint]).encode()).hexdigest()[:20]
-
-
-@functools.cache
-def _sources() -> str:
-    """Of this very Rota: between two versions of it a result may change too."""
-    root = Path(__file__).parents[1]
-    mark = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        mark.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return mark.hexdigest()
+    return hashlib.sha256(json.dumps([__version__, sources(), fingerprint]).encode()).hexdigest()[:20]

@@ -1,5 +1,6 @@
-"""Runs a grid: as many worker processes as there are cores, each with one cell at a time."""
+"""Runs a grid: by as many worker processes as there are cores, each with one cell at a time, or on other machines."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from rota.api import warn_of
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
 from rota.sweeps.crew import Answer, Crew, available_cores
-from rota.sweeps.grid import Grid
+from rota.sweeps.grid import Grid, SweepCell
+from rota.sweeps.remote import Elsewhere, RemoteCrew
 from rota.sweeps.store import Store
 from rota.sweeps.swept import Failed, Swept
 
@@ -50,35 +52,56 @@ def sweep(
     return found
 
 
-def run(grid: Grid, folder: Path | str, *, workers: int | None = None, watch: Watch | None = None) -> Swept:
-    """Run every cell that has no result yet. Killed at any moment and started again, it goes on where it was."""
+def run(
+    grid: Grid,
+    folder: Path | str,
+    *,
+    workers: int | None = None,
+    elsewhere: Callable[[], Elsewhere] | None = None,
+    watch: Watch | None = None,
+) -> Swept:
+    """Run every cell that has no result yet: on this machine, or by `elsewhere`, which is called if there is anything to do.
+    Killed at any moment and started again, it goes on where it was."""
     guesses = check(grid)
     cells = grid.cells()
     store = Store(folder)
     with store.locked():
-        store.describe(cells)
         missing = [cell for cell in cells if not store.has(cell)]
         reused = len(cells) - len(missing)
         done, failures = reused, dict[int, Failed]()
 
         def heard(number: int, answer: Answer) -> None:
             nonlocal done
+            if "result" in answer:
+                store.save(missing[number].key, answer["result"])
             done += 1
             if "error" in answer:
                 failures[number] = Failed(missing[number], answer["error"], answer["hint"])
+            tell()
+
+        def tell() -> None:
             if watch is not None:
                 watch(done, len(cells))
 
-        if watch is not None:
-            watch(done, len(cells))
-        work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
-        crew = min(workers or available_cores(), max(len(missing), 1))
-        Crew(("rota.sweeps.worker", str(store.folder)), work, crew, heard).run()
+        tell()
+        if elsewhere is None or not missing:
+            store.describe(cells)
+            _run_here(missing, store, workers, heard)
+        else:
+            with contextlib.closing(elsewhere()) as place:
+                store.describe(cells)
+                RemoteCrew(place, missing, heard, tell).run()
         # A worker may die between writing its cell and saying so: what is there is not missing.
         failed = [failures[number] for number in sorted(failures) if not store.has(missing[number])]
         rows = store.finish(cells)
         untried = len(cells) - len(rows) - len(failed)
         return Swept(store.folder, rows, failed, reused, untried, guesses, tuple(store.others(cells)))
+
+
+def _run_here(missing: Sequence[SweepCell], store: Store, workers: int | None, heard: Callable[[int, Answer], None]) -> None:
+    work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
+    crew = min(workers or available_cores(), max(len(missing), 1))
+    Crew(("rota.sweeps.worker", str(store.folder)), work, crew, heard).run()
 
 
 def check(grid: Grid) -> tuple[str, ...]:

@@ -194,6 +194,11 @@ def site(folder: Path, **options: object) -> Iterator[Site]:
         made.close()
 
 
+def heed_interrupts() -> None:
+    """For `preexec_fn`: a shell starts what it runs in the background with SIGINT ignored, and these tests may be run so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
     end = time.monotonic() + patience
     while not condition():

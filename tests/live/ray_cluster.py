@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.live.harness import until
@@ -55,7 +55,7 @@ class RayCluster:
             "head", "--head", f"--port={port}", "--num-gpus=0", "--include-dashboard=false", f"--temp-dir={self._sockets}"
         )
 
-    def _start(self, name: str, *words: str) -> None:
+    def _start(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> None:
         ray = Path(sys.executable).parent / "ray"
         said = self.folder / f"{name}.out"
         before = said.read_text(errors="replace").count("Ray runtime started") if said.exists() else 0
@@ -64,14 +64,19 @@ class RayCluster:
                 [str(ray), "start", *START, *words],
                 stdout=out,
                 stderr=out,
-                env={**os.environ, **SETTINGS},
+                env={**os.environ, **SETTINGS, **(env or {})},
                 start_new_session=True,
             )
         until(lambda: said.read_text(errors="replace").count("Ray runtime started") > before, f"{name} is up: {said}")
 
-    def add(self, name: str, gpus: int, accelerator: str) -> None:
+    def add(self, name: str, gpus: int, accelerator: str, env: Mapping[str, str] | None = None) -> None:
+        """`env`: variables of all its processes, on top of ours."""
         labels = f"rota/node={name},rota/pretend=true,ray.io/accelerator-type={accelerator}"
-        self._start(name, f"--address={self.address}", f"--num-gpus={gpus}", f"--labels={labels}")
+        self._start(name, f"--address={self.address}", f"--num-gpus={gpus}", f"--labels={labels}", env=env)
+
+    def processes(self, name: str) -> list[int]:
+        """All that runs below a node."""
+        return _below(self._nodes[name].pid)
 
     def raylet(self, name: str) -> int:
         """The number of its raylet."""

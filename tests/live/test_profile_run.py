@@ -13,7 +13,7 @@ from rota.agent.gpus import Gpu
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.profiles.read import read_rates
-from tests.live.harness import until
+from tests.live.harness import heed_interrupts, until
 
 TRAIN = """
 import os, signal, sys, time
@@ -52,11 +52,6 @@ def command(*more: str) -> list[str]:
 def run(folder: Path, *more: str) -> tuple[int, str, str]:
     done = subprocess.run(command(*more), cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, done.stdout, done.stderr
-
-
-def heed_interrupts() -> None:
-    """A shell starts what it runs in the background with SIGINT ignored, and these tests may be run so."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def living(folder: Path) -> list[str]:

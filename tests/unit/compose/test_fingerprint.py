@@ -29,11 +29,17 @@ def list_of_runs(folder: Path) -> tuple[Path, Study]:
     return folder / "runs.csv", Study("demo", variability=str(folder / "machine.json"))
 
 
+def folder_of_rates(folder: Path) -> tuple[Path, Study]:
+    (folder / "throughputs_A100").mkdir()
+    return folder / "throughputs_A100" / "bert.csv", Study("demo", profile=folder)
+
+
 CASES: dict[str, Callable[[Path], tuple[Path, Study]]] = {
     "trace": lambda folder: (folder / "jobs.csv", Study(folder / "jobs.csv")),
     "rates of a generated trace": lambda folder: (folder / "r.csv", Study(f"gavel:jobs=5,profile={folder / 'r.csv'}")),
     "cluster": lambda folder: (folder / "c.yaml", Study("demo", cluster=str(folder / "c.yaml"))),
     "rates": lambda folder: (folder / "r.csv", Study("demo", profile=folder / "r.csv")),
+    "folder of rates": folder_of_rates,
     "tensors": lambda folder: (folder / "t.csv", Study("demo", tensors=str(folder / "t.csv"))),
     "scores": scores,
     "folder of runs": folder_of_runs,
