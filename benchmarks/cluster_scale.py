@@ -13,6 +13,7 @@ folded by the core: the policy is asked, jobs leave, others start in their place
 import argparse
 import cProfile
 import json
+import os
 import pstats
 import random
 import resource
@@ -56,7 +57,7 @@ class Round:
     seconds: float = 0.0
     """Until all of it was acknowledged and folded."""
     cpu_seconds: float = 0.0
-    """Of the thread of the scheduler."""
+    """Of the thread of the scheduler, from the last round on."""
 
 
 class WatchedFleet(Fleet):
@@ -81,10 +82,10 @@ class WatchedFleet(Fleet):
         if plans != self._plans:
             self._plans = plans
             if self._open is None:
-                self._open, self._cpu_s = Round(now_s // self.round_seconds * self.round_seconds), time.thread_time()
+                self._open = Round(now_s // self.round_seconds * self.round_seconds)
         if self._open is not None and not jobs.in_flight and not jobs.unsettled:
             self._open.seconds = now_s - self._open.due_s
-            self._open.cpu_seconds = time.thread_time() - self._cpu_s
+            self._open.cpu_seconds, self._cpu_s = time.thread_time() - self._cpu_s, time.thread_time()
             self.rounds.append(self._open)
             self._open = None
 
@@ -117,12 +118,16 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     daemon.start()
     try:
         submit(daemon, asked.jobs, asked.seed)
-        shown = 0
+        shown, began, load = 0, None, os.getloadavg()[0]
         while len(fleet.rounds) < WARM_UP + asked.rounds and not failed:
             time.sleep(0.2)
             for each in fleet.rounds[shown:]:
                 print(f"{each.seconds:6.2f} s  {each.cpu_seconds:5.2f} CPU  {each.left} left  {each.started} started", flush=True)
             shown = len(fleet.rounds)
+            if began is None and shown >= WARM_UP:
+                began = cpu_seconds(daemon, hosts)
+        assert began is not None
+        used = [round((now - then) / asked.rounds, 2) for now, then in zip(cpu_seconds(daemon, hosts), began, strict=True)]
     finally:
         daemon.stop()
     if failed:
@@ -130,7 +135,20 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if profile is not None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
         pstats.Stats(profile).sort_stats("cumtime").print_stats(60)
-    return figures(fleet.rounds[WARM_UP:], folder)
+    cpu = dict(zip(("scheduler", "policy", "agents"), used, strict=True))
+    loads = [round(load, 1), round(os.getloadavg()[0], 1)]
+    return figures(fleet.rounds[WARM_UP:], folder) | {"cpu_s_a_round": cpu, "load_before_and_after": loads}
+
+
+def cpu_seconds(daemon: Daemon, hosts: PipedHosts) -> tuple[float, float, float]:
+    """What the processes of the scheduler, the policy and the agents have used so far."""
+    worker = daemon.status().worker_pid
+    return time.process_time(), _used(worker) if worker is not None else 0.0, sum(map(_used, hosts.pids))
+
+
+def _used(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def submit(daemon: Daemon, jobs: int, seed: int) -> None:

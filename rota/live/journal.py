@@ -44,6 +44,15 @@ class JournalEntry(NamedTuple):
     decided: Decided | None
 
 
+class KeptJob(NamedTuple):
+    """What clients see of a job."""
+
+    spec: Plain | None
+    """As it was submitted, which does not change. None: the journal has it."""
+    row: Plain
+    ended: bool
+
+
 class JournalFull(JournalError):
     """The journal cannot be written now: its disk has no room. What was to be written is not in it, and can be written again."""
 
@@ -104,19 +113,18 @@ class Journal:
         now_s: float,
         events: Sequence[External],
         decided: Decided | None,
-        jobs: Mapping[int, tuple[Plain, Plain, bool]] | None = None,
+        jobs: Mapping[int, KeptJob] | None = None,
     ) -> None:
-        """Durable when this returns. `jobs`: what clients see of the jobs that changed, (spec, row, ended) by number."""
+        """Durable when this returns. `jobs`: what clients see of the jobs that changed, by number."""
         text = json.dumps(self._words.encode([_journaled(event) for event in events]), separators=(",", ":"))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))
         with self._transaction():
             self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (self.last + 1, now_s, text, answer))
             if jobs:
-                self._db.executemany(
-                    "INSERT INTO jobs VALUES (?, ?, ?, ?) "
-                    "ON CONFLICT (id) DO UPDATE SET row = excluded.row, ended = excluded.ended",
-                    [(job, json.dumps(spec), json.dumps(row), int(ended)) for job, (spec, row, ended) in jobs.items()],
-                )
+                added = [(job, json.dumps(kept.spec)) for job, kept in jobs.items() if kept.spec is not None]
+                self._db.executemany("INSERT INTO jobs VALUES (?, ?, '', 0) ON CONFLICT (id) DO NOTHING", added)
+                rows = [(json.dumps(kept.row), int(kept.ended), job) for job, kept in jobs.items()]
+                self._db.executemany("UPDATE jobs SET row = ?, ended = ? WHERE id = ?", rows)
         self.last += 1
 
     def save_snapshot(self, state: Plain) -> None:
