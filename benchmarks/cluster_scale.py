@@ -41,9 +41,11 @@ from rota.wire.spec import Spec
 
 LIMIT_SECONDS = 2.0
 SIZES = (1, 2, 4, 8)
-WEIGHTS = (20, 20, 35, 25)
+WEIGHTS = (10, 10, 60, 20)
 """GPUs that jobs want, and how many of a hundred do. Eight take two nodes of four."""
-WARM_UP = 3
+STEPS = (200, 3000)
+"""That jobs make if they finish, ten a second. For each that has finished another one is submitted."""
+WARM_UP = 5
 """Rounds at the beginning that fill the empty cluster and are not counted."""
 
 
@@ -117,10 +119,12 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         daemon._thread._target = lambda: profile.runcall(daemon._run)  # type: ignore[attr-defined]
     daemon.start()
     try:
-        submit(daemon, asked.jobs, asked.seed)
+        draw = random.Random(asked.seed)
+        submit(daemon, asked.jobs, draw, finish=asked.finish)
         shown, began, load = 0, None, os.getloadavg()[0]
         while len(fleet.rounds) < WARM_UP + asked.rounds and not failed:
             time.sleep(0.2)
+            submit(daemon, asked.jobs - len(fleet.state.jobs.row), draw, finish=asked.finish)
             for each in fleet.rounds[shown:]:
                 print(f"{each.seconds:6.2f} s  {each.cpu_seconds:5.2f} CPU  {each.left} left  {each.started} started", flush=True)
             shown = len(fleet.rounds)
@@ -151,13 +155,16 @@ def _used(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def submit(daemon: Daemon, jobs: int, seed: int) -> None:
-    """Jobs that outlast the benchmark, by several clients at a time."""
-    draw = random.Random(seed)
-    sizes = draw.choices(SIZES, WEIGHTS, k=jobs)
-    with ThreadPoolExecutor(16) as clients:
-        run = ["python", "train.py", "--epochs", "90"]
-        specs = [Spec(run=run, gpus=size, name=f"train-{i}", progress=r"step (\d+)") for i, size in enumerate(sizes)]
+def submit(daemon: Daemon, jobs: int, draw: random.Random, *, finish: bool) -> None:
+    """So many jobs, by several clients at a time. `finish`: they end some time; otherwise they outlast the benchmark."""
+    if jobs <= 0:
+        return
+    run = ["python", "train.py", "--epochs", "90"]
+    specs = [
+        Spec(run=run, gpus=size, steps=draw.randint(*STEPS) if finish else None, progress=r"step (\d+)")
+        for size in draw.choices(SIZES, WEIGHTS, k=jobs)
+    ]
+    with ThreadPoolExecutor(min(jobs, 16)) as clients:
         list(clients.map(lambda spec: daemon.submit(spec, "ana", "/", {"PATH": "/usr/bin:/bin"}), specs))
 
 
@@ -197,6 +204,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2, help="that the agents live in")
     parser.add_argument("--round-seconds", type=float, default=3.0)
     parser.add_argument("--policy", default="max-min-fairness")
+    parser.add_argument("--finish", action="store_true", help="jobs finish, and others are submitted for them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="print where the scheduler's thread spends its time")
     asked = parser.parse_args()
