@@ -1,6 +1,6 @@
 """The control plane at scale: 1,000 agents, 4,000 GPUs and 2,000 jobs under max-min fairness in rounds.
 
-    python -m benchmarks.cluster_scale [--rounds 200] [--agents 1000] [--jobs 2000] [--round-seconds 3] [--profile]
+    python -m benchmarks.cluster_scale [--rounds 200] [--agents 1000] [--jobs 2000] [--round-seconds 2.5] [--profile]
 
 The driver, the daemon with its journal on disk, the core, the policy's worker and the placer are the real ones. Agents speak the
 real protocol from a few processes (`benchmarks/scale_agents.py`); jobs are records in their memory.
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=4, help="of each node")
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--processes", type=int, default=2, help="that the agents live in")
-    parser.add_argument("--round-seconds", type=float, default=3.0)
+    parser.add_argument("--round-seconds", type=float, default=2.5)
     parser.add_argument("--policy", default="max-min-fairness")
     parser.add_argument("--finish", action="store_true", help="jobs finish, and others are submitted for them")
     parser.add_argument("--seed", type=int, default=0)
