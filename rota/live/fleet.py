@@ -89,8 +89,8 @@ class Fleet:
         self._reported_s = 0.0
         self._running: dict[int, IncarnationStatus] = {}
         self._readings: Readings = {}
-        self._gpus_told = False
-        """A node has told how its GPUs are, since they were last looked at."""
+        self._gpus_changed = False
+        """A node has told how its GPUs are, or nodes came or went, since they were last looked at."""
         self._uses: dict[PartKey, GpuUse] = {}
         """How jobs use their GPUs, as of the last measurement."""
         self._first_ended: dict[PartKey, IncarnationStatus] = {}
@@ -134,7 +134,7 @@ class Fleet:
         cluster, events = self._context.cluster(), list[External]()
         if self._matched is not None and self._matched[0] is self._seen and self._matched[1] is cluster:
             return events
-        self._matched = self._seen, cluster
+        self._matched, self._gpus_changed = (self._seen, cluster), True
         bounds = cluster.node_first.tolist()
         numbers: dict[tuple[str, ...], int] = {}
         for number in range(len(cluster.nodes)):
@@ -302,7 +302,7 @@ class Fleet:
             events += [measured] if measured is not None else []
             for node in self._nodes.values():
                 events += node.parts.progress()
-        if self._gpus_told or self._progress_s == now_s:
+        if self._gpus_changed or self._progress_s == now_s:
             self._read_gpus(now_s)
         return progress_in_one(events)
 
@@ -317,7 +317,7 @@ class Fleet:
         whole, node.whole, node.sent = node.whole, False, None
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
         if "gpus" in told:
-            node.gpus, self._gpus_told = read_report(told["gpus"], told["boot_s"] + node.behind_s), True
+            node.gpus, self._gpus_changed = read_report(told["gpus"], told["boot_s"] + node.behind_s), True
         changed = [read_part(each) for each in told["parts"]]
         node.take(changed, whole)
         events: list[External] = []
@@ -358,7 +358,7 @@ class Fleet:
 
     def _read_gpus(self, now_s: float) -> None:
         """How the GPUs are of nodes that were heard of lately."""
-        self._gpus_told = False
+        self._gpus_changed = False
         self._readings = {
             name: reading
             for node in self._nodes.values()

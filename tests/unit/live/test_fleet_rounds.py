@@ -61,7 +61,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, folder / "home"
         self.home.mkdir()
-        self.hosts = Ringing(folder, ("a", "b"))
+        self.hosts = Ringing(folder, ("a", "b"), 2)
         self.failed: list[BaseException] = []
         fleet = Fleet(self.home, self.hosts, lease_grace_seconds=1.0, gone_after_seconds=3.0)
         settings = Settings(decide=AtRounds(round_seconds=2.0), lease_seconds=600.0, lease_margin_seconds=60.0, retry_seconds=5.0)
