@@ -41,6 +41,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.Progressed,
     events.Measured,
     events.NodeReported,
+    events.NodesReported,
     events.NodeLost,
     events.NodeJoined,
     events.NodeDrained,

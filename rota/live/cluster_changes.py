@@ -61,11 +61,14 @@ class ClusterChanges:
 
     def due(self, state: State) -> bool:
         """Whether `events` has something new to say: a node that is to leave is empty now."""
-        return bool(self._leaving.keys() - _occupied(state))
+        return bool(self._leaving) and bool(self._leaving.keys() - _occupied(state))
 
     def events(self, state: State, now_s: float) -> list[External]:
         """What can be done at this moment. `devices` then knows the GPUs of nodes that join."""
-        occupied, draining = _occupied(state), state.machines.draining
+        draining = state.machines.draining
+        if self.done and not self._back_in_use & draining:
+            return []
+        occupied = _occupied(state)
         events: list[External] = [NodeDrained(node, now_s, draining=False) for node in sorted(self._back_in_use & draining)]
         events += [NodeDrained(node, now_s) for node in sorted(self._leaving.keys() & (occupied - draining))]
         empty = sorted(self._leaving.keys() - occupied)

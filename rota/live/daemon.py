@@ -247,10 +247,10 @@ class Daemon:
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
-        if self._devices() != self.configuration[DEVICES]:
+        if len(self._cluster.devices) != len(self.configuration[DEVICES]):  # nodes keep their GPUs and numbers
             self.configuration[DEVICES] = self._devices()
             self._durably(lambda: self.journal.configure(self.configuration))
-        changed = {job: (record.submitted.to_plain(), record.to_plain(), record.ended) for job, record in self._changed()}
+        changed = self.history.take_changed()
         self._durably(lambda: self.journal.append(now, events, decided, changed))
         with self._lock:
             commands = self.scheduler.commit(decided)
@@ -383,11 +383,6 @@ class Daemon:
 
     def _devices(self) -> dict[str, list[str]]:
         return {str(node): list(names) for node, names in self._cluster.devices.items()}
-
-    def _changed(self) -> list[tuple[int, JobRecord]]:
-        found = [(job, self.history.records[job]) for job in sorted(self.history.changed)]
-        self.history.changed.clear()
-        return found
 
     def _do(self, commands: Sequence[Command]) -> None:
         """Two kinds of command are the daemon's own; the rest go to the driver, all at once."""

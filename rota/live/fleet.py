@@ -16,11 +16,10 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rota.agent.constants import ENDED, PARKED
+from rota.agent.constants import ENDED
 from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, together
@@ -34,18 +33,20 @@ from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
 from rota.live.journal_store import lead_lost
 from rota.live.local import home_id
-from rota.live.part_events import PartEvents
-from rota.live.step_rates import StepRates
+from rota.live.part_events import PartEvents, progress_in_one
+from rota.live.step_rates import MeasuredRows, measured_of
 from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Outcome
+from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Outcome
 from rota.park.ways import PRELOAD, how_to_park_on_a_node
 from rota.wire.submitted import SubmittedJob
 
 PROGRESS_EVERY_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
 """A node that has nothing to tell is asked so often whether it is there."""
+REPORT_EVERY_SECONDS = 1.0
+"""Nodes that had nothing to tell are reported to the core together, so often."""
 AGAIN_SECONDS = 1.0
 """A node that did not answer is asked again after this."""
 LOST_SECONDS = 30.0
@@ -76,13 +77,23 @@ class Fleet:
         self._home_id = ""
         self._nodes: dict[int, FleetNode] = {}
         """By the core's number."""
+        self._by_host: dict[str, FleetNode] = {}
+        """Those that are there."""
         self._seen: Mapping[str, HostThere] = {}
+        self._matched: tuple[Mapping[str, HostThere], Cluster] | None = None
+        """The hosts and the core's nodes that `_match` last saw."""
         self._cluster: Cluster
         self._device_names: tuple[tuple[str, ...], ...] = ()
-        self._step_rates = StepRates()
         self._progress_s = 0.0
+        self._reports: list[NodeReported] = []
+        """Of nodes that have nothing new to tell, for the next event of them all."""
+        self._reported_s = 0.0
         self._running: dict[int, IncarnationStatus] = {}
         self._readings: Readings = {}
+        self._gpus_changed = False
+        """A node has told how its GPUs are, or nodes came or went, since they were last looked at."""
+        self._uses: dict[PartKey, GpuUse] = {}
+        """How jobs use their GPUs, as of the last measurement."""
         self._first_ended: dict[PartKey, IncarnationStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
         self._look()
@@ -122,6 +133,9 @@ class Fleet:
         """Which hosts stand for which of the core's nodes; events of those that are to leave, or have left. A node is known by
         its GPUs, and the latest that had them is meant."""
         cluster, events = self._context.cluster(), list[External]()
+        if self._matched is not None and self._matched[0] is self._seen and self._matched[1] is cluster:
+            return events
+        self._matched, self._gpus_changed = (self._seen, cluster), True
         bounds = cluster.node_first.tolist()
         numbers: dict[tuple[str, ...], int] = {}
         for number in range(len(cluster.nodes)):
@@ -143,14 +157,24 @@ class Fleet:
                 known = cluster.nodes[number]
                 self._node(number, NodeFacts(known.name, known.accelerator, devices, (), 0, "", "", "", None, False))
         for node in self._nodes.values():
-            if node.number in there:
-                continue
-            if node.away_s is None:
+            if node.number not in there and node.away_s is None:
                 node.host, node.away_s = "", now_s
                 node.lose()
-            elif now_s >= node.away_s + self._gone_after:
-                node.leave(self._parts_of(node.number))
-                events.append(NodeLeft(node.number, now_s))
+        self._by_host = {node.host: node for node in self._nodes.values() if node.host}
+        return events
+
+    def _see_to(self, node: FleetNode, now_s: float) -> list[External]:
+        """What time alone brings: an answer that is not coming, a start that is not waited for any longer, and a node that has
+        left because it was away for so long."""
+        if node.sent is not None and now_s >= node.sent_s + LOST_SECONDS:
+            node.lose()
+        events: list[External] = []
+        if node.parts.beginning and (events := node.parts.take(())):
+            self._look_at(node)
+        if node.away_s is not None and now_s >= node.away_s + self._gone_after:
+            node.leave(self._parts_of(node.number))
+            self._look_at(node)
+            events.append(NodeLeft(node.number, now_s))
         return events
 
     def _node(self, number: int, facts: NodeFacts) -> FleetNode:
@@ -214,7 +238,7 @@ class Fleet:
     def _start(self, command: Launch, place: GangPlace) -> Errand:
         job = self._context.submitted(command.job)
         parking = {"wanted": job.park, "gpus": _most_gpus(job)}
-        return Errand(lambda node: ["launch", asdict(self._order(command, place, node)) | {PARKING: parking}])
+        return Errand(lambda node: ["launch", vars(self._order(command, place, node)) | {PARKING: parking}])
 
     def _order(self, command: Launch, place: GangPlace, node: FleetNode) -> Order:
         job = self._context.submitted(command.job)
@@ -261,27 +285,28 @@ class Fleet:
         now_s = self._context.clock()
         self._look()
         events = self._match(now_s)
-        by_host = {node.host: node for node in self._nodes.values() if node.host}
         for answer in self._hosts.answers():
-            node = by_host.get(answer.host)
+            node = self._by_host.get(answer.host)
             if node is not None and node.sent is not None:
                 events += self._heard(node, answer, now_s)
         for host in self._hosts.rang():
-            if host in by_host:
-                by_host[host].due_s = 0.0
+            if host in self._by_host:
+                self._by_host[host].due_s = 0.0
         for node in self._nodes.values():
-            if node.sent is not None and now_s >= node.sent_s + LOST_SECONDS:
-                node.lose()
-            events += node.parts.take(())
+            events += self._see_to(node, now_s)
         self._send()
-        self._measure()
+        if self._reports and now_s >= self._reported_s + REPORT_EVERY_SECONDS:
+            events.append(NodesReported.of(self._reports, now_s))
+            self._reports, self._reported_s = [], now_s
         if now_s >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = now_s
-            measured = self._step_rates.measured(now_s)
+            measured = self._measured(now_s)
             events += [measured] if measured is not None else []
             for node in self._nodes.values():
                 events += node.parts.progress()
-        return events
+        if self._gpus_changed or self._progress_s == now_s:
+            self._read_gpus(now_s)
+        return progress_in_one(events)
 
     def _heard(self, node: FleetNode, answer: HostAnswer, now_s: float) -> list[External]:
         if answer.text is None:
@@ -296,13 +321,14 @@ class Fleet:
         whole, node.whole, node.sent = node.whole, False, None
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
         if "gpus" in told:
-            node.gpus = read_report(told["gpus"], told["boot_s"] + node.behind_s)
+            node.gpus, self._gpus_changed = read_report(told["gpus"], told["boot_s"] + node.behind_s), True
         changed = [read_part(each) for each in told["parts"]]
         node.take(changed, whole)
         events: list[External] = []
         if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:
             node.reported_s = now_s
-            events.append(NodeReported(node.number, int(told["boot"]), now_s, node.inventory()))
+            report = NodeReported(node.number, int(told["boot"]), now_s, node.inventory())
+            (events if whole else self._reports).append(report)
         fresh = [status for status, _ in changed if (status.job, status.incarnation) not in node.ended]
         events += node.parts.take(fresh)
         node.ended |= {(status.job, status.incarnation) for status in fresh if status.state == ENDED}
@@ -311,21 +337,40 @@ class Fleet:
             for job, incarnation, outcome in told["lost"]
             if (job, incarnation) not in node.ended
         ]
+        if changed or whole:
+            self._look_at(node)
         return events
 
-    def _measure(self) -> None:
-        first = [status for node in self._nodes.values() for status, rank in node.known.values() if rank == 0]
-        began_s = {key: at_s for node in self._nodes.values() for key, at_s in node.parts.started.items() if key in node.known}
-        self._step_rates.look(first, began_s, self._uses())
+    def _look_at(self, node: FleetNode) -> None:
+        """After news of a node. Readers in other threads keep the mapping, so it changes job by job."""
+        before = node.running
+        node.look({key: self._uses[key] for key in node.known if key in self._uses})
+        for job, status in before.items():
+            if job not in node.running and self._running.get(job) is status:  # it may run elsewhere by now
+                del self._running[job]
+        self._running |= node.running
+
+    def _measured(self, now_s: float) -> Measured | None:
+        """What jobs of all nodes have made and taken since the last call."""
+        uses, self._uses = self._uses, self._all_uses()
+        rows: MeasuredRows = {}
+        for node in self._nodes.values():
+            if uses or self._uses:
+                self._look_at(node)
+            rows |= node.step_rates.rows()
+        return measured_of(rows, now_s)
+
+    def _read_gpus(self, now_s: float) -> None:
+        """How the GPUs are of nodes that were heard of lately."""
+        self._gpus_changed = False
         self._readings = {
             name: reading
             for node in self._nodes.values()
             for name, reading in node.gpus.readings.items()
-            if node.host and reading.at_s > self._context.clock() - STALE_SECONDS
+            if node.host and reading.at_s > now_s - STALE_SECONDS
         }
-        self._running = {status.job: status for status in first if status.state not in (ENDED, PARKED)}
 
-    def _uses(self) -> dict[PartKey, GpuUse]:
+    def _all_uses(self) -> dict[PartKey, GpuUse]:
         """How jobs use their GPUs, of which all parts were read."""
         parts, uses = Counter(key for node in self._nodes.values() for key in node.known), dict[PartKey, list[GpuUse]]()
         for node in self._nodes.values():
@@ -335,6 +380,8 @@ class Fleet:
 
     def acknowledge(self) -> None:
         for node in self._nodes.values():
+            if not node.ended:
+                continue
             for job, incarnation in node.ended:
                 node.add(_forget(job, incarnation))
                 status, rank = node.known.pop((job, incarnation), (None, 0))
@@ -342,8 +389,9 @@ class Fleet:
                     self._first_ended[job, incarnation] = status
                 node.parts.forget(job, incarnation)
             node.ended.clear()
-        known = {key for node in self._nodes.values() for key in node.known}
-        self._first_ended = {key: status for key, status in self._first_ended.items() if key in known}
+        if self._first_ended:
+            known = {key for node in self._nodes.values() for key in node.known}
+            self._first_ended = {key: status for key, status in self._first_ended.items() if key in known}
 
     def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
         """The core does it: nodes report all they have."""

@@ -1,6 +1,6 @@
 """One node of the core, as the driver of a cluster knows it: the host that is there for it, what it was told and what it told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from rota.agent.constants import ENDED, PARKED, RUNNING
@@ -9,6 +9,7 @@ from rota.agent.gpu_use import GpuUse
 from rota.agent.node_agent import NodeFacts
 from rota.agent.orders import IncarnationStatus
 from rota.live.part_events import PartEvents
+from rota.live.step_rates import StepRates
 from rota.model.events import Part, PartState
 
 PartKey = tuple[int, int]
@@ -58,6 +59,9 @@ class FleetNode:
         """When it was last asked how its GPUs are,"""
         self.gpus = GpuReport()
         """and what it told."""
+        self.step_rates = StepRates()
+        self.running: dict[int, IncarnationStatus] = {}
+        """First parts of jobs that are neither parked nor ended, by job, as of its last news."""
 
     def stand_in(self, host: str, facts: NodeFacts) -> None:
         """This host is there for it from now on. What got lost with the one before is sent again, if it has to be."""
@@ -91,6 +95,13 @@ class FleetNode:
             self.known = {key: part for key, part in self.known.items() if key in there}
             self.parts.only(there)
         self.known |= {(status.job, status.incarnation): (status, rank) for status, rank in told}
+
+    def look(self, uses: Mapping[PartKey, GpuUse]) -> None:
+        """After news: which jobs run there, and how fast. Jobs that share GPUs have their first parts on one node, so what
+        this node tells is enough."""
+        first = [status for status, rank in self.known.values() if rank == 0]
+        self.step_rates.look(first, {key: at_s for key, at_s in self.parts.started.items() if key in self.known}, uses)
+        self.running = {status.job: status for status in first if status.state not in (ENDED, PARKED)}
 
     def is_first(self, status: IncarnationStatus) -> bool:
         """Whether this is the first part of its gang."""

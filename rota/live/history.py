@@ -12,6 +12,7 @@ from rota.agent.orders import IncarnationStatus
 from rota.agent.outcome import SAVED_AND_LEFT, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.state.state import State
+from rota.live.journal import KeptJob
 from rota.live.where import where_text
 from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
@@ -91,13 +92,30 @@ class JobHistory:
         self.records: dict[int, JobRecord] = {}
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
-        """Records that the journal has not seen yet as they are."""
+        """Records that the journal has not seen yet as they are,"""
+        self._added: set[int] = set()
+        """and those of them that it has not seen at all."""
         self._unfinished: set[tuple[int, int]] = set()
         """Incarnations of several parts, one of which has ended otherwise than finished."""
 
     def add(self, record: JobRecord) -> None:
         self.records[record.id] = record
         self.changed.add(record.id)
+        self._added.add(record.id)
+
+    def take_changed(self) -> "dict[int, KeptJob]":
+        """What the journal has to keep of jobs since the last call, by job number."""
+        found = {
+            job: KeptJob(
+                self.records[job].submitted.to_plain() if job in self._added else None,
+                self.records[job].to_plain(),
+                self.records[job].ended,
+            )
+            for job in sorted(self.changed)
+        }
+        self.changed.clear()
+        self._added.clear()
+        return found
 
     def submitted(self, job: int) -> SubmittedJob:
         return self.records[job].submitted

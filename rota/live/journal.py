@@ -32,6 +32,20 @@ class JournalEntry(NamedTuple):
     decided: Decided | None
 
 
+class KeptJob(NamedTuple):
+    """What clients see of a job."""
+
+    spec: Plain | None
+    """As it was submitted, which does not change. None: the journal has it."""
+    row: Plain
+    ended: bool
+
+
+def _text(spec: Plain | None) -> str:
+    """A spec that the journal has stays as it is, whatever comes with its row."""
+    return "" if spec is None else json.dumps(spec)
+
+
 def _journaled(event: External) -> External:
     """An answer without its memory, if only snapshots keep that."""
     if isinstance(event, Allocated) and isinstance(event.allocation, Assignment) and event.allocation.memory_in_snapshots:
@@ -72,10 +86,10 @@ class Journal:
         now_s: float,
         events: Sequence[External],
         decided: Decided | None,
-        jobs: Mapping[int, tuple[Plain, Plain, bool]] | None = None,
+        jobs: Mapping[int, KeptJob] | None = None,
     ) -> None:
         """Durable when this returns; after a `JournalAway`, append the same again. `jobs`: what clients see of the jobs that
-        changed, (spec, row, ended) by number."""
+        changed, by number."""
         text = json.dumps(self._words.encode([_journaled(event) for event in events]), separators=(",", ":"))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))
         try:
@@ -92,11 +106,11 @@ class Journal:
         """In the same epoch no other process writes, so it is what this one wrote."""
         return bool(self._store.rows("SELECT number FROM entries WHERE number = ?", (number,)))
 
-    def _keep_jobs(self, jobs: Mapping[int, tuple[Plain, Plain, bool]]) -> None:
+    def _keep_jobs(self, jobs: Mapping[int, KeptJob]) -> None:
         if jobs:
             self._store.execute_many(
                 "INSERT INTO jobs VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row, ended = excluded.ended",
-                [(job, json.dumps(spec), json.dumps(row), int(ended)) for job, (spec, row, ended) in jobs.items()],
+                [(job, _text(kept.spec), json.dumps(kept.row), int(kept.ended)) for job, kept in jobs.items()],
             )
 
     def save_snapshot(self, state: Plain) -> None:

@@ -46,15 +46,22 @@ class PartEvents:
         """As which command says they run."""
         self._parked: dict[tuple[int, int], float] = {}
         """Incarnations that were told to be parked, and since when they are."""
+        self._beginning: dict[tuple[int, int], IncarnationStatus] = {}
+        """Of those that run, the ones that have not started."""
         self._starts = Starts()
         self._reported: dict[int, float] = {}
 
     def take(self, changed: Iterable[IncarnationStatus]) -> list[External]:
         """What these have to tell, and those that have taken too long to start, though nothing changed for them."""
         events = [event for status in changed for event in self._events(status)]
-        for status in [status for key, status in self._keyed() if key not in self.started]:
+        for status in list(self._beginning.values()):
             events.extend(self._start(status))
         return events
+
+    @property
+    def beginning(self) -> bool:
+        """Whether one runs that has not started: `take` may have something to tell though nothing changed."""
+        return bool(self._beginning)
 
     def progress(self) -> list[External]:
         """How far those are that run."""
@@ -71,15 +78,12 @@ class PartEvents:
     def only(self, there: Collection[tuple[int, int]]) -> None:
         """Everything else is gone, and was told to be, or is told by others."""
         self.running = {job: status for job, status in self.running.items() if (job, status.incarnation) in there}
-        for key in self.started.keys() - there:
+        for key in [key for key in {*self.started, *self._beginning} if key not in there]:
             self.forget(*key)
 
     def forget(self, job: int, incarnation: int) -> None:
-        for each in (self.started, self._sequences, self._parked):
+        for each in (self.started, self._sequences, self._parked, self._beginning):
             each.pop((job, incarnation), None)
-
-    def _keyed(self) -> list[tuple[tuple[int, int], IncarnationStatus]]:
-        return [((status.job, status.incarnation), status) for status in self.running.values()]
 
     def _events(self, status: IncarnationStatus) -> list[External]:
         key = (status.job, status.incarnation)
@@ -91,11 +95,14 @@ class PartEvents:
             events.append(self._end(status))
         elif status.state == RUNNING:
             self.running[status.job] = status
+            if key not in self.started:
+                self._beginning[key] = status
         return events
 
     def _stopped(self, status: IncarnationStatus) -> None:
         self.running.pop(status.job, None)
         self._reported.pop(status.job, None)
+        self._beginning.pop((status.job, status.incarnation), None)
 
     def _start(self, status: IncarnationStatus) -> list[External]:
         """That it has started, once it has. If its first step made it so, also where it is: that step is not of its pace."""
@@ -103,6 +110,7 @@ class PartEvents:
         if began_s is None:
             return []
         began_s = max(began_s, status.resumed_s or began_s)
+        self._beginning.pop((status.job, status.incarnation), None)
         self.started[status.job, status.incarnation] = began_s
         self._sequences[status.job, status.incarnation] = status.start_sequence
         started = Started(status.job, status.incarnation, status.start_sequence, began_s, self.node, can_park=_can_park(status))
@@ -188,6 +196,22 @@ class PartEvents:
                 self._context.clock(),
             )
         ]
+
+
+def progress_in_one(events: list[External]) -> list[External]:
+    """The same, with all progress in one batch at the end: many nodes tell some in one turn. A start that a batch is about comes
+    before it as it did."""
+    batches = [event for event in events if isinstance(event, Progressed)]
+    if len(batches) < 2:
+        return events
+    together = Progressed(
+        np.concatenate([batch.jobs for batch in batches]),
+        np.concatenate([batch.incarnations for batch in batches]),
+        np.concatenate([batch.steps_done for batch in batches]),
+        np.concatenate([batch.steps_saved for batch in batches]),
+        batches[-1].at_s,
+    )
+    return [*(event for event in events if not isinstance(event, Progressed)), together]
 
 
 def _can_park(status: IncarnationStatus) -> bool | None:

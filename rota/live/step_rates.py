@@ -71,6 +71,10 @@ class SeenUse(NamedTuple):
         return self.busy / self.readings if self.readings else math.nan
 
 
+MeasuredRows = dict[IncarnationKey, tuple[float, float, SeenUse]]
+"""When the window of each began, its pace, and how it used its GPUs."""
+
+
 class StepRates:
     """Keeps the windows of all jobs of a machine."""
 
@@ -119,9 +123,12 @@ class StepRates:
         return seen.taken(self._uses[key]) if key in self._uses else seen
 
     def measured(self, now_s: float) -> Measured | None:
-        """Whatever was measured since the last call; None: no window is long enough yet. Each of these begins anew. Of a job
-        whose pace is not measured, its memory may be told."""
-        rows: dict[IncarnationKey, tuple[float, float, SeenUse]] = {}
+        """Whatever was measured since the last call; None: no window is long enough yet."""
+        return measured_of(self.rows(), now_s)
+
+    def rows(self) -> MeasuredRows:
+        """The same by job. Windows that are told begin anew. Of a job whose pace is not measured, its memory may be told."""
+        rows: MeasuredRows = {}
         for key, window in self._windows.items():
             status = self._latest[key]
             assert status.stepped_s is not None
@@ -132,20 +139,25 @@ class StepRates:
         for key, use in self._uses.items():
             if key not in rows and use.gib > MEMORY_GROWTH * self._told_gib.get(key, 0.0):
                 rows[key] = use.at_s, math.nan, SeenUse(use.at_s, peak_gib=use.gib, least_gib=use.gib)
-        if not rows:
-            return None
         self._told_gib |= {key: seen.peak_gib for key, (_, _, seen) in rows.items() if seen.peak_gib == seen.peak_gib}
-        keys = sorted(rows)
-        return Measured(
-            np.array([job for job, _ in keys], dtype=np.int64),
-            np.array([incarnation for _, incarnation in keys], dtype=np.int64),
-            np.array([rows[key][0] for key in keys], dtype=np.float64),
-            np.array([rows[key][1] for key in keys], dtype=np.float64),
-            np.array([rows[key][2].utilisation for key in keys], dtype=np.float64),
-            np.array([rows[key][2].peak_gib for key in keys], dtype=np.float64),
-            np.array([rows[key][2].least_gib for key in keys], dtype=np.float64),
-            now_s,
-        )
+        return rows
+
+
+def measured_of(rows: MeasuredRows, now_s: float) -> Measured | None:
+    """One event for all of these; None: there are none."""
+    if not rows:
+        return None
+    keys = sorted(rows)
+    return Measured(
+        np.array([job for job, _ in keys], dtype=np.int64),
+        np.array([incarnation for _, incarnation in keys], dtype=np.int64),
+        np.array([rows[key][0] for key in keys], dtype=np.float64),
+        np.array([rows[key][1] for key in keys], dtype=np.float64),
+        np.array([rows[key][2].utilisation for key in keys], dtype=np.float64),
+        np.array([rows[key][2].peak_gib for key in keys], dtype=np.float64),
+        np.array([rows[key][2].least_gib for key in keys], dtype=np.float64),
+        now_s,
+    )
 
 
 def _of_known(choose: Callable[[float, float], float], before: float, now: float) -> float:

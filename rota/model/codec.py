@@ -3,7 +3,9 @@
 import base64
 import dataclasses
 import math
+from collections.abc import Callable
 from enum import Enum
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -24,27 +26,37 @@ class Codec:
         for kind in types:
             if self._types.setdefault(kind.__name__, kind) is not kind:
                 raise TypeError(f"two types are named {kind.__name__}: one of them needs another name")
+        self._writers: dict[type, Callable[[Any], Plain]] = dict.fromkeys((NoneType, bool, int, str), _same)
+        """How values of a type are written, for each type that was. The journal of a large cluster takes thousands a second."""
 
     def encode(self, value: Any) -> Plain:
-        if isinstance(value, Enum):
-            return {"enum": self._known(type(value)), "value": value.value}
-        if value is None or isinstance(value, bool | str):
-            return value
-        if isinstance(value, int | np.integer):
-            return int(value)
-        if isinstance(value, float | np.floating):
-            number = float(value)
-            return number if math.isfinite(number) else {"float": repr(number)}
-        if isinstance(value, np.ndarray):
-            return _array(value)
-        if isinstance(value, list | tuple):
-            return {"tuple" if isinstance(value, tuple) else "list": [self.encode(item) for item in value]}
-        if isinstance(value, dict):
-            return {"dict": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
-        if dataclasses.is_dataclass(value):
-            fields = {f.name: self.encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-            return {"type": self._known(type(value)), "fields": fields}
-        raise TypeError(f"{type(value).__name__} cannot be written to a journal")
+        writer = self._writers.get(type(value))
+        if writer is None:
+            writer = self._writers[type(value)] = self._writer(type(value))
+        return writer(value)
+
+    def _writer(self, kind: type) -> Callable[[Any], Plain]:
+        encode = self.encode
+        if issubclass(kind, Enum):
+            name = self._known(kind)
+            return lambda value: {"enum": name, "value": value.value}
+        if issubclass(kind, str):
+            return _same
+        if issubclass(kind, int | np.integer):
+            return int
+        if issubclass(kind, float | np.floating):
+            return _number
+        if issubclass(kind, np.ndarray):
+            return _array
+        if issubclass(kind, list | tuple):
+            word = "tuple" if issubclass(kind, tuple) else "list"
+            return lambda value: {word: [encode(item) for item in value]}
+        if issubclass(kind, dict):
+            return lambda value: {"dict": [[encode(key), encode(item)] for key, item in value.items()]}
+        if dataclasses.is_dataclass(kind):
+            name, names = self._known(kind), [each.name for each in dataclasses.fields(kind) if each.init]
+            return lambda value: {"type": name, "fields": {each: encode(getattr(value, each)) for each in names}}
+        raise TypeError(f"{kind.__name__} cannot be written to a journal")
 
     def decode(self, plain: Plain) -> Any:
         if not isinstance(plain, dict):
@@ -75,6 +87,15 @@ class Codec:
         if name not in self._types:
             raise ValueError(f"unknown type {name!r} in plain data")
         return self._types[name]
+
+
+def _same(value: Any) -> Plain:
+    return value
+
+
+def _number(value: float) -> Plain:
+    number = float(value)
+    return number if math.isfinite(number) else {"float": repr(number)}
 
 
 def _array(value: "np.ndarray[Any, Any]") -> Plain:

@@ -4,14 +4,18 @@ Job events name the incarnation they speak of, and answers the sequence of the c
 reordered ones can be told apart. `node` None means: the driver speaks for every node of the job at once.
 """
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
+
+import numpy as np
 
 from rota.model.allocation import Allocation
 from rota.model.cluster import Node
 from rota.model.commands import JobCommand, Kill, Renew, SuspendKind
 from rota.model.job import JobSpec
 from rota.model.plan import Plan
-from rota.model.units import Floats, Ints
+from rota.model.units import Bools, Floats, Ints
 from rota.model.value import plain_value, value
 
 
@@ -147,6 +151,47 @@ class NodeReported:
     inventory: tuple[Part, ...] = ()
 
 
+@value
+class NodesReported:
+    """Reports of many nodes that have nothing new to tell, in columns: a large cluster has a hundred a second."""
+
+    nodes: Ints
+    boots: Ints
+    parts: Ints
+    """How many lines of its inventory each node has below, in order."""
+    jobs: Ints
+    incarnations: Ints
+    parked: Bools
+    """They sleep; if not, they run."""
+    steps: Floats
+    at_s: float
+
+    @classmethod
+    def of(cls, reports: Sequence[NodeReported], at_s: float) -> "NodesReported":
+        """Of what lives there. A line says nothing about a command: it has no sequence."""
+        parts = [part for report in reports for part in report.inventory]
+        return cls(
+            np.array([report.node for report in reports], dtype=np.int64),
+            np.array([report.boot for report in reports], dtype=np.int64),
+            np.array([len(report.inventory) for report in reports], dtype=np.int64),
+            np.array([part.job for part in parts], dtype=np.int64),
+            np.array([part.incarnation for part in parts], dtype=np.int64),
+            np.array([part.state is PartState.PARKED for part in parts], dtype=np.bool_),
+            np.array([part.steps for part in parts], dtype=np.float64),
+            at_s,
+        )
+
+    def reports(self) -> Iterator[NodeReported]:
+        """One by one."""
+        columns = (self.jobs.tolist(), self.incarnations.tolist(), self.parked.tolist(), self.steps.tolist())
+        parts = (
+            Part(job, incarnation, 0, PartState.PARKED if parked else PartState.RUNNING, steps)
+            for job, incarnation, parked, steps in zip(*columns, strict=True)
+        )
+        for node, boot, count in zip(self.nodes.tolist(), self.boots.tolist(), self.parts.tolist(), strict=True):
+            yield NodeReported(node, boot, self.at_s, tuple(islice(parts, count)))
+
+
 @plain_value
 class NodeLost:
     """The driver vouches that everything this node had in this boot is dead."""
@@ -255,6 +300,7 @@ External = (
     | Progressed
     | Measured
     | NodeReported
+    | NodesReported
     | NodeLost
     | NodeJoined
     | NodeDrained

@@ -9,7 +9,7 @@ import numpy as np
 from rota.core.fold.debts import forgive_common_debt
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.fold.measured import begin_trial, break_off, measured
-from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported
+from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported, nodes_reported
 from rota.core.learn.progress import note
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
@@ -33,6 +33,7 @@ from rota.model.events import (
     NodeLeft,
     NodeLost,
     NodeReported,
+    NodesReported,
     PolicyFailed,
     Progressed,
     Started,
@@ -362,6 +363,7 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     CancelAsked: _cancel_asked,
     HoldAsked: _hold_asked,
     NodeReported: node_reported,
+    NodesReported: nodes_reported,
     NodeLost: node_lost,
     NodeJoined: node_joined,
     NodeDrained: node_drained,

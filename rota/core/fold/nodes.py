@@ -7,7 +7,18 @@ from rota.core.settings import Settings
 from rota.core.state.records import Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import Resize, Suspend, SuspendKind
-from rota.model.events import NodeDrained, NodeJoined, NodeLeft, NodeLost, NodeReported, Part, PartState, Started, Suspended
+from rota.model.events import (
+    NodeDrained,
+    NodeJoined,
+    NodeLeft,
+    NodeLost,
+    NodeReported,
+    NodesReported,
+    Part,
+    PartState,
+    Started,
+    Suspended,
+)
 from rota.model.job import Phase
 
 PHASE_OF: dict[type, Phase] = {Suspend: Phase.SUSPENDING, Resize: Phase.RESIZING}
@@ -30,6 +41,11 @@ def node_reported(state: State, settings: Settings, event: NodeReported) -> None
             _regain(state, job)
     for part in event.inventory:
         _see_part(state, settings, event, part)
+
+
+def nodes_reported(state: State, settings: Settings, event: NodesReported) -> None:
+    for report in event.reports():
+        node_reported(state, settings, report)
 
 
 def _see_part(state: State, settings: Settings, event: NodeReported, part: Part) -> None:

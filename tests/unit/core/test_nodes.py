@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rota.beliefs.rates import Rates
+from rota.core.snapshot import codec
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
@@ -13,6 +14,7 @@ from rota.model.events import (
     NodeDrained,
     NodeLost,
     NodeReported,
+    NodesReported,
     Outcome,
     Part,
     PartState,
@@ -142,6 +144,22 @@ def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
     (kill,) = of_type(bench.tell(NodeReported(1, 0, 5.0, (stray,)), at_s=5.0), Kill)
     assert (kill.job, kill.incarnation, kill.nodes) == (0, 7, (1,))
     assert not bench.state.jobs.in_flight and phase(bench, 0) is Phase.RUNNING
+
+
+def test_reports_of_many_nodes_in_one_event_are_what_each_would_say() -> None:
+    reports = [
+        NodeReported(0, 0, 5.0, (Part(0, 1, 0, PartState.RUNNING, 2.0), Part(4, 2, 0, PartState.PARKED, 3.5))),
+        NodeReported(1, 3, 5.0),
+        NodeReported(2, 0, 5.0, (Part(9, 1, 0, PartState.RUNNING, 0.0),)),
+    ]
+    words = codec()
+    event = words.decode(words.encode(NodesReported.of(reports, 5.0)))
+    assert list(event.reports()) == reports
+    one, many = Bench("3x(1xV100)", node_timeout_seconds=12.0), Bench("3x(1xV100)", node_timeout_seconds=12.0)
+    for bench in (one, many):
+        start_gang(bench, gpus=1)
+    assert one.tell(*reports, at_s=5.0) == many.tell(event, at_s=5.0)
+    assert [many.state.machines.node_heard_s.tolist(), many.state.machines.node_boot.tolist()] == [[5.0] * 3, [0, 3, 0]]
 
 
 def test_an_inventory_answers_for_lost_messages() -> None:

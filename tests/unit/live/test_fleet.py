@@ -20,7 +20,7 @@ from rota.live.hosts import HostAnswer, HostThere
 from rota.live.journal_store import LeadLost
 from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, Started, Suspended
+from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Started, Suspended
 from rota.wire.spec import Spec
 from tests.unit.agent.bench import until
 from tests.unit.live.test_real_gpus import STEPS, nvml
@@ -258,7 +258,8 @@ def test_who_has_nothing_to_tell_is_asked_now_and_then(bench: Bench) -> None:
     bench.events()
     assert bench.hosts.sent == before
     bench.ahead_s += HEARTBEAT_SECONDS
-    assert {event.node for event in bench.events() if isinstance(event, NodeReported)} == {0, 1}
+    (reports,) = [event for event in bench.events() if isinstance(event, NodesReported)]
+    assert [report.node for report in reports.reports()] == [0, 1], "one event for all"
 
 
 def test_a_renewal_counts_from_when_it_was_said(bench: Bench) -> None:

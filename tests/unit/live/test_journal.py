@@ -14,7 +14,7 @@ import pytest
 from rota.core.snapshot import codec
 from rota.errors import JournalError
 from rota.live.election import Election
-from rota.live.journal import Journal, JournalEntry
+from rota.live.journal import Journal, JournalEntry, KeptJob
 from rota.live.journal_place import open_journal
 from rota.model.events import Decided, External, Progressed, Submitted, Woke
 from rota.model.job import JobSpec
@@ -50,7 +50,7 @@ def turn(number: int) -> tuple[float, list[External], Decided | None]:
 
 def fill(journal: Journal, first: int, last: int) -> None:
     for number in range(first, last + 1):
-        journal.append(*turn(number), {number: ({"name": f"j{number}"}, {"phase": "queued"}, number % 3 == 0)})
+        journal.append(*turn(number), {number: KeptJob({"name": f"j{number}"}, {"phase": "queued"}, number % 3 == 0)})
 
 
 def same(entry: JournalEntry, number: int) -> bool:
@@ -72,7 +72,7 @@ def test_what_goes_in_comes_out(opens: Open, monkeypatch: pytest.MonkeyPatch) ->
     assert [entry.number for entry in again.entries(after=5)] == [6, 7] and again.last == 7
     assert [job for job, _, _ in again.jobs(unfinished=True)] == [1, 2, 4, 5, 7]
     assert again.job(3) == ({"name": "j3"}, {"phase": "queued"}) and again.job(99) is None
-    again.append(*turn(8), {3: ({"name": "ignored"}, {"phase": "finished"}, True)})
+    again.append(*turn(8), {3: KeptJob({"name": "ignored"}, {"phase": "finished"}, True)})
     assert again.job(3) == ({"name": "j3"}, {"phase": "finished"}), "a spec never changes"
     again.close()
 
@@ -109,7 +109,7 @@ def test_a_failed_transaction_leaves_nothing(opens: Open) -> None:
     journal = opens()
     fill(journal, 1, 1)
     with pytest.raises(TypeError):
-        journal.append(*turn(2), {2: ({"x": 1}, {"y": 1}, None)})  # type: ignore[dict-item]
+        journal.append(*turn(2), {2: KeptJob({"x": 1}, {"y": 1}, None)})  # type: ignore[arg-type]
     assert journal.last == 1 and len(list(journal.entries())) == 1
     fill(journal, 2, 2)
     assert journal.last == 2
