@@ -27,6 +27,8 @@ from rota.agent.processes import boot_id, boot_s
 
 BOOT_FILE, AGENT_FILE = "boot.json", "agent"
 RANK = "rank"
+LOOK_SECONDS = 1.0
+"""How often to look for supervisors that were killed."""
 _GET_ADDRESS = 0x8915
 """SIOCGIFADDR."""
 
@@ -60,6 +62,8 @@ class NodeAgent:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._rang = threading.Event()
         self._lock = threading.Lock()
+        self._waits = 0
+        """The number of the last call that waits."""
         self._folder, self._token = folder, secrets.token_hex(8)
         write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
         self._machine = Machine(folder, self._rang.set, detached=True)
@@ -111,8 +115,17 @@ class NodeAgent:
         return asdict(status) | {RANK: int(self._machine.variables(status.job, status.incarnation).get("NODE_RANK") or 0)}
 
     def wait(self, seconds: float) -> bool:
-        """Until a supervisor has something to tell, or so long."""
-        return self._rang.wait(seconds)
+        """Until a supervisor has something to tell, or so long. One that was killed can't ring: that is looked for. Only the
+        latest call waits: earlier ones may be of a scheduler that was killed."""
+        end_s = boot_s() + seconds
+        self._waits = number = self._waits + 1
+        while not self._rang.wait(min(LOOK_SECONDS, max(end_s - boot_s(), 0.0))):
+            with self._lock:
+                if self._machine.has_dead():
+                    return True
+            if boot_s() >= end_s or number != self._waits:
+                return False
+        return True
 
     def close(self) -> None:
         self._machine.close()

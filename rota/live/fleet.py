@@ -66,6 +66,8 @@ class Fleet:
         self._lease_grace, self._gone_after = lease_grace_seconds, gone_after_seconds
         self._context: DriverContext
         self._home_id = ""
+        self._first_joined = 0
+        """Nodes from this number on have joined since this driver was opened."""
         self._nodes: dict[int, FleetNode] = {}
         """By the core's number."""
         self._seen: Mapping[str, HostThere] = {}
@@ -91,6 +93,7 @@ class Fleet:
         self._context = context
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._home_id = home_id(self.home)
+        self._first_joined = len(context.cluster().nodes)
         self._hosts.open(context.wake)
 
     def close(self) -> None:
@@ -147,6 +150,7 @@ class Fleet:
     def _node(self, number: int, facts: NodeFacts) -> FleetNode:
         if number not in self._nodes:
             self._nodes[number] = FleetNode(number, facts, self._parts_of(number))
+            self._nodes[number].clears = set() if number >= self._first_joined else None
         return self._nodes[number]
 
     def _parts_of(self, number: int) -> PartEvents:
@@ -275,6 +279,9 @@ class Fleet:
         whole, node.whole, node.sent = node.whole, False, None
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
         changed = [read_part(each) for each in told["parts"]]
+        if not node.clear(changed):
+            node.whole, node.due_s = True, now_s + AGAIN_SECONDS
+            return []
         node.take(changed, whole)
         events: list[External] = []
         if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:

@@ -1,4 +1,4 @@
-"""Chaos on a real Ray cluster: faults of twelve kinds at seeded moments. Nothing may be lost, run twice or come to another result.
+"""Chaos on a real Ray cluster: faults of twelve kinds at seeded moments. Nothing may get lost, run twice or end differently.
 
     python -m tests.live.ray_chaos --faults 20 --only raylet-killed --seed 1      # make ray-chaos
 
@@ -42,7 +42,7 @@ def run(
     only: str = "",
     lease_seconds: float = LEASE_SECONDS,
 ) -> dict[str, Any]:
-    """Break things and see what is left. `only`: a part of the names of the kinds that are wanted."""
+    """Break things and see what is left. `only`: parts of the names of the kinds that are wanted, with commas."""
     with _set_up(folder, seed, lease_seconds, say) as chaos:
         site, crowd = chaos.site, chaos.crowd
         site.up()
@@ -137,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Break a Ray cluster, its scheduler and its jobs; check that nothing is lost.")
     parser.add_argument("--faults", type=int, default=240)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="a part of the name of a kind of fault, such as killed or partition")
+    parser.add_argument("--only", default="", help="parts of names of kinds of faults, such as killed,partition")
     parser.add_argument("--lease-seconds", type=float, default=LEASE_SECONDS)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rota-ray-chaos-"))

@@ -4,7 +4,7 @@ that show who runs at the same time.
     job.py WORK SEED STEPS PACE
 
 The parts of a gang speak to each other at every step, by TCP, as collectives do: no part is ahead of another, and none goes on
-without the others. The result depends on SEED and STEPS alone. Outside Rota it only prints that: the run that nothing interrupted.
+without the others. The result depends on SEED and STEPS alone. Outside Rota it only prints that: nothing interrupts this run.
 
 A process that was stopped, and wakes up when another incarnation of its job has begun, still holds its locks. It is told apart:
 the other one sees that it is stopped, and it sees itself that it is late. The steps that it makes then are noted as late ones.

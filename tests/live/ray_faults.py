@@ -60,7 +60,7 @@ class Faults:
         """The next fault: each kind as often as the others. What is drawn depends on the seed and its number alone."""
         self._draw = random.Random(f"{self._seed} {number}")
         if not self._kinds:
-            wanted = [kind for kind in self.kinds if only in kind]
+            wanted = [kind for kind in self.kinds if any(word in kind for word in only.split(","))]
             self._kinds = self._draw.sample(wanted, len(wanted))
         kind = self._kinds.pop()
         time.sleep(self._draw.uniform(0.0, MOMENT_SECONDS))
@@ -115,7 +115,7 @@ class Faults:
         """Less than what is left of any lease: they are renewed at half time."""
         return self._draw.uniform(0.05, 0.35) * self._lease
 
-    def _until_elsewhere(self, jobs: Iterable[int], at_s: float) -> None:
+    def _until_anew(self, jobs: Iterable[int], at_s: float) -> None:
         """Until these have begun again on other nodes, which have just enough GPUs for them."""
         for job in jobs:
             until(
@@ -143,15 +143,21 @@ class Faults:
             part = self._part(gangs_only=True)
             with contextlib.suppress(ProcessLookupError):  # it has come to its end meanwhile
                 os.kill(part.pid, signal.SIGKILL)
-                return Fault("", f"rank {part.rank} on {part.node}", time.time(), (part.job,))
+                return self._one(part)
 
     def _supervisor_killed(self) -> Fault:
         while True:
             part = self._part()
-            with contextlib.suppress(OSError, IndexError):
+            with contextlib.suppress(OSError, ValueError):
                 (supervisor,) = (pid for pid in self.site.cluster.machine(part.node) if _supervises(pid, part))
                 os.kill(supervisor, signal.SIGKILL)
-                return Fault("", f"rank {part.rank} on {part.node}", time.time(), (part.job,))
+                return self._one(part)
+
+    def _one(self, part: Part) -> Fault:
+        """This rank is dead, and its whole job with it."""
+        fault = Fault("", f"rank {part.rank} on {part.node}", time.time(), (part.job,))
+        self._until_anew(fault.hit, fault.at_s)
+        return fault
 
     def _daemon_killed(self) -> Fault:
         self._part()
@@ -176,7 +182,7 @@ class Faults:
         fault = Fault("", f"{node}{', wiped' if wiped else ''}", time.time(), hit)
         if wiped:
             shutil.rmtree(self.site.nodes / node)
-        self._until_elsewhere(hit, fault.at_s)
+        self._until_anew(hit, fault.at_s)
         return fault
 
     def _all_away(self) -> Fault:
@@ -201,7 +207,7 @@ class Faults:
         at_s = time.time()
         try:
             if seconds is None:
-                self._until_elsewhere(hit, at_s)
+                self._until_anew(hit, at_s)
             else:
                 time.sleep(seconds)
         finally:
@@ -222,7 +228,7 @@ class Faults:
         at_s = time.time()
         try:
             if seconds is None:
-                self._until_elsewhere(hit, at_s)
+                self._until_anew(hit, at_s)
             else:
                 time.sleep(seconds)
         finally:

@@ -15,6 +15,7 @@ from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.hosts import HostAnswer, HostThere
 from rota.live.requests import submitted_job
+from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Suspend
 from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Started, Suspended
 from rota.wire.spec import Spec
@@ -79,18 +80,25 @@ class Bench:
 
     def open(self) -> Fleet:
         made = Fleet(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER)
-        cluster, devices = made.machines(), [name for names in made.devices() for name in names]
+        self.cluster, self.devices = made.machines(), [name for names in made.devices() for name in names]
         job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
         made.open(
             DriverContext(
                 wake=lambda: None,
                 submitted=lambda number: job,
                 clock=lambda: time.time() + self.ahead_s,
-                cluster=lambda: cluster,
-                device=lambda gpu: devices[gpu],
+                cluster=lambda: self.cluster,
+                device=lambda gpu: self.devices[gpu],
             )
         )
         return made
+
+    def join(self, name: str) -> int:
+        """As the core would have it join. Its number."""
+        facts = self.hosts.agents[name].facts
+        nodes = [*self.cluster.nodes, Node(name, facts.accelerator, len(facts.devices))]
+        self.cluster, self.devices = Cluster.of(nodes, "joined"), [*self.devices, *facts.devices]
+        return len(nodes) - 1
 
     def events(self) -> list[External]:
         """Until nothing more is told."""
@@ -319,3 +327,27 @@ def test_an_answer_to_an_earlier_message_is_not_taken_for_the_last(bench: Bench)
         bench.hosts.carry(host, text)
     reports = [event for event in bench.fleet.events() if isinstance(event, NodeReported)]
     assert [event.node for event in reports] == [0, 1]
+
+
+def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) -> None:
+    """It was frozen for so long that its jobs were taken for dead. Now it is back, and they are in their grace."""
+    bench.fleet.carry_out([bench.launch(seconds=1000.0)])
+    bench.heard(started(0), started(1))
+    bench.hosts.away.add("b")
+    bench.events()
+    bench.ahead_s += GONE_AFTER + 1
+    assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
+    bench.hosts.away.clear()
+    number = bench.join("b")
+    first = bench.fleet.events()
+    assert not any(isinstance(event, NodeReported) and event.node == number for event in first)
+    reports: list[NodeReported] = []
+
+    def reported() -> bool:
+        bench.ahead_s += 1.0
+        reports.extend(event for event in bench.events() if isinstance(event, NodeReported) and event.node == number)
+        return bool(reports)
+
+    until(reported, "it is reported")
+    assert reports[0].inventory == ()
+    assert bench.hosts.agents["a"].exchange(json.dumps({"message": 0, "do": [], "whole": True})).count('"running"'), "a goes on"
