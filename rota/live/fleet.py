@@ -121,7 +121,9 @@ class Fleet:
         for number in range(len(cluster.nodes)):
             numbers[tuple(self._context.device(gpu) for gpu in range(bounds[number], bounds[number + 1]))] = number
         there: set[int] = set()
-        for host, each in self._seen.items():
+        # A machine may be there twice: Ray takes a while to notice that its earlier life is over. The last is the newest.
+        hosts = {each.facts.devices: (host, each) for host, each in self._seen.items()}
+        for host, each in hosts.values():
             number_or_none = numbers.get(each.facts.devices)
             if number_or_none is None:
                 continue  # it joins first

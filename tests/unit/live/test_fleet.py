@@ -30,6 +30,8 @@ class InProcess:
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         self.agents = {name: NodeAgent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=2) for name in names}
         self.away: set[str] = set()
+        self.ghosts: dict[str, str] = {}
+        """Hosts that are dead and were not noticed to be, and the names of their nodes."""
         self.draining: set[str] = set()
         self.answers_to_lose = 0
         self.held: list[tuple[str, str]] | None = None
@@ -42,7 +44,8 @@ class InProcess:
     def close(self) -> None: ...
 
     def there(self) -> Mapping[str, HostThere]:
-        return {
+        ghosts = {host: HostThere(self.agents[name].facts) for host, name in self.ghosts.items()}
+        return ghosts | {
             f"host-{name}": HostThere(agent.facts, draining=name in self.draining)
             for name, agent in self.agents.items()
             if name not in self.away
@@ -351,3 +354,17 @@ def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) 
     until(reported, "it is reported")
     assert reports[0].inventory == ()
     assert bench.hosts.agents["a"].exchange(json.dumps({"message": 0, "do": [], "whole": True})).count('"running"'), "a goes on"
+
+
+def test_of_two_lives_of_a_machine_the_newest_is_spoken_to(bench: Bench) -> None:
+    bench.hosts.ghosts["earlier"] = "b"
+    bench.fleet.carry_out([bench.launch()])
+    before, found = bench.hosts.sent, list[External]()
+
+    def begun() -> bool:
+        found.extend(bench.fleet.events())
+        return any(started(1)(event) for event in found)
+
+    until(begun, "the part on b has begun")
+    assert sum(isinstance(event, NodeReported) and event.node == 1 for event in found) <= 1, "it was there all along"
+    assert bench.hosts.sent - before < 20
