@@ -90,6 +90,8 @@ class RayHosts:
         self._ray = start_ray(address, f"rota-{home_id}")
         self._folder = folder or Path(f"/var/tmp/rota-{getpass.getuser()}") / home_id
         self._agents: dict[str, _Agent] = {}
+        self._alive: set[str] = set()
+        """Hosts that Ray said to be there at the last look."""
         self._there: dict[str, HostThere] = {}
         self._draining: set[str] = set()
         self._lock = threading.Lock()
@@ -98,6 +100,7 @@ class RayHosts:
         self._wake: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._news = threading.Event()
+        """All of them have said who they are."""
         self._look()
         self._thread = threading.Thread(target=self._run, name="rota-ray", daemon=True)
         self._thread.start()
@@ -146,6 +149,7 @@ class RayHosts:
 
     def _look(self) -> None:
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) > 0}
+        self._alive = set(alive)
         draining = self._to_leave()
         for host, node in alive.items():
             if host not in self._agents:
@@ -158,13 +162,11 @@ class RayHosts:
             elif agent.facts is not None and boot_s() >= agent.listen_s:
                 self._listen(host, agent)
         self._tell_there(draining)
-        if all(agent.facts is not None for agent in self._agents.values()):
-            self._news.set()
 
     def _tell_there(self, draining: set[str]) -> None:
         there = {
             host: HostThere(agent.facts, draining=host in draining)
-            for host, agent in self._agents.items()
+            for host, agent in list(self._agents.items())
             if agent.facts is not None
         }
         with self._lock:
@@ -172,6 +174,8 @@ class RayHosts:
             changed, self._there = there != self._there, there
         if changed:
             self._wake()
+        if self._alive <= there.keys():
+            self._news.set()
 
     def _to_leave(self) -> set[str]:
         """Nodes that Ray drains. It tells that in no public way."""
@@ -218,8 +222,6 @@ class RayHosts:
         plain = json.loads(text)
         agent.facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
         self._tell_there(self._draining)
-        if all(each.facts is not None for each in list(self._agents.values())):
-            self._news.set()
 
     def _listen(self, host: str, agent: _Agent) -> None:
         def heard(rang: bool | None) -> None:
