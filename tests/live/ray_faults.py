@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tests.live.harness import until
-from tests.live.hurried import GRACE_SECONDS, SILENT_SECONDS, SLACK_SECONDS
 from tests.live.ray_crowd import ACCELERATOR, GPUS, NODES, Crowd, Part, RaySite
 
 PATIENCE = 300.0
@@ -18,6 +16,14 @@ MOMENT_SECONDS = 1.5
 """A fault comes within so long after all was well."""
 AWAY_SECONDS = 5.0
 """For so long, at most, all nodes or the head are away."""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """As `harness.until`, and easier on a machine that has a cluster to run."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {PATIENCE:.0f} s"
+        time.sleep(0.2)
 
 
 class Fault(NamedTuple):
@@ -72,9 +78,9 @@ class Faults:
 
     def until_well(self) -> None:
         """Ray and an agent are on all nodes, the scheduler hears of all of them, and all jobs make steps."""
-        until(self._all_there, "all nodes are there", PATIENCE)
+        until(self._all_there, "all nodes are there")
         from_s = time.time()
-        until(lambda: self._all_step(from_s), "all jobs make steps", PATIENCE)
+        until(lambda: self._all_step(from_s), "all jobs make steps")
 
     def _all_there(self) -> bool:
         """Starts Ray where it has ended: by the fault, because the head took it for dead, or because it came up too early."""
@@ -104,7 +110,7 @@ class Faults:
             found[:] = [part for part in mine if not gangs_only or len(ranks[part.job]) > 1]
             return bool(found)
 
-        until(some, "a job runs", PATIENCE)
+        until(some, "a job runs")
         return self._draw.choice(sorted(found))
 
     def _on(self, nodes: Iterable[str]) -> tuple[int, ...]:
@@ -116,11 +122,13 @@ class Faults:
         return self._draw.uniform(0.05, 0.35) * self._lease
 
     def _until_anew(self, jobs: Iterable[int], at_s: float) -> None:
-        """Until these have begun again on other nodes, which have just enough GPUs for them."""
-        for job in jobs:
-            until(
-                lambda job=job: self.crowd.began(job, at_s) or self.site.rows()[job].ended, f"job {job} runs elsewhere", PATIENCE
-            )
+        """Until these have begun again, or ended. If a node is away, the others have just enough GPUs for them."""
+
+        def anew() -> bool:
+            rows = self.site.rows()
+            return all(self.crowd.began(job, at_s) or rows[job].ended for job in jobs)
+
+        until(anew, f"jobs {jobs} have begun again")
 
     # Processes.
 
@@ -128,7 +136,7 @@ class Faults:
         node = self._part().node
         os.kill(self.site.cluster.raylet(node), signal.SIGKILL)
         fault = Fault("", node, time.time(), self._on([node]))
-        until(lambda: not self.site.cluster.runs(node), "Ray has ended on it", PATIENCE)
+        until(lambda: not self.site.cluster.runs(node), "Ray has ended on it")
         return fault
 
     def _agent_killed(self) -> Fault:
@@ -216,7 +224,7 @@ class Faults:
                     os.kill(pid, signal.SIGCONT)
         if seconds is None:
             # Its Ray was taken for dead, and notices that now.
-            until(lambda: not self.site.cluster.runs(node), f"Ray has ended on {node}", PATIENCE)
+            until(lambda: not self.site.cluster.runs(node), f"Ray has ended on {node}")
         return Fault("", node, at_s, hit)
 
     def _cut_off(self, seconds: float | None) -> Fault:
@@ -234,11 +242,6 @@ class Faults:
         finally:
             network.mend(node)
         return Fault("", node, at_s, hit)
-
-
-def longest_wait(lease_seconds: float) -> float:
-    """Until the jobs of a machine that is gone may start elsewhere, once Ray says so."""
-    return lease_seconds + max(GRACE_SECONDS + SLACK_SECONDS, SILENT_SECONDS)
 
 
 def _supervises(pid: int, part: Part) -> bool:
