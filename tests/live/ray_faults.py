@@ -147,22 +147,24 @@ class Faults:
         return Fault("", node, time.time(), self._on([node]))
 
     def _rank_killed(self) -> Fault:
-        while True:
-            part = self._part(gangs_only=True)
-            with contextlib.suppress(ProcessLookupError):  # it has come to its end meanwhile
-                os.kill(part.pid, signal.SIGKILL)
-                return self._one(part)
+        return self._kill_part(lambda part: part.pid, gangs_only=True)
 
     def _supervisor_killed(self) -> Fault:
-        while True:
-            part = self._part()
-            with contextlib.suppress(OSError, ValueError):
-                (supervisor,) = (pid for pid in self.site.cluster.machine(part.node) if _supervises(pid, part))
-                os.kill(supervisor, signal.SIGKILL)
-                return self._one(part)
+        def supervisor(part: Part) -> int | None:
+            found = [pid for pid in self.site.cluster.machine(part.node) if _supervises(pid, part)]
+            return found[0] if found else None
 
-    def _one(self, part: Part) -> Fault:
-        """This rank is dead, and its whole job with it."""
+        return self._kill_part(supervisor)
+
+    def _kill_part(self, process: Callable[[Part], int | None], gangs_only: bool = False) -> Fault:
+        """Of some rank. Its whole job dies with it, and begins again."""
+        while True:
+            part = self._part(gangs_only)
+            pid = process(part)
+            with contextlib.suppress(ProcessLookupError):  # it has come to its end meanwhile
+                if pid is not None:
+                    os.kill(pid, signal.SIGKILL)
+                    break
         fault = Fault("", f"rank {part.rank} on {part.node}", time.time(), (part.job,))
         self._until_anew(fault.hit, fault.at_s)
         return fault
