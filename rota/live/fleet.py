@@ -35,6 +35,7 @@ from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Outcome
+from rota.model.units import FOREVER
 from rota.park.ways import EXIT
 from rota.wire.submitted import SubmittedJob
 
@@ -128,6 +129,8 @@ class Fleet:
             if number_or_none is None:
                 continue  # it joins first
             node = self._node(number_or_none, each.facts)
+            if node.away_s == FOREVER:
+                continue  # it has left, and joins anew
             there.add(node.number)
             if node.host != host:
                 node.stand_in(host, each.facts)
@@ -139,7 +142,7 @@ class Fleet:
                 known = cluster.nodes[number]
                 self._node(number, NodeFacts(known.name, known.accelerator, devices, (), 0, "", "", "", None, False))
         for node in self._nodes.values():
-            if node.number in there:
+            if node.number in there or node.away_s == FOREVER:
                 continue
             if node.away_s is None:
                 node.host, node.away_s = "", now_s

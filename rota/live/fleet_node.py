@@ -8,6 +8,7 @@ from rota.agent.node_agent import NodeFacts
 from rota.agent.orders import IncarnationStatus
 from rota.live.part_events import PartEvents
 from rota.model.events import Part, PartState
+from rota.model.units import FOREVER
 
 PartKey = tuple[int, int]
 """Job and incarnation."""
@@ -77,7 +78,7 @@ class FleetNode:
 
     def leave(self, parts: PartEvents) -> None:
         """All it had is dead."""
-        self.away_s, self.parts = float("inf"), parts
+        self.away_s, self.parts = FOREVER, parts
         self.known.clear()
         self.ended.clear()
         self.outbox.clear()

@@ -341,6 +341,9 @@ def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) 
     bench.ahead_s += GONE_AFTER + 1
     assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
     bench.hosts.away.clear()
+    sent = bench.hosts.sent
+    assert not any(isinstance(event, NodeReported) and event.node == 1 for event in bench.fleet.events())
+    assert bench.hosts.sent - sent <= 1, "it is not spoken to before it has joined"
     number = bench.join("b")
     first = bench.fleet.events()
     assert not any(isinstance(event, NodeReported) and event.node == number for event in first)
