@@ -38,6 +38,7 @@ START = [
 ]
 
 
+PATIENCE = 300.0
 MARK = "CHAOS_MACHINE"
 """A variable of everything that runs on a node, but jobs: they are below the supervisors, which have it."""
 
@@ -52,6 +53,8 @@ class RayCluster:
         # Sockets of Ray are in here, and their names may have 107 bytes.
         self._sockets = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str]] = {}
+        """What starts Ray on each of them."""
         self._gcs: list[subprocess.Popen[bytes]] = []
         host = network.outside if network is not None else LOOPBACK
         with socket.socket() as box:
@@ -66,10 +69,14 @@ class RayCluster:
         """The head is not blocked on: else all of Ray that is with it would end with its GCS."""
         ray = Path(sys.executable).parent / "ray"
         block = [] if name == "head" else ["--block"]
+        self._commands[name] = [*before, str(ray), "start", *block, *START, *words]
+        self._run(name)
+
+    def _run(self, name: str) -> None:
         storage = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self._sockets / "gcs")} if name == "head" else {}
         with self._said(name).open("wb") as out:
             self._nodes[name] = subprocess.Popen(
-                [*before, str(ray), "start", *block, *START, *words],
+                self._commands[name],
                 stdout=out,
                 stderr=out,
                 env={**os.environ, **SETTINGS, **storage, MARK: self._mark(name)},
@@ -83,8 +90,14 @@ class RayCluster:
         return f"{self._token}-{name}"
 
     def wait_for(self, name: str) -> None:
-        """Until Ray is up on this node."""
-        until(lambda: self.is_up(name), f"{name} is up: {self._said(name)}")
+        """Until Ray is up on this node. It gives up if that takes it half a minute, as on a busy machine, and is started again."""
+
+        def came() -> bool:
+            if not self.is_up(name) and self._nodes[name].poll() not in (None, 0):
+                self._run(name)
+            return self.is_up(name)
+
+        until(came, f"{name} is up: {self._said(name)}", PATIENCE)
 
     def is_up(self, name: str) -> bool:
         """Whether Ray has come up on it since it was last started."""
