@@ -41,8 +41,11 @@ def run(
     *,
     only: str = "",
     lease_seconds: float = LEASE_SECONDS,
+    seconds: float = float("inf"),
 ) -> dict[str, Any]:
-    """Break things and see what is left. `only`: parts of the names of the kinds that are wanted, with commas."""
+    """Break things and see what is left. `only`: parts of the names of the kinds that are wanted, with commas; `seconds`: no
+    fault comes after so long."""
+    end_s = time.monotonic() + seconds
     with _set_up(folder, seed, lease_seconds, say) as chaos:
         site, crowd = chaos.site, chaos.crowd
         site.up()
@@ -50,6 +53,8 @@ def run(
         say(f"all is well at first: {', '.join(chaos.kinds)}")
         happened: list[Fault] = []
         for number in range(1, faults + 1):
+            if time.monotonic() > end_s:
+                break
             fault = chaos.strike(number, only)
             happened.append(fault)
             still = [f"{job}: {seconds:.1f} s" for job in fault.hit if (seconds := _still(crowd, fault, job)) is not None]
@@ -139,6 +144,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="parts of names of kinds of faults, such as killed,partition")
     parser.add_argument("--lease-seconds", type=float, default=LEASE_SECONDS)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no fault comes after so long")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rota-ray-chaos-"))
     began_s = time.monotonic()
@@ -147,7 +153,8 @@ def main() -> None:
         sys.stderr.write(f"{time.monotonic() - began_s:7.1f} s  {text}\n")
 
     say(f"in {folder}, which stays if something does not hold")
-    found = run(folder, asked.faults, asked.seed, say, only=asked.only, lease_seconds=asked.lease_seconds)
+    how = {"only": asked.only, "lease_seconds": asked.lease_seconds, "seconds": asked.seconds}
+    found = run(folder, asked.faults, asked.seed, say, **how)
     print(json.dumps(found))
     if any(found[name] for name in MUST_BE_ZERO):
         sys.exit(1)

@@ -90,7 +90,7 @@ class RayCluster:
         return f"{self._token}-{name}"
 
     def wait_for(self, name: str) -> None:
-        """Until Ray is up on this node. It gives up if that takes it half a minute, as on a busy machine, and is started again."""
+        """Until Ray is up on this node. On a busy machine it gives up after half a minute, and is started again."""
 
         def came() -> bool:
             if not self.is_up(name) and self._nodes[name].poll() not in (None, 0):
