@@ -394,7 +394,7 @@ class Daemon:
         way, why = self.driver.how_parked(job)
         if not job.saves:
             way, why = left_running(way, why)
-        wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way))
+        wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         self._check_possible(wanted)
         done: Future[int] = Future()
         self._items.put(_Submit(job, wanted, f"{way}: {why}", done))
