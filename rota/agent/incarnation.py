@@ -138,6 +138,8 @@ class IncarnationHandle:
             stamp = (found.st_ino, found.st_mtime_ns)
             if stamp != self._stamp and (status := read_status(self.folder)) is not None:
                 # Clocks of file systems are coarse: a young file may be replaced by one with the same stamp.
+                if self.status is not None and status.pid != self.status.pid:  # it was started again, with another size
+                    self.order = read_order(self.folder) or self.order
                 self.status, self._stamp = status, stamp if time.time() - found.st_mtime > YOUNG_SECONDS else None
 
     def _is_supervised(self) -> bool:

@@ -69,6 +69,12 @@ class Log:
         """The job has its end: without ours, the pipe ends with the job."""
         os.close(self.descriptor)
 
+    def open_again(self) -> None:
+        """Another process gets the pipe: the one before has left, and all it said was carried."""
+        os.close(self.read_end)
+        self.read_end, self.descriptor = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_end, False)
+
     def pump(self, most: int = PUMP_BYTES) -> bool:
         """Carry what has come, at most so many bytes. False: nothing was there, or it has ended."""
         try:

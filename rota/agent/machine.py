@@ -84,9 +84,20 @@ class Machine:
         message: dict[str, object] = {"op": RESUME, "sequence": sequence, "seconds": lease_seconds, "sent_boot_s": now_s}
         return self._tell(job, wake, message)
 
-    def resize(self, job: int, incarnation: int, sequence: int, batch_size: int) -> bool:
-        """Let it go on with another batch size. False: it does not live here."""
+    def resize(
+        self,
+        job: int,
+        incarnation: int,
+        sequence: int,
+        batch_size: int,
+        env: Mapping[str, str | None] | None = None,
+        gpus_text: str = "",
+    ) -> bool:
+        """Let it go on with another batch size. With `env` it saves, leaves, and is started again on other GPUs with these
+        variables (None: without that one). False: it does not live here."""
         message: dict[str, object] = {"op": RESIZE, "sequence": sequence, "batch_size": batch_size}
+        if env is not None:
+            message |= {"env": dict(env), "gpus_text": gpus_text}
         return self._tell(job, rules.Instruction(RESIZE, incarnation, sequence), message)
 
     def kill(self, job: int, incarnation: int, sequence: int) -> bool:

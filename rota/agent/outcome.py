@@ -1,6 +1,7 @@
 """How an incarnation ended, and the lines about its start and end in the log."""
 
 import signal
+from collections.abc import Collection
 
 from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, YIELDED
 from rota.agent.records import Status
@@ -22,6 +23,20 @@ def outcome_of(exit_code: int, asked: str | None, *, signalled: bool, done: bool
     if asked is not None or exit_code == SAVED_AND_LEFT:
         return YIELDED
     return FAILED
+
+
+def exit_code_of(main: int | None, stop_signal: int, adopted: Collection[int], *, killed: bool) -> int:
+    """That of the main process; or, of a shell that died of the signal to stop, that of what it ran. `adopted`: exits of what it
+    left behind."""
+    code = -1 if main is None else main
+    if code == -stop_signal and SAVED_AND_LEFT in adopted:
+        return SAVED_AND_LEFT
+    return 0 if code == -stop_signal and not killed and max(adopted, default=-1) == 0 else code
+
+
+def is_done(status: Status) -> bool:
+    """Its steps show that it reached its end."""
+    return status.steps_total is not None and status.steps_done >= status.steps_total
 
 
 def signal_name(number: int) -> str:

@@ -122,6 +122,18 @@ def read_status(folder: Path) -> Status | None:
         return None
 
 
+def anew_order(order: WrittenOrder, message: dict[str, Any]) -> WrittenOrder | None:
+    """The order with the variables and GPUs of a message, for the same command; None: that names no variables. A variable without
+    a value is taken away."""
+    changed, where = message.get("env"), message.get("gpus_text")
+    if not isinstance(changed, dict) or not isinstance(where, str):
+        return None
+    if not all(value is None or isinstance(value, str) for value in changed.values()):
+        return None
+    env: dict[str, str] = {name: value for name, value in {**order.env, **changed}.items() if value is not None}
+    return order._replace(env=env, gpus_text=where)
+
+
 def write_status(folder: Path, status: Status) -> None:
     """Only an end has to survive a power cut: what ran is gone with the power."""
     write_whole(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)

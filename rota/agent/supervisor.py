@@ -50,13 +50,14 @@ from rota.agent.disk import (
     write_whole,
 )
 from rota.agent.log import Log
-from rota.agent.outcome import SAVED_AND_LEFT, end_text, outcome_of, parked_text, signal_number, start_text
+from rota.agent.outcome import SAVED_AND_LEFT, end_text, exit_code_of, is_done, outcome_of, parked_text, signal_number, start_text
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
 from rota.agent.records import (
     Status,
     WrittenOrder,
+    anew_order,
     is_count,
     launch_instruction,
     metrics,
@@ -64,6 +65,7 @@ from rota.agent.records import (
     seconds,
     steps,
     unix_s,
+    write_order,
     write_status,
 )
 
@@ -106,8 +108,8 @@ class Supervisor:
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
         """By what it is asked to stop by."""
         self.known = known
-        by_driver = order.env.get(PARK_WAY) == BY_DRIVER
-        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=by_driver)
+        self.by_driver = order.env.get(PARK_WAY) == BY_DRIVER
+        self.parking = Parking(HERE / JOB_FOLDER, self._living, order.grace_seconds, by_driver=self.by_driver)
         self.then: str | None = None
         """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
         self.kill_at_s: float | None = None
@@ -121,6 +123,10 @@ class Supervisor:
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
+        self.anew: WrittenOrder | None = None
+        """It was told to save and leave, and is started again with another size."""
+        self.anew_sequence: int | None = None
+        """It was started again so, and has not made a step since: that of the command to."""
         self.signs = Signs(order.env.get(LIFE, ""), boot_s(), os.getpid())
         self.job_lock: int | None = None
         self.log: Log | None = None
@@ -158,22 +164,25 @@ class Supervisor:
         self._heed_signals()
         child.adopt_orphans()
         try:
-            folder = str((HERE / JOB_FOLDER).absolute())
-            process = child.start(self.order, log=self.log.descriptor, job_lock=job_lock, folder=folder)
+            self._start(self.log, job_lock)
+            problem = self.progress.problem if self.progress else ""
+            self.status = self.status._replace(started_s=self._now_s(), problem=problem)
+            self._begin_if_silent()
+            self._tell()
+            while not self._over() or self._start_anew(self.log, job_lock):
+                self._wait()
         except child.NotStarted as error:
             return self._end(FAILED, error.exit_code, error.problem)
-        self.log.job_has_it()
-        self.main = process.pid
-        self.signs = self.signs._replace(session=self.main)
-        problem = self.progress.problem if self.progress else ""
-        self.status = self.status._replace(pid=self.main, session=self.main, started_s=self._now_s(), problem=problem)
-        self._begin_if_silent()
-        self._tell()
-        while not self._over():
-            self._wait()
         self._clear()
-        # Its exit was reaped here, so the object would wait for it in vain.
-        process.returncode = self.exit_code
+
+    def _start(self, log: Log, job_lock: int) -> None:
+        folder = str((HERE / JOB_FOLDER).absolute())
+        process = child.start(self.order, log=log.descriptor, job_lock=job_lock, folder=folder)
+        process.returncode = 0  # it is reaped here, so the object has nothing to wait for
+        log.job_has_it()
+        self.main, self.exit_code, self.piped = process.pid, None, True
+        self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
+        self.status = self.status._replace(pid=self.main, session=self.main)
 
     def _lock_job(self) -> int | None:
         for _ in range(LOCK_TRIES):
@@ -252,7 +261,8 @@ class Supervisor:
         """Whether it ended. A shell dies of the signal to its group while what it runs still saves: grace is for that too."""
         if self.exit_code is None:
             return False
-        saving = self.exit_code == -self.stop_signal and self.status.asked in {SUSPEND, LEASE} and not self.killed
+        told = self.status.asked in {SUSPEND, LEASE} or self.anew is not None
+        saving = self.exit_code == -self.stop_signal and told and not self.killed
         return not (saving and members(self.signs))
 
     def _reap(self) -> None:
@@ -262,7 +272,7 @@ class Supervisor:
                 if exited[0] == self.main:
                     self.exit_code = code
                     self.parking.close()
-                elif self.status.asked and not self.parking.is_helper(exited[0]):
+                elif (self.status.asked or self.anew) and not self.parking.is_helper(exited[0]):
                     self.adopted_codes.add(code)
 
     # What it is told.
@@ -299,7 +309,8 @@ class Supervisor:
         elif op == REPORT:
             self._report(message)
         elif op == RESIZE and is_count(sequence) and is_count(message.get("batch_size")):
-            self._resize(sequence, message["batch_size"])
+            anew = anew_order(self.order, message)
+            self._resize(sequence, message["batch_size"]) if anew is None else self._resize_anew(sequence, anew)
         elif op in (SUSPEND, KILL) and is_count(sequence):
             self._receive(rules.Instruction(op, self.order.incarnation, sequence))
 
@@ -316,6 +327,39 @@ class Supervisor:
                 return
             self.status = self.status._replace(start_sequence=sequence)
         self._carry_out(decision)
+
+    def _resize_anew(self, sequence: int, anew: WrittenOrder) -> None:
+        """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
+        instruction = rules.Instruction(RESIZE, self.order.incarnation, sequence)
+        decision = rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot)
+        if decision.action == RESIZE and self.exit_code is None:
+            self.anew, self.anew_sequence = anew, sequence
+            self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
+            self._leave()
+        self._carry_out(decision)
+
+    def _start_anew(self, log: Log, job_lock: int) -> bool:
+        """Start it again, if it has left for that. If it did not save, or has to stop meanwhile, its end is told instead."""
+        anew, code = self.anew, self._code()
+        if anew is None or self.status.asked is not None or code not in (0, SAVED_AND_LEFT) or is_done(self.status):
+            return False
+        if end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap):
+            return False
+        self._last_words()
+        try:
+            write_order(HERE, anew)
+            (HERE / JOB_FOLDER / SIZE).unlink(missing_ok=True)
+        except OSError:
+            return False
+        self.order, self.anew, self.kill_at_s, self.signalled, self.killed = anew, None, None, False, False
+        self.adopted_codes.clear()
+        self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
+        self.status = self.status._replace(steps_saved=self.status.steps_done)
+        log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
+        log.open_again()
+        self._start(log, job_lock)
+        self._tell()
+        return True
 
     def _receive(self, instruction: rules.Instruction) -> None:
         self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
@@ -463,6 +507,9 @@ class Supervisor:
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
+        if self.anew_sequence is not None and self.anew is None and done is not None and done > self.status.steps_saved:
+            sequence, self.anew_sequence = self.anew_sequence, None
+            self.status, self.told_s = self.status._replace(start_sequence=sequence), 0.0
         self.untold = self.untold or self.status != old
 
     def _tell(self) -> bool:
@@ -482,6 +529,21 @@ class Supervisor:
     def _clear(self) -> None:
         """After the main process: nothing of the job may live when it is said to have ended."""
         left = end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap)
+        self._last_words()
+        status, code = self.status, self._code()
+        outcome = outcome_of(code, status.asked, signalled=self.signalled, done=is_done(status))
+        if outcome == FAILED and self.anew is not None:
+            outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
+        elif outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
+            outcome, left = LOST, left or f"it died while it was parked ({code})"
+        if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
+            self.status = status._replace(steps_saved=status.steps_done)
+        self._end(outcome, code, left or status.problem)
+
+    def _code(self) -> int:
+        return exit_code_of(self.exit_code, self.stop_signal, self.adopted_codes, killed=self.killed)
+
+    def _last_words(self) -> None:
         self._reap()
         if self.log is not None:
             for _ in range(LAST_PUMPS):
@@ -489,19 +551,6 @@ class Supervisor:
                     break
         self._look(final=True)
         self._listen_to_job()
-        code = -1 if self.exit_code is None else self.exit_code
-        if code == -self.stop_signal and SAVED_AND_LEFT in self.adopted_codes:
-            code = SAVED_AND_LEFT
-        elif code == -self.stop_signal and not self.killed and max(self.adopted_codes, default=-1) == 0:
-            code = 0  # the shell died of the signal, and of what it ran, whatever had an exit code had this one
-        status = self.status
-        done = status.steps_total is not None and status.steps_done >= status.steps_total
-        outcome = outcome_of(code, status.asked, signalled=self.signalled, done=done)
-        if outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
-            outcome, left = LOST, left or f"it died while it was parked ({code})"
-        if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
-            self.status = status._replace(steps_saved=status.steps_done)
-        self._end(outcome, code, left or status.problem)
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rota.beliefs.options import why_never
+from rota.core.plan.left_running import keep_gpus
 from rota.core.state.accounts import time_shares
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
@@ -145,8 +146,9 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         down = [state.machines.cluster.nodes[n].name for n in (~state.machines.node_up).nonzero()[0].tolist()]
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
     if code is Reason.NO_FREE_GPUS:
-        free = _free(state, row)
-        return Explanation(code, f"It needs {gpus} GPUs of {types}; {free} are free.", {"gpus": gpus, "free": free})
+        free, kept = _free(state, row), keep_gpus(state)
+        sentence = f"It needs {gpus} GPUs of {types}; {free} are free." + _left_running(kept)
+        return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept})
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
     if code is Reason.POLICY_NOTE:
@@ -173,6 +175,15 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     if state.question.policy_fault:
         sentence = f"The policy gave no answer that could be used: {state.question.policy_fault}. It is asked again."
     return Explanation(code, sentence, {"submitted_s": float(table.submitted_s[row])})
+
+
+def _left_running(jobs: list[int]) -> str:
+    if not jobs:
+        return ""
+    names = ", ".join(map(str, jobs[:5])) + (", ..." if len(jobs) > 5 else "")
+    if len(jobs) == 1:
+        return f" Job {names} can neither be parked nor save its state, so it is left running until it ends."
+    return f" Jobs {names} can neither be parked nor save their state, so they are left running until they end."
 
 
 def _fragmented(state: State, row: int) -> Explanation:

@@ -1,10 +1,11 @@
 """Reconcile: the fewest safe commands from what is observed to what is desired. It only diffs; it decides nothing."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from rota.core.settings import Settings
+from rota.core.state.parkable import may_park
 from rota.core.state.records import Incarnation, InFlight, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
@@ -12,6 +13,16 @@ from rota.model.job import Phase
 from rota.model.occupancy import FREE
 from rota.model.plan import Change, Plan
 from rota.model.units import FOREVER, Bools, Floats, Ints
+
+
+@dataclass(slots=True)
+class Given:
+    """What jobs were given in this very pass."""
+
+    jobs: set[int] = field(default_factory=set)
+    """Those that start."""
+    parts: dict[int, int] = field(default_factory=dict)
+    """Thousandths of GPUs."""
 
 
 def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCommand]:
@@ -26,7 +37,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     taken = state.machines.observed.holder != FREE
     if not state.machines.node_up.all():
         taken |= ~state.machines.node_up[state.machines.cluster.gpu_node]
-    given: dict[int, int] = {}
+    given = Given()
     host_gib = state.machines.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
     starts: list[Change] = []
@@ -51,7 +62,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     return commands
 
 
-def _launches(state: State, settings: Settings, starts: list[Change], taken: Bools, given: dict[int, int]) -> list[Launch]:
+def _launches(state: State, settings: Settings, starts: list[Change], taken: Bools, given: Given) -> list[Launch]:
     """Launches of all whose GPUs are free for them."""
     table, boots = state.jobs.table, state.machines.node_boot
     lease_s = state.now_s + settings.lease_seconds
@@ -69,25 +80,26 @@ def _launches(state: State, settings: Settings, starts: list[Change], taken: Boo
     return found
 
 
-def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: dict[int, int]) -> bool:
+def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: Given) -> bool:
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
-    given of GPUs in this pass."""
+    given in this pass."""
     gpu = want.item(0)
-    if not state.memory_fits(job, want, partner):
+    if not state.memory_fits(job, want, partner, partner_comes=partner in given.jobs):
         return False  # parked jobs are being written to storage
     if not (taken[gpu] if len(want) == 1 else taken[want].any()) or _only_partner(state, want, partner):
+        given.jobs.add(job)
         return True
     if state.jobs.specs[job].gpus >= 1:
         return False
     part = state.jobs.specs[job].part
     if not state.machines.node_up[state.machines.cluster.gpu_node[gpu]]:
         return False
-    if state.machines.observed.room(gpu) - given.get(gpu, 0) < part:
+    if state.machines.observed.room(gpu) - given.parts.get(gpu, 0) < part:
         return False
     # What a pair leaves of a GPU is its partner's, also while that is not there.
     if any(state.jobs.specs[other].gpus >= 1 for other in state.machines.observed.holders(want)):
         return False
-    given[gpu] = given.get(gpu, 0) + part
+    given.parts[gpu] = given.parts.get(gpu, 0) + part
     return True
 
 
@@ -110,7 +122,7 @@ def _next_command(
     incarnation: Incarnation,
     host_gib: Floats,
     taken: Bools,
-    given: dict[int, int],
+    given: Given,
 ) -> JobCommand | None:
     """What an incarnation that exists should be told, if anything."""
     job, want = wish.job, wish.gpus
@@ -131,8 +143,17 @@ def _next_command(
             return None  # those who have them are leaving
         batch_size = state.knowledge.options.batch_size.item(wish.option)
         return Resize(job, incarnation.number, sequence, wish.option, want, incarnation.parts, batch_size)
-    kind = SuspendKind.PARK if want is None and _may_park(state, job, incarnation, host_gib) else SuspendKind.CHECKPOINT
+    kind = SuspendKind.PARK if want is None and may_park(state, job, incarnation, host_gib) else SuspendKind.CHECKPOINT
+    if kind is SuspendKind.CHECKPOINT and not _may_lose(state, job, incarnation):
+        return None
     return Suspend(job, incarnation.number, sequence, incarnation.parts, kind)
+
+
+def _may_lose(state: State, job: int, incarnation: Incarnation) -> bool:
+    """It saves its state, or it has to leave all the same: its user holds it, or its GPUs or its node go out of service."""
+    if state.jobs.table.saves.item(state.jobs.row[job]) or job in state.jobs.held:
+        return True
+    return not state.machines.draining.isdisjoint(incarnation.parts) or not state.usable()[0][incarnation.gpus].all()
 
 
 def _may_resize(state: State, wish: Change, want: Ints, incarnation: Incarnation) -> bool:
@@ -157,32 +178,19 @@ def _for_parked(
     incarnation: Incarnation,
     sequence: int,
     taken: Bools,
-    given: dict[int, int],
+    given: Given,
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     job, want = wish.job, wish.gpus
     if want is None and state.machines.draining.isdisjoint(incarnation.parts) and not state.crowded(incarnation.gpus):
+        return None
+    if want is None and not _may_lose(state, job, incarnation):
         return None
     if want is None or not state.runs_by(incarnation, wish.option, want):
         return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
     if not _has_room(state, job, want, wish.partner, taken, given):
         return None
     return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, wish.partner)
-
-
-def _may_park(state: State, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:
-    """It can sleep, every node of it has the memory for that (taken off `host_gib` if so), and what it keeps on its GPUs leaves
-    enough there for any other job."""
-    nodes = list(incarnation.parts)
-    if not state.jobs.specs[job].can_park:
-        return False
-    more_gib = state.gib_per_node(job, incarnation) - incarnation.host_gib
-    if more_gib > 0 and (host_gib[nodes] < more_gib).any():
-        return False
-    if state.crowded(incarnation.gpus, state.knowledge.costs.memory.context_gib):
-        return False
-    host_gib[nodes] -= more_gib
-    return True
 
 
 def stray_kills(state: State) -> list[Kill]:

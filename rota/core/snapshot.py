@@ -29,7 +29,9 @@ from rota.model.foresight import Prediction
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 12
+VERSION = 13
+READABLE = (12, VERSION)
+"""What a later version added has its default in an earlier one."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -112,9 +114,9 @@ def take(state: State, words: Codec) -> Plain:
 
 def restore(plain: Plain, words: Codec) -> State:
     """A state like the one that was taken."""
-    if plain.get("version") != VERSION:
+    if plain.get("version") not in READABLE:
         raise InputError(
-            f"this snapshot has version {plain.get('version')}, this Rota reads {VERSION}.",
+            f"this snapshot has version {plain.get('version')}, this Rota reads {READABLE[0]} to {VERSION}.",
             hint="use the Rota that wrote it",
         )
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}

@@ -47,7 +47,7 @@ from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import FOREVER
-from rota.park.ways import can_sleep
+from rota.park.ways import can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
@@ -392,7 +392,9 @@ class Daemon:
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         job = submitted_job(spec, user, workdir, env)
         way, why = self.driver.how_parked(job)
-        wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way))
+        if not job.saves:
+            way, why = left_running(way, why)
+        wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         self._check_possible(wanted)
         done: Future[int] = Future()
         self._items.put(_Submit(job, wanted, f"{way}: {why}", done))

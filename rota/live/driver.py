@@ -41,6 +41,9 @@ class Driver(Protocol):
     nodes_may_be_silent: bool
     """A node that is not among `machines` may come back: the driver reports on nodes, and says when one has left."""
 
+    starts_anew: bool
+    """It starts a job again with other GPUs on the same nodes, under the same incarnation: `Resize` of a session."""
+
     def machines(self) -> Cluster:
         """What machines there are. May be asked before `open`, and may change if nodes may be silent."""
 

@@ -52,6 +52,7 @@ class Fleet:
     """A driver (`rota/live/driver.py`) that runs jobs on the nodes of a cluster."""
 
     nodes_may_be_silent = True
+    starts_anew = False
 
     def __init__(
         self,

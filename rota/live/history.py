@@ -17,8 +17,11 @@ from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
+from rota.park.ways import STAY, can_sleep
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 from rota.wire.submitted import SubmittedJob
+
+_UNSAVED = "it was told to stop and left without saving, so where it can't be parked it is left running from now on"
 
 Statuses = Mapping[int, IncarnationStatus]
 """By job number."""
@@ -144,6 +147,9 @@ class JobHistory:
             record.ended_s = record.exit_code = None  # these were of an earlier life
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
+        if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
+            way = record.parking.partition(":")[0]
+            record.parking = f"{way if can_sleep(way) else STAY}: {_UNSAVED}"
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.model.commands import Launch
+from rota.model.commands import Launch, Resize
 from rota.wire.submitted import SubmittedJob
 
 PORTS = 20_000, 12_000
@@ -34,13 +34,11 @@ class GangPlace:
 def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
     """`home_id`: a name that no other home has; `life`: one that no other incarnation has."""
     first, count = PORTS
-    gpus = len(command.gpus)
     interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
         **interface,
         **job.env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus)),
         "MASTER_ADDR": place.address,
         "MASTER_PORT": str(first + (command.job * 8 + command.incarnation) % count),
         "NNODES": str(place.nodes),
@@ -49,9 +47,6 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "ROTA_JOB_ID": str(command.job),
         "ROTA_JOB_KEY": f"{home_id}-{command.job}",
         "ROTA_JOB_NAME": job.name,
-        "ROTA_GPUS": str(gpus),
-        "ROTA_NODE_GPUS": str(len(place.gpus)),
-        **({"ROTA_BATCH_SIZE": str(command.batch_size)} if command.batch_size else {}),
         "ROTA_INCARNATION": str(command.incarnation),
         "ROTA_RESTARTS": str(command.incarnation - 1),
         "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,
@@ -59,7 +54,20 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "ROTA_HOST": place.host,
         **({"ROTA_NODE": place.node} if place.node else {}),
         "ROTA_LIFE": life,
+        **{name: value for name, value in size_variables(command, place).items() if value is not None},
     }
-    if gpus == 1:
-        env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
     return env
+
+
+def size_variables(command: Launch | Resize, place: GangPlace) -> dict[str, str | None]:
+    """Those that say how large it is, and where; None: it has none such, whatever its own say."""
+    alone = len(command.gpus) == 1
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, place.gpus)),
+        "ROTA_GPUS": str(len(command.gpus)),
+        "ROTA_NODE_GPUS": str(len(place.gpus)),
+        "ROTA_BATCH_SIZE": str(command.batch_size) if command.batch_size else None,
+        "WORLD_SIZE": "1" if alone else None,
+        "RANK": "0" if alone else None,
+        "LOCAL_RANK": "0" if alone else None,
+    }

@@ -21,13 +21,14 @@ from rota.agent.processes import boot_s, life_of
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.gpu_use import gpu_use, holders
-from rota.live.job_environment import GangPlace, job_environment
+from rota.live.job_environment import GangPlace, job_environment, size_variables
 from rota.live.part_events import PartEvents
 from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Outcome
+from rota.model.units import Ints
 from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
 from rota.park.ways import PRELOAD, ParkingFacts, how_to_park
@@ -45,6 +46,7 @@ class Local:
     """A driver (`rota/live/driver.py`) that runs jobs on this machine."""
 
     nodes_may_be_silent = False
+    starts_anew = True
 
     def __init__(
         self,
@@ -150,8 +152,20 @@ class Local:
         self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._context.clock(), 0.0))
 
     def _resize(self, command: Resize) -> None:
-        """Of a job that changes its batch size by itself: its GPUs stay (see `requests.scheduler_spec`)."""
-        self.machine.resize(command.job, command.incarnation, command.sequence, command.batch_size)
+        """A session of one process takes another batch size by itself. For other GPUs, or in several processes, it is started
+        again."""
+        numbers, key = self._numbers(command.gpus), (command.job, command.incarnation)
+        changed = size_variables(command, GangPlace(host=socket.gethostname(), gpus=numbers))
+        if len(numbers) == 1 and self.machine.variables(*key).get("CUDA_VISIBLE_DEVICES") == changed["CUDA_VISIBLE_DEVICES"]:
+            self.machine.resize(*key, command.sequence, command.batch_size)
+            return
+        changed |= mps_environment(self._mps, numbers, self._context.submitted(command.job).gpu_gib)
+        text = where_text(self._context.cluster(), command.gpus)
+        self.machine.resize(*key, command.sequence, command.batch_size, changed, text)
+
+    def _numbers(self, gpus: Ints) -> list[int]:
+        """As CUDA has them."""
+        return [self._index.get(self._context.device(gpu), gpu) for gpu in gpus.tolist()]
 
     def _resume(self, command: Resume) -> None:
         lease_seconds = max(command.lease_s - self._context.clock(), 0.0)
@@ -224,7 +238,7 @@ class Local:
         return self.home / "logs" / f"{job}.log"
 
     def _environment(self, command: Launch, job: SubmittedJob) -> dict[str, str]:
-        numbers = [self._index.get(self._context.device(gpu), gpu) for gpu in command.gpus.tolist()]
+        numbers = self._numbers(command.gpus)
         place = GangPlace(host=socket.gethostname(), gpus=numbers)
         env = job_environment(command, job, place, self._home_id, secrets.token_hex(12))
         env |= mps_environment(self._mps, numbers, job.gpu_gib)

@@ -5,17 +5,22 @@ the first one tells are the job's.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from rota.agent import rules
-from rota.agent.constants import ENDED, PARKED, RUNNING, SUSPENDED
+from rota.agent.constants import ENDED, PARKED, RUNNING, SESSION, SUSPENDED
 from rota.agent.orders import IncarnationStatus, held
+from rota.agent.outcome import SAVED_AND_LEFT
 from rota.live.driver import DriverContext
 from rota.live.starts import Starts
 from rota.model.commands import SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
 from rota.model.units import FOREVER
+
+CAME_UP_SECONDS = 30.0
+"""A job that tells no steps, and has worked for less than this, may still have been coming up."""
 
 
 class PartEvents:
@@ -127,7 +132,8 @@ class PartEvents:
         saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
         if reply.kind == SUSPENDED:
             kind = SuspendKind.CHECKPOINT
-            return Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
+            told = Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
+            return replace(told, saved=False) if self._left_unsaved(status) else told
         done = status.steps_done if status.stepped_s is not None else None
         outcome, stepped_s = Outcome(reply.outcome), status.stepped_s
         return Exited(status.job, status.incarnation, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
@@ -137,9 +143,20 @@ class PartEvents:
         gang has no say in it."""
         if not self._is_first(status):
             return FOREVER
-        if not self._tells(status) and status.exit_code in (0, 75):
+        if not self._tells(status) and status.exit_code in (0, SAVED_AND_LEFT):
             return status.steps_saved + _worked_seconds(status, status.ended_s or 0.0)
         return status.steps_saved
+
+    def _left_unsaved(self, status: IncarnationStatus) -> bool:
+        """It had work to save, was told to stop, and left without saving. A session saves, however it ends this time. A job that
+        was told to stop while it came up may have had no chance to."""
+        if not self._is_first(status) or self._context.submitted(status.job).progress == SESSION:
+            return False
+        if status.exit_code in (0, SAVED_AND_LEFT) or status.steps_saved > status.from_step:
+            return False
+        if self._tells(status):
+            return status.steps_done > status.from_step
+        return _worked_seconds(status, status.ended_s or 0.0) >= CAME_UP_SECONDS
 
     def _tells(self, status: IncarnationStatus) -> bool:
         return status.tells_steps or bool(self._context.submitted(status.job).progress)

@@ -49,6 +49,7 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         retries=spec.retries,
         grace_seconds=spec.checkpoint.grace,
         checkpoint_dir=str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
+        saves=spec.checkpoint.saves,
         park=spec.park,
         gpu_gib=spec.gpu_memory or 0.0,
     )
@@ -73,21 +74,25 @@ def asked_for(job: SubmittedJob) -> dict[str, Any]:
         "tenant": job.tenant or None,
         "deadline": deadline,
         "retries": job.retries,
-        "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds},
+        "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds, "saves": job.saves},
         "park": job.park,
         "gpu_memory": f"{job.gpu_gib:g} GiB" if job.gpu_gib else None,
         "env": sorted(job.env),
     }
 
 
-def changes_batch_itself(job: SubmittedJob) -> bool:
-    """Whether it takes another batch size while it runs: a session of one process does. A process can't get other GPUs, so a job
-    that accepts several numbers of these is suspended and launched again."""
-    return job.progress == TOLD_BY_SESSION and job.gpus <= 1 and len(job.gpu_counts) <= 1 and len(job.batch_sizes) > 1
+def can_resize(job: SubmittedJob, *, starts_anew: bool) -> bool:
+    """Whether it takes another size while it runs. A session of one process takes another batch size by itself. For other GPUs
+    its processes are started again, if its driver does that (`starts_anew`)."""
+    if job.progress != TOLD_BY_SESSION:
+        return False
+    alone = job.gpus <= 1 and len(job.gpu_counts) <= 1
+    return (alone and len(job.batch_sizes) > 1) or (starts_anew and max(len(job.batch_sizes), len(job.gpu_counts)) > 1)
 
 
-def scheduler_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False) -> JobSpec:
-    """The same as the scheduler sees it, submitted at this wall-clock time. `can_park`: its driver can put it to sleep."""
+def scheduler_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False, starts_anew: bool = False) -> JobSpec:
+    """The same as the scheduler sees it, submitted at this wall-clock time. `can_park`: its driver can put it to sleep;
+    `starts_anew`: its driver starts it again with other GPUs."""
     if job.deadline_at is not None and job.deadline_at <= wall_s:
         raise SpecError("is in the past.", field="deadline", hint="a date and a time to come, like 2030-12-01T09:00")
     return JobSpec(
@@ -103,7 +108,8 @@ def scheduler_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False) 
         deadline_seconds=job.deadline_at - wall_s if job.deadline_at is not None else FOREVER,
         tenant=job.tenant,
         user=job.user,
-        can_resize=changes_batch_itself(job),
+        can_resize=can_resize(job, starts_anew=starts_anew),
+        saves=job.saves,
         can_park=can_park,
         gpu_gib=job.gpu_gib,
         retries=job.retries,

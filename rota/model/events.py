@@ -71,6 +71,8 @@ class Suspended:
     """Host memory that it was seen to take when it was parked, over all its nodes; 0: not told."""
     keeps: bool = False
     """It keeps that until it ends, also while it runs."""
+    saved: bool = True
+    """It saved its state. If not, it has to begin again where it last did, and is not suspended another time."""
 
 
 @plain_value

@@ -120,6 +120,9 @@ class JobSpec:
     """Who submitted it."""
     retries: int = 0
     """How many failures of its own it may have before it is given up."""
+    saves: bool = True
+    """It saves its state when it is told to stop, and goes on from there. If not, it is never suspended: it is parked, where that
+    can be, or left running until it ends."""
     can_park: bool = False
     """Its processes can sleep on the host and give their GPUs back."""
     parked_gib: float = 0.0

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-PRELOAD, DRIVER, SLEEP, EXIT = "preload", "driver", "sleep", "exit"
+PRELOAD, DRIVER, SLEEP, EXIT, STAY = "preload", "driver", "sleep", "exit", "stay"
 """Its GPU memory goes to the host by a preloaded allocator, or by the driver's own checkpoint; it just sleeps, because its GPUs
-are pretend ones; it is not parked: SIGTERM asks it to save and leave."""
+are pretend ones; it is not parked: SIGTERM asks it to save and leave; it does not save either: it is left running."""
 
 EXPANDABLE = "expandable_segments:true"
 
@@ -68,6 +68,11 @@ def preload_problem(facts: ParkingFacts) -> str:
     if facts.library_problem:
         return f"torch_memory_saver cannot be loaded: {facts.library_problem}"
     return ""
+
+
+def left_running(way: str, why: str) -> tuple[str, str]:
+    """The same for a job that saves nothing."""
+    return (STAY, f"it does not save its state, and can't be parked: {why}") if way == EXIT else (way, why)
 
 
 def can_sleep(way: str) -> bool:

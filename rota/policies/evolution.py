@@ -140,7 +140,7 @@ class Problem:
             mine = (self.gpu_pool == pool).nonzero()[0]
             gpus = np.where(genes.pool == pool, genes.gpus, 0)[:, self.order]
             for row, counts in enumerate(gpus):
-                blocks = np.repeat(self.order, counts)
+                blocks = np.repeat(self.order, counts)[: len(mine)]  # two that share GPUs have each of them once
                 found[row, mine[: len(blocks)]] = blocks
         return found
 

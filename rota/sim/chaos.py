@@ -448,6 +448,8 @@ class Chaos:
         self._pause(gang, node)
         self._free(job, part.incarnation, part.gpus)
         gang.suspended.add(node)
+        if command.kind is SuspendKind.CHECKPOINT and not self.specs[job].saves:
+            return self.storage.get(job, 0.0)
         if command.kind is SuspendKind.CHECKPOINT and len(gang.suspended) == len(gang.nodes):
             self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
         return gang.steps

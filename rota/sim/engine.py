@@ -413,10 +413,10 @@ class Engine:
         job, run = command.job, self._runs[command.job]
         if run.leaves_s < self.now_s:
             return  # it has made its last step: its end is the answer
-        steps = self._rest(job, run)
         spec, costs = self.arrivals[job].spec, self.physics.costs
+        steps = self._rest(job, run)
         if command.kind is SuspendKind.CHECKPOINT:
-            cost = costs.save_of(spec)
+            cost, steps = costs.save_of(spec), steps if spec.saves else 0.0
         else:
             cost = costs.park_of(spec, first=not run.parked_before)
             run.parked_before = True
@@ -428,7 +428,7 @@ class Engine:
             else:
                 self._release(job, run)
             self.record.suspensions[job] += 1
-            later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps))
+            later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps, saved=spec.saves))
 
         self._after(cost, job, run, stopped, events)
 
@@ -532,7 +532,7 @@ class Engine:
         """Steps on storage: what it last wrote, and what it saved since it runs."""
         every = self.physics.checkpoint_every_seconds
         saved = self._storage.get(job, 0.0)
-        if every < FOREVER and run.since_s < now_s:
+        if every < FOREVER and run.since_s < now_s and self.arrivals[job].spec.saves:
             seconds = every * ((now_s - run.saves_s) // every) - (run.since_s - run.saves_s)
             if seconds >= 0:  # else it has saved nothing since its pace changed
                 saved = max(saved, min(run.from_step + run.rate * seconds, run.total, run.limit))

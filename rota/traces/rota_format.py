@@ -8,6 +8,7 @@
 | `batch_size` | examples per step, which `steps` are counted at; empty: not known |
 | `batch_sizes` | other batch sizes it accepts, separated by a bar; empty: only `batch_size` |
 | `can_resize` | `true`: it changes its size while it runs; else it is suspended and launched again |
+| `saves` | `false`: it does not save its state, so it is never suspended; else it saves |
 | `duration` | seconds of run time on the reference GPU: one step per second, no profile |
 | `steps` | optimiser steps, instead of `duration`; a file has one of the two |
 | `epoch_steps` | steps of one pass over its data; only beside `steps`; empty: not known |
@@ -42,6 +43,7 @@ def arrival(row: Row) -> Arrival:
         batch_size=row.whole("batch_size", least=1) if row.text("batch_size") else 0,
         batch_sizes=_sizes(row, "batch_sizes"),
         can_resize=_truth(row, "can_resize"),
+        saves=_truth(row, "saves", default=True),
         steps=row.number("steps" if "steps" in row.cells else "duration"),
         epoch_steps=row.number("epoch_steps") if row.text("epoch_steps") else 0.0,
         profile=row.text("profile"),
@@ -79,11 +81,11 @@ def _sizes(row: Row, column: str) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _truth(row: Row, column: str) -> bool:
+def _truth(row: Row, column: str, *, default: bool = False) -> bool:
     text = row.text(column).lower()
     if text not in ("", "true", "false"):
-        raise row.wrong(column, "must be true or false.", hint="leave it empty for false")
-    return text == "true"
+        raise row.wrong(column, "must be true or false.", hint=f"leave it empty for {str(default).lower()}")
+    return default if not text else text == "true"
 
 
 def cells(arrival: Arrival, work: str) -> dict[str, str]:
@@ -96,6 +98,7 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
         "batch_size": str(spec.batch_size) if spec.batch_size else "",
         "batch_sizes": "|".join(str(size) for size in spec.batch_sizes),
         "can_resize": "true" if spec.can_resize else "",
+        "saves": "" if spec.saves else "false",
         work: _plain(spec.steps),
         "name": spec.name,
         "epoch_steps": _plain(spec.epoch_steps) if spec.epoch_steps else "",
@@ -158,6 +161,7 @@ ROTA = Format(
         "batch_size",
         "batch_sizes",
         "can_resize",
+        "saves",
         "epoch_steps",
         "profile",
         "accelerators",

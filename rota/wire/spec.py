@@ -109,6 +109,11 @@ class Checkpoint(_Strict):
 
     dir: str | None = Field(None, min_length=1, description="Folder of its checkpoints, below the working directory.")
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
+    saves: bool = Field(
+        True,
+        description="Whether it saves its state on SIGTERM and goes on from there. If not, it is never suspended: it is parked, "
+        "where that can be, or keeps its GPUs until it ends.",
+    )
 
     @field_validator("dir")
     @classmethod

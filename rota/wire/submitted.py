@@ -42,6 +42,8 @@ class SubmittedJob:
     grace_seconds: float
     """Between SIGTERM and SIGKILL."""
     checkpoint_dir: str
+    saves: bool = True
+    """It saves its state when it is told to stop."""
     park: bool = True
     """It may be parked, where that can be."""
     gpu_gib: float = 0.0

@@ -1,6 +1,7 @@
 """What must hold of any set-up, checked against the record of what the physics saw and against the core after every step."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rota.beliefs.costs import MemoryCosts
 from rota.core.scheduler import Scheduler
 from rota.core.state.machines import Machines
 from rota.core.validate import validate
+from rota.model.commands import Suspend, SuspendKind
 from rota.model.units import MILLI
 from rota.report.metrics import summarise
 from rota.sim.record import Record
@@ -31,9 +33,18 @@ class Watched(Scheduler):
         validate(self.state)
 
     def commit(self, decided: Any) -> Any:
+        for command in decided.commands if decided is not None else ():
+            if isinstance(command, Suspend) and command.kind is SuspendKind.CHECKPOINT:
+                self._check_suspension(command)
         commands = super().commit(decided)
         validate(self.state)
         return commands
+
+    def _check_suspension(self, command: Suspend) -> None:
+        """A job that saves nothing is told to save only if it has to leave."""
+        machines, mine = self.state.machines, self.state.jobs.incarnations[command.job]
+        leaves = not machines.draining.isdisjoint(mine.parts) or not self.state.usable()[0][mine.gpus].all()
+        assert self.state.jobs.specs[command.job].saves or leaves, f"job {command.job} saves nothing and was suspended"
 
 
 def check_setup(number: int, folder: Path) -> dict[str, int]:
@@ -48,7 +59,7 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
         again = number % 4 == 0
         if again:
             check_same(record, run(make_setup(number, folder), watched=False)[1])
-        neutral = is_neutral(setup, ready) and check_turns(setup, record)
+        neutral = not setup.parked_stay and is_neutral(setup, ready) and check_turns(setup, record)
     except Exception as problem:
         raise Wrong(f"{setup}\n{type(problem).__name__}: {problem}") from problem
     return {"jobs": len(setup.trace), "shared": placed, "again": again, "neutral": neutral}
@@ -56,6 +67,7 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
 
 def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[Prepared, Record]:
     ready = prepare(**{**setup.keywords, **others})
+    ready = replace(ready, settings=replace(ready.settings, parked_stay=setup.parked_stay))
     return ready, ready.engine(core=Watched if watched else Scheduler).run()
 
 
@@ -178,10 +190,13 @@ def is_neutral(setup: Setup, ready: Prepared) -> bool:
     """All GPUs are equal, wherever they are, and moves cost nothing: then a placer can make no difference."""
     physics = ready.physics
     equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None
+    stays = not all(arrival.spec.saves for arrival in ready.trace.arrivals)  # then it matters where jobs sleep
     layout = physics.layout_matters((arrival.spec for arrival in ready.trace.arrivals), ready.cluster)
     learns = ready.settings.learn or ready.settings.tactics  # what is measured depends on who was moved when
     return (
-        equal and not ready.changes and not (costs(ready) or layout or learns or physics.fails or ready.settings.wait_for_place)
+        equal
+        and not ready.changes
+        and not (stays or costs(ready) or layout or learns or physics.fails or ready.settings.wait_for_place)
     )
 
 

@@ -91,6 +91,8 @@ class Setup:
     number: int
     keywords: dict[str, Any]
     there: Cluster
+    parked_stay: bool = False
+    """A parked job goes on where it sleeps, or waits, as on real machines."""
 
     @property
     def trace(self) -> Trace:
@@ -135,7 +137,11 @@ def make_setup(number: int, folder: Path) -> Setup:
     if moves.random() < 0.4:
         more = moves.choice(("defragment", "migrate", "defragment,migrate"))
         keywords["tactics"] = ",".join(filter(None, (keywords.get("tactics", ""), more)))
-    return Setup(number, keywords, cluster)
+    saves = random.Random(f"saves of {number}")
+    if saves.random() < 0.2:
+        arrivals = [Arrival(at_s, replace(spec, saves=saves.random() < 0.6)) for at_s, spec in keywords["trace"].arrivals]
+        keywords["trace"] = Trace.of("fuzz", "fuzz", arrivals)
+    return Setup(number, keywords, cluster, parked_stay=saves.random() < 0.5)
 
 
 def _with_tactics(dice: random.Random, keywords: dict[str, Any]) -> None:

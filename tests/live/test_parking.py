@@ -141,15 +141,15 @@ def test_three_scripts_without_checkpoints_take_turns_on_two_gpus(tmp_path: Path
 
 
 def test_killed_with_minus_nine_while_one_is_parked_a_daemon_finds_it_so(tmp_path: Path) -> None:
-    steps = 160
     with site(tmp_path, pretend="1xV100", policy="las") as place:
         place.down()
         place.up(decide="rounds", round_seconds="1")
-        jobs = [submit(place, PLAIN, steps, "one"), submit(place, PLAIN, steps, "two")]
+        jobs = [submit(place, PLAIN, 1_000_000, "one"), submit(place, PLAIN, 1_000_000, "two")]
         for _ in range(2):
             until(lambda: "parked" in {row.phase for row in place.rows().values()}, "one is parked")
             place.kill()
             place.up()
+        (place.work / "enough").touch()
         until(lambda: all(row.ended for row in place.rows().values()), "both are done")
         for job in jobs:
             row = place.rows()[job]
@@ -192,3 +192,30 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
         for job in (quiet, loud):
             place.client().cancel(str(job))
         until(lambda: all(row.ended for row in place.rows().values()), "both are cancelled")
+
+
+def test_a_job_that_can_neither_be_parked_nor_save_is_left_running(tmp_path: Path) -> None:
+    """One says so in its spec. Another is found out when it is told to stop, and begins anew once."""
+    with site(tmp_path, pretend="1xV100", policy="las") as place:
+        place.down()
+        place.up(decide="rounds", round_seconds="1")
+        says = submit(place, PLAIN, 60, "says", park=False, checkpoint={"saves": False})
+        until(lambda: len(steps_told(log(place, says))) > 5, "it runs")
+        found = submit(place, PLAIN, 100, "found", park=False)
+        why = place.client().why(str(found)).reasons[0].sentence
+        assert f"Job {says} can neither be parked nor save its state, so it is left running until it ends." in why
+        until(lambda: place.rows()[says].ended, "the first is done")
+        until(lambda: len(steps_told(log(place, found))) > 5, "the second runs")
+        saves = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(75))\n"
+        third = submit(place, saves + PLAIN, 40, "third", park=False)
+        until(lambda: all(row.ended for row in place.rows().values()), "all are done", 300.0)
+        rows = place.rows()
+        assert {row.phase for row in rows.values()} == {"finished"}
+        assert (
+            rows[says].parking.startswith("stay: it does not save its state, and can't be parked") and rows[says].suspensions == 0
+        )
+        check_exact(place, says)
+        assert rows[found].suspensions <= 1 and len({pid for _, pid in steps_told(log(place, found))}) <= 2
+        if rows[found].suspensions:
+            assert rows[found].parking.startswith("stay: it was told to stop and left without saving")
+        assert rows[third].phase == "finished"

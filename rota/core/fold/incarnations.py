@@ -21,6 +21,9 @@ from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS
 ROUNDING = 1e-6
 """A slower rate than this is no rate."""
 
+FAR = 0.1
+"""What was seen and what was believed differ if they do by this part."""
+
 VERDICT = {
     Outcome.FINISHED: Verdict.FINISHED,
     Outcome.YIELDED: Verdict.SUSPENDED,
@@ -47,6 +50,7 @@ def started(state: State, settings: Settings, event: Started) -> None:
 def _resized(state: State, resize: Resize, event: Started) -> None:
     """It goes on with another size. What it no longer has is free."""
     job, row = event.job, state.jobs.row[event.job]
+    _learn_resize(state, row, event.at_s)
     _settle(state, job, event.at_s)
     if event.from_step is not None:
         state.jobs.table.steps_done[row] = event.from_step
@@ -59,6 +63,16 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
     begin(state, job, event.at_s)
     if not state.settled(job):
         state.jobs.unsettled.add(job)
+
+
+def _learn_resize(state: State, row: int, at_s: float) -> None:
+    """What another size took is what the next one will take, if it is far from what was believed."""
+    table = state.jobs.table
+    if table.phase.item(row) != Phase.RESIZING:
+        return
+    seconds, believed = max(at_s - table.phase_s.item(row), 0.0), table.resize_seconds.item(row)
+    if abs(seconds - believed) > FAR * max(seconds, believed):
+        table.resize_seconds[row] = seconds
 
 
 def begin(state: State, job: int, at_s: float) -> None:
@@ -110,6 +124,8 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
     if incarnation is None or incarnation.number != event.incarnation:
         return
     if event.kind is SuspendKind.CHECKPOINT:
+        if not event.saved:
+            state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
         end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
         return
     if event.job not in state.jobs.doomed and _answered(state, event, Suspend):

@@ -37,6 +37,8 @@ class CandidateTable:
         """Over how long a move must pay for itself."""
         self.slice_seconds = settings.decide.turn_seconds
         """How long those who are picked run before others are."""
+        self.alive: Bools | None = None
+        """Which of the jobs may be scheduled; None: all."""
         self.kept_gpus: AbstractSet[int] = NONE
         """GPUs of jobs that the answer knows nothing of, which keep them."""
 
@@ -51,8 +53,16 @@ class CandidateTable:
         """Thousandths of a GPU that jobs of this table may have: all but what jobs keep that the answer knows nothing of."""
         if gpu not in self.kept_gpus:
             return MILLI
-        mine = set(self._state.jobs.table.id[self.rows].tolist())
+        mine = set(self._state.jobs.table.id[self.rows if self.alive is None else self.rows[self.alive]].tolist())
         return MILLI - sum(size for job, size in self._state.machines.planned.parts.get(gpu, ()) if job not in mine)
+
+    def kept_in_parts(self) -> list[int]:
+        """Kept GPUs of which jobs have parts only, in order: what is left of them is there for others."""
+        state, usable = self._state, self._state.usable()[0]
+        parts = {gpu: state.machines.planned.parts.get(gpu, ()) for gpu in sorted(self.kept_gpus)}
+        return [
+            gpu for gpu, held in parts.items() if held and usable[gpu] and all(state.jobs.specs[job].gpus < 1 for job, _ in held)
+        ]
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -27,7 +27,7 @@ def list_candidates(
         spoken_of[table.rows[alive]] = True
         kept = _kept_gpus(state, state.jobs.rows[~spoken_of[state.jobs.rows]])
         capacity = capacity - np.bincount(state.machines.cluster.gpu_pool[kept], minlength=len(capacity))
-        table.kept_gpus = set(kept.tolist())
+        table.alive, table.kept_gpus = alive, set(kept.tolist())
         candidates = _with_alone(_living(candidates, alive), state.knowledge.options)
     if not state.question.fresh and settings.drawing.only_goes_on(allocation):
         candidates = _going_on(spelled_out(candidates, table), table)

@@ -82,7 +82,7 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
     delaying it, they must end before any job ends that was granted before it: till then it cannot start."""
     options, room = table.options, left.tolist()
     option, partner = np.full(len(table.rows), -1, dtype=np.int64), np.full(len(table.rows), -1, dtype=np.int64)
-    split: list[SplitGpu] = []
+    split = [SplitGpu(table.gpu_pool.item(gpu), gpu, table.room_at(gpu)) for gpu in table.kept_in_parts()]
     waiting: dict[int, list[int]] = {}
     order: list[int] = []
     seconds = table.steps_left[candidates.position] / options.rate[wanted] if candidates.reserve else np.zeros(len(wanted))
@@ -125,7 +125,8 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
                 break
     left[:] = room
     granted = np.array(order, dtype=np.int64)
-    return Grants(granted, option, left, partner if options.shared else None, split)
+    used = [each for each in split if each.members]
+    return Grants(granted, option, left, partner if options.shared else None, used)
 
 
 def _part_for(

@@ -9,6 +9,7 @@ from rota.core.plan.gang_search import Places
 from rota.core.plan.grant import grant
 from rota.core.plan.grow import grow
 from rota.core.plan.improve import guests_last, improve
+from rota.core.plan.left_running import left_running, moved_unsaved
 from rota.core.plan.move import Moved, move
 from rota.core.plan.mover import Mover
 from rota.core.plan.placements import changes, with_parked_in_place
@@ -22,23 +23,33 @@ from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Ints
 
 
 def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
-    """Turn the policy's answer into who runs where next. If parked jobs are to stay, one that would go elsewhere goes on where it
-    sleeps if its GPUs are free; else it waits, and the plan is made again without it."""
+    """Turn the policy's answer into who runs where next.
+
+    A job that is left running keeps what it has, as do those that the answer does not know. A parked job that saves nothing, and
+    any if parked jobs are to stay, goes on where it sleeps if its GPUs are free; else it waits. Where the plan has it otherwise,
+    it is made again without these jobs."""
     assert state.question.answer is not None
     rows, alive = jobs_of(state, state.question.answer)
+    kept = left_running(state, rows)
+    if kept is not None:
+        kept = kept if alive is None else kept & alive
+        alive = ~kept if alive is None else alive & ~kept
     while True:
-        plan = _make(state, settings, placer, rows, alive)
-        if not settings.parked_stay:
+        plan = _make(state, settings, placer, rows, alive, kept)
+        left_out = moved_unsaved(state, plan, rows)
+        if left_out is not None:
+            kept = left_out if kept is None else kept | left_out
+        else:
+            plan, sleepers = with_parked_in_place(state, plan, all_stay=settings.parked_stay)
+            left_out = np.isin(state.jobs.table.id[rows], sleepers) if sleepers else None
+        if left_out is None:
             return plan
-        plan, elsewhere = with_parked_in_place(state, plan)
-        if not elsewhere:
-            return plan
-        waits = np.isin(state.jobs.table.id[rows], elsewhere)
-        alive = ~waits if alive is None else alive & ~waits
+        alive = ~left_out if alive is None else alive & ~left_out
 
 
-def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: Bools | None) -> Plan:
-    """`alive`: which of the jobs that the answer speaks of may be scheduled; None: all, and there are no others.
+def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: Bools | None, kept: Bools | None = None) -> Plan:
+    """`alive`: which of the jobs that the answer speaks of may be scheduled; None: all, and there are no others. `kept`: which of
+    the rest keep the GPUs that they have.
 
     1. The answer names candidates: (job, option) pairs, best first.
     2. `grant` walks them and gives each job its first option that still has room.
@@ -71,7 +82,7 @@ def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: B
     moved = Moved(changed)
     if settings.tactics.moves:
         moved = move(Mover(state, settings, placer, allocation, candidates, table, places, alive, changed), changed)
-    granted = places.grants.option >= 0
+    granted = places.grants.option >= 0 if kept is None else (places.grants.option >= 0) | kept
     somebody_waits = not granted.all()
     overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)

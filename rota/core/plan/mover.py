@@ -88,10 +88,11 @@ class Mover:
         return Seated(job, row, gpus, node[first], node[last], pool, self._ready_s(job, row), self._seconds_left(row))
 
     def _ready_s(self, job: Ints, row: Ints) -> Floats:
-        """A job that starts, stops or has a partner is not disturbed, nor one that was moved a short while ago. One with GPUs
-        that are out of service is not for tactics to move."""
+        """A job that starts, stops, saves nothing or has a partner is not disturbed, nor one that was moved a short while ago.
+        One with GPUs that are out of service is not for tactics to move."""
         state, jobs = self.state, self.state.jobs.table
         stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | ~jobs.schedulable[row]
+        stays |= ~jobs.saves[row]
         stays |= (jobs.partner[row] != NOBODY) | (jobs.beside[row] != NOBODY)
         stays |= np.isin(job, state.machines.planned.holder[~state.usable()[0]])
         stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.unsettled))

@@ -34,7 +34,7 @@ def changes(
         partner = pairing.partners(state, table, grants)
         differs |= partner != state.jobs.table.partner[table.rows]
     if state.machines.cordoned or state.machines.draining:
-        differs |= _must_leave(state, table.rows)
+        differs |= must_leave(state, table.rows)
     stays: set[int] = set()
     for split in grants.split:
         here = [table.home(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
@@ -83,10 +83,11 @@ def changes(
     return tuple(found)
 
 
-def with_parked_in_place(state: State, plan: Plan) -> tuple[Plan, list[int]]:
+def with_parked_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[Plan, list[int]]:
     """The plan with parked jobs going on where they sleep instead of elsewhere, or by another option, and those that can't
-    because others have their GPUs. One that has to leave its node, or a GPU that is out of service, may go."""
-    moves = {change.job: state.jobs.incarnations[change.job] for change in plan.changes if _moves_parked(state, change)}
+    because others have their GPUs, or because they were to join another. One that has to leave its node, or a GPU that is out of
+    service, may go, and so may one that saves its state, unless all are to stay."""
+    moves = {change.job: state.jobs.incarnations[change.job] for change in plan.changes if _moves_parked(state, change, all_stay)}
     if not moves:
         return plan, []
     wanted = dict(state.jobs.desired)
@@ -102,23 +103,27 @@ def with_parked_in_place(state: State, plan: Plan) -> tuple[Plan, list[int]]:
         mine = moves.get(change.job)
         if mine is None:
             changes.append(change)
-        elif taken[mine.gpus].any() or not state.machines.node_up[list(mine.parts)].all():
+        elif change.partner >= 0 or taken[mine.gpus].any() or not state.machines.node_up[list(mine.parts)].all():
             elsewhere.append(change.job)
         else:
             taken[mine.gpus] = True
-            changes.append(Change(change.job, mine.option, mine.gpus))
+            changes.append(Change(change.job, state.knowledge.options.alone.item(mine.option), mine.gpus))
     return replace(plan, changes=tuple(changes)), elsewhere
 
 
-def _moves_parked(state: State, change: Change) -> bool:
-    """Whether it wakes a parked job elsewhere than where it sleeps, though that could stay."""
+def _moves_parked(state: State, change: Change, all_stay: bool) -> bool:
+    """Whether it wakes a job that is parked, or being parked, elsewhere than where it sleeps, though that could stay."""
     mine = state.jobs.incarnations.get(change.job)
-    if mine is None or not mine.parked or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
+    if mine is None or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
+        return False
+    if not mine.parked and not state.jobs.being_parked(change.job):
+        return False
+    if not all_stay and state.jobs.table.saves.item(state.jobs.row[change.job]):
         return False
     return state.machines.draining.isdisjoint(mine.parts) and not np.isin(mine.gpus, state.out_of_service()).any()
 
 
-def _must_leave(state: State, rows: Ints) -> Bools:
+def must_leave(state: State, rows: Ints) -> Bools:
     """Jobs with GPUs that are out of service, or on nodes that are drained. One that shares such GPUs leaves with the other."""
     drained = np.isin(state.machines.cluster.gpu_node, list(state.machines.draining)).nonzero()[0]
     out = np.concatenate((np.array(state.out_of_service(), dtype=np.int64), drained))

@@ -55,6 +55,7 @@ class JobTable:
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
         "resize_seconds": (np.float64, FOREVER),
+        "saves": (np.bool_, True),
         "can_park": (np.bool_, False),
         "park_seconds": (np.float64, 0.0),
         "resume_seconds": (np.float64, 0.0),
@@ -122,6 +123,8 @@ class JobTable:
     move_seconds: Floats
     resize_seconds: Floats
     """The price of another size on the nodes it has; infinite: it has to be stopped for that."""
+    saves: Bools
+    """It saves its state when it is told to stop, as far as is known."""
     can_park: Bools
     """It can sleep on its host and wake up where it is."""
     park_seconds: Floats
@@ -141,7 +144,7 @@ class JobTable:
     ACCOUNTS: ClassVar = ("deficit", "received")
     RARE: ClassVar = (
         *("moved_s", "beside", "company_s", "pinned_s", "alone_rate", "alone_option", "utilisation", "peak_gib"),
-        *("can_park", "park_seconds", "resume_seconds"),
+        *("saves", "can_park", "park_seconds", "resume_seconds"),
     )
     """Columns that most runs never write to. Till then each is a single value, read-only, shared by copies: `own` it to write."""
 

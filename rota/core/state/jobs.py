@@ -8,6 +8,7 @@ from rota.core.state.copying import copied
 from rota.core.state.job_table import NOBODY, JobTable
 from rota.core.state.phases import LEGAL_CODES, refuse
 from rota.core.state.records import Incarnation, InFlight
+from rota.model.commands import Suspend, SuspendKind
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import Ints
@@ -64,6 +65,11 @@ class ActiveJobs:
     def out_of_reach(self, job: int) -> bool:
         """A node of its incarnation is silent, so that no command can reach it."""
         return self.table.phase.item(self.row[job]) == Phase.UNREACHABLE
+
+    def being_parked(self, job: int) -> bool:
+        """It was told to go to sleep, and has not answered."""
+        flight = self.in_flight.get(job)
+        return flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.PARK
 
     def set_phase(self, row: int, phase: Phase, at_s: float) -> None:
         before = self.table.phase.item(row)

@@ -195,9 +195,9 @@ class State:
         seen_gib = self.jobs.table.peak_gib.item(self.jobs.row[job])
         return seen_gib if seen_gib == seen_gib else 0.0
 
-    def memory_fits(self, job: int, gpus: Ints, partner: int = NOBODY) -> bool:
-        """Whether a job fits on these GPUs beside its partner and what parked jobs keep there. A job that is too large for them
-        anyway is let through, and so are two whose rates together are known."""
+    def memory_fits(self, job: int, gpus: Ints, partner: int = NOBODY, *, partner_comes: bool = False) -> bool:
+        """Whether a job fits on these GPUs beside its partner, which is there or comes now, and what parked jobs keep there. A
+        job that is too large for them anyway is let through, and so are two whose rates together are known."""
         machines = self.machines
         if partner == NOBODY and not machines.context_gib[gpus].any():
             return True
@@ -207,7 +207,7 @@ class State:
         incarnation = self.jobs.incarnations.get(job)
         own_gib = self.knowledge.costs.memory.context_gib if incarnation is not None and incarnation.reserved else 0.0
         taken_gib = machines.context_gib[gpus] - own_gib
-        if self.knowledge.sharing and partner in machines.observed.holders(gpus):
+        if self.knowledge.sharing and (partner_comes or partner in machines.observed.holders(gpus)):
             taken_gib = taken_gib + self.gib_of(partner)
         fits = gpu_gib + taken_gib <= machines.gpu_gib[gpus] + 1e-9
         return bool(fits.all() or (gpu_gib > machines.gpu_gib[gpus]).any())
@@ -258,6 +258,8 @@ class State:
         table.move_seconds[row] = known.costs.move_of(spec)
         if spec.can_park:
             table.own("can_park")[row] = True
+        if not spec.saves:
+            table.own("saves")[row] = False
         for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
             if seconds:
                 table.own(name)[row] = seconds

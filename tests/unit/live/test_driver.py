@@ -41,6 +41,7 @@ class Instant:
         self._events: list[External] = []
 
     nodes_may_be_silent = False
+    starts_anew = False
 
     def machines(self) -> Cluster:
         return self.cluster
