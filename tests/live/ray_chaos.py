@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("--lease-seconds", type=float, default=LEASE_SECONDS)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no fault comes after so long")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended too
     folder = Path(tempfile.mkdtemp(prefix="rota-ray-chaos-"))
     began_s = time.monotonic()
 
