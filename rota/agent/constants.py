@@ -6,6 +6,9 @@ LIFE = "ROTA_LIFE"
 RUN_FOLDER = "ROTA_RUN_DIR"
 """Environment variable that names a folder of the incarnation's own, where the job can tell how far it is."""
 
+URL_MARK = "://"
+"""In a place for checkpoints: it is the URL of a store, and no path."""
+
 SESSION = "session"
 """In place of a pattern for progress: the job tells its steps itself (`rota.train`)."""
 

@@ -341,11 +341,13 @@ class Supervisor:
     def _start_anew(self, log: Log, job_lock: int) -> bool:
         """Start it again, if it has left for that. If it did not save, or has to stop meanwhile, its end is told instead."""
         anew, code = self.anew, self._code()
-        if anew is None or self.status.asked is not None or code not in (0, SAVED_AND_LEFT) or is_done(self.status):
-            return False
-        if end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap):
+        if anew is None or self.status.asked is not None or end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap):
             return False
         self._last_words()
+        # A launcher of several processes may fail by the signal, though they have saved.
+        saved = code in (0, SAVED_AND_LEFT) or self.status.steps_saved >= self.status.steps_done
+        if not saved or is_done(self.status):
+            return False
         try:
             write_order(HERE, anew)
             (HERE / JOB_FOLDER / SIZE).unlink(missing_ok=True)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rota.agent.constants import URL_MARK
 from rota.compose.checked import check_file
 from rota.doctor.diagnosis import Diagnosis, fail, ok
 from rota.errors import RotaError, SpecError
@@ -29,7 +30,7 @@ def _folders(file: str, spec: Spec) -> Iterator[Diagnosis]:
     if not folder.is_dir():
         yield fail("file", f"{file}: its workdir {folder} does not exist", f"mkdir -p {folder}")
         return
-    if not spec.checkpoint.dir:
+    if not spec.checkpoint.dir or URL_MARK in spec.checkpoint.dir:
         return
     checkpoints = folder / spec.checkpoint.dir
     if not checkpoints.is_dir():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rota.agent.constants import URL_MARK
 from rota.agent.log import too_little_room
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
@@ -186,6 +187,8 @@ def _job(number: int, spec: dict[str, Any]) -> Diagnosis | None:
     folder, checkpoints = str(spec.get("workdir", "")), str(spec.get("checkpoint_dir", ""))
     if folder and not Path(folder).is_dir():
         return fail("jobs", f"{name}: its working folder {folder} is gone", f"mkdir -p {folder}, or rota cancel {number}")
+    if URL_MARK in checkpoints:
+        return None  # the store, and who may use it, is the job's affair
     if checkpoints and not Path(checkpoints).is_dir():
         found = f"{name}: its checkpoint folder {checkpoints} does not exist; if its script does not make it, it cannot save"
         return warn("jobs", found, f"mkdir -p {checkpoints}")

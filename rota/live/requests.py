@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rota.agent.constants import URL_MARK
 from rota.errors import SpecError
 from rota.model.job import JobSpec
 from rota.model.units import FOREVER
@@ -48,11 +49,16 @@ def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -
         deadline_at=spec.deadline.timestamp() if spec.deadline is not None else None,
         retries=spec.retries,
         grace_seconds=spec.checkpoint.grace,
-        checkpoint_dir=str(folder / spec.checkpoint.dir) if spec.checkpoint.dir else str(folder),
+        checkpoint_dir=_checkpoint_place(folder, spec.checkpoint.dir or ""),
         saves=spec.checkpoint.saves,
         park=spec.park,
         gpu_gib=spec.gpu_memory or 0.0,
     )
+
+
+def _checkpoint_place(folder: Path, said: str) -> str:
+    """A folder below the working folder, or a URL as it is."""
+    return said if URL_MARK in said else str(folder / said)
 
 
 def asked_for(job: SubmittedJob) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What all ranks of a job do at the same step: go on, save, or save and leave.
 
 Ranks hear of a suspension at different moments, and may be several steps apart: on GPUs a process runs ahead of what it has asked
-for. So the first rank announces *limits* in a file that all can read, and this is the only rule:
+for. So the first rank announces *limits* in a note that all can read (`board`), and this is the only rule:
 
     A rank begins step n + 1 only if it has read a limit above n.
 
@@ -10,7 +10,7 @@ as the end. To save, it names the limit that stands as the step to save at, and 
 
 Why that is right, whatever the timing:
 
-- The file is replaced as a whole and limits only rise, so whatever a rank has read is at most what was announced last. No rank is
+- The note is replaced as a whole and limits only rise, so whatever a rank has read is at most what was announced last. No rank is
   ever beyond that.
 - When the end L is marked, no limit above L was ever announced. Each rank does its steps up to L, finds no limit above it, reads
   again, and finds the mark. So each leaves after step L, and no other.
@@ -20,25 +20,25 @@ Why that is right, whatever the timing:
 - Nobody waits forever. A rank waits at limit L until the first has done so many of its own steps that it raises the limit, which
   are fewer than L. For those it needs of the others, in collectives of theirs, only steps up to L, and these are done.
 
-No collective of ours is needed, so gloo, NCCL and anything else work untouched. It costs a comparison per step, and a small file
+No collective of ours is needed, so gloo, NCCL and anything else work untouched. It costs a comparison per step, and a small note
 about once a second.
+
+A board may fail for a while. What can't be announced or read is tried again, and at the limit all wait for that.
 """
 
 import json
 import math
 import time
-from pathlib import Path
 from typing import NamedTuple
 
-from rota.agent.disk import write_whole
+from rota.train.board import Board, pauses
 
 ANNOUNCEMENT = "announcement.json"
-AHEAD_SECONDS = 1.0
-"""A limit is announced for about so long ahead: that is how long ranks go on after they were asked to stop."""
 LEAST_AHEAD, MOST_AHEAD = 2, 1000
 """In steps."""
-LOOK_SECONDS = 0.002
 FULL_DISK_SECONDS = 0.05
+TROUBLE_SECONDS = 120.0
+"""For so long a rank goes on trying to read."""
 
 
 class Action(NamedTuple):
@@ -83,10 +83,10 @@ class Alone:
 
 
 class FirstRank:
-    """The rank that announces."""
+    """The rank that announces. A limit reaches `ahead_seconds` of the board ahead: for so long ranks go on when asked to stop."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._said = Announcement(-1)
         self._ahead = LEAST_AHEAD
         self._measured = (0, 0.0)
@@ -124,14 +124,14 @@ class FirstRank:
         (before, before_s), now_s = self._measured, time.monotonic()
         if step > before and now_s > before_s:
             pace = (step - before) / (now_s - before_s)
-            self._ahead = int(min(max(AHEAD_SECONDS * pace, LEAST_AHEAD), MOST_AHEAD))
+            self._ahead = int(min(max(self._board.ahead_seconds * pace, LEAST_AHEAD), MOST_AHEAD))
             self._measured = (step, now_s)
 
     def _announce(self, said: Announcement, step: int) -> None:
         """A disk that can't take it, because it is full, is tried again with the next step; at the limit, until it can."""
         while said != self._said:
             try:
-                write_whole(self._folder, ANNOUNCEMENT, json.dumps(said._asdict()).encode(), durable=False)
+                self._board.put(ANNOUNCEMENT, json.dumps(said._asdict()).encode())
                 self._said = said
             except OSError:
                 if step < self._said.limit:
@@ -142,23 +142,29 @@ class FirstRank:
 class OtherRank:
     """A rank that goes by what the first one announces. It is not asked itself: the first one decides for all."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._read = Announcement(-1)
+        self._trouble_s: float | None = None
+        """Since when it can't be read."""
         self.next_step: float = 0
 
     def begin(self, first: Announcement) -> Announcement:
         """Waits for the first rank, and goes on from the same checkpoint."""
-        while (found := self._look()) is None:
-            time.sleep(LOOK_SECONDS)
-        self._read = found
-        return found
+        for pause in pauses(self._board):
+            if (found := self._look()) is not None:
+                self._read = found
+                break
+            time.sleep(pause)
+        return self._read
 
     def at(self, step: int, *, asked: bool, save: bool) -> Action:
-        while step >= self._read.limit and not self._read.leave:
+        for pause in pauses(self._board):
+            if step < self._read.limit or self._read.leave:
+                break
             found = self._look()
             if found is None or found == self._read:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(pause)
             else:
                 self._read = found
         if self._read.leave and step >= self._read.limit:
@@ -168,7 +174,16 @@ class OtherRank:
         return SAVE if step == save_at else GO_ON
 
     def _look(self) -> Announcement | None:
+        """None: there is nothing to read just now."""
         try:
-            return Announcement(**json.loads((self._folder / ANNOUNCEMENT).read_bytes()))
-        except FileNotFoundError:
+            data = self._board.get(ANNOUNCEMENT)
+        except OSError:
+            self._trouble_s = time.monotonic() if self._trouble_s is None else self._trouble_s
+            if time.monotonic() > self._trouble_s + TROUBLE_SECONDS:
+                raise
+            return None
+        self._trouble_s = None
+        try:
+            return Announcement(**json.loads(data)) if data is not None else None
+        except ValueError:  # a store that does not replace as a whole, read while it is written
             return None

@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.005
 _WHOLE = re.compile(r"step-(\d+)\.i(\d+)\.(\d+)")
 _BEGUN = re.compile(r"new\.i(\d+)\.(\d+)")
 _RANKS = re.compile(r"ranks\.i(\d+)\.\d+")
-"""What the ranks of several nodes announced to each other (`agreement`)."""
+"""What the ranks of several nodes announced to each other (`board`)."""
 
 
 class WholeCheckpoint(NamedTuple):
@@ -79,6 +79,13 @@ class Checkpoints:
                 self._torn_folders.add(folder)
         return None
 
+    def named(self, name: str) -> WholeCheckpoint:
+        """What the first rank has found: it has read all of it."""
+        return read_manifest(self.folder / name)[0]
+
+    def release(self, found: WholeCheckpoint) -> None:
+        """It is loaded."""
+
     def _whole(self) -> list[tuple[int, int, Path]]:
         """Incarnation, number and folder of all that have their name, the newest first."""
         names = _entries(self.folder)
@@ -103,7 +110,8 @@ class Checkpoints:
         except (OSError, CheckpointError) as error:
             if self.rank == 0:
                 shutil.rmtree(new, ignore_errors=True)
-            raise self._not_written(step, error) from error
+            kept = next((int(match[1]) for _, _, path in self._whole() if (match := _WHOLE.fullmatch(path.name))), None)
+            raise not_written(step, str(self.folder), error, kept) from error
         return WholeCheckpoint(self.folder / name, step, self.incarnation, self.world_size, dict(facts))
 
     def _write_part(self, new: Path, save: Callable[[Path], object]) -> None:
@@ -148,15 +156,6 @@ class Checkpoints:
         sync_folder(self.folder)
         self.collect()
 
-    def _not_written(self, step: int, error: OSError | CheckpointError) -> CheckpointError:
-        why = error.message.rstrip(".") if isinstance(error, CheckpointError) else (error.strerror or str(error))
-        kept = next((int(match[1]) for _, _, path in self._whole() if (match := _WHOLE.fullmatch(path.name))), None)
-        before = f"The one of step {kept} is kept." if kept is not None else "There is none before it."
-        return CheckpointError(
-            f"The checkpoint of step {step} could not be written to {self.folder}: {why}. {before}",
-            hint="make room there, or name another folder with `checkpoint: {dir: ...}`",
-        )
-
     def collect(self) -> None:
         """Remove old checkpoints, and what earlier incarnations began and did not finish."""
         usable = [folder for _, _, folder in self._whole() if folder not in self._torn_folders]
@@ -170,6 +169,16 @@ class Checkpoints:
                 shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
+def not_written(step: int, place: str, error: OSError | CheckpointError, kept: int | None) -> CheckpointError:
+    """What a session is told. `kept`: the step of the newest one that is there."""
+    why = error.message.rstrip(".") if isinstance(error, CheckpointError) else (error.strerror or str(error))
+    before = f"The one of step {kept} is kept." if kept is not None else "There is none before it."
+    return CheckpointError(
+        f"The checkpoint of step {step} could not be written to {place}: {why}. {before}",
+        hint="make room there, or name another folder with `checkpoint: {dir: ...}`",
+    )
+
+
 def seal(folder: Path, step: int) -> None:
     """Make a checkpoint that a framework wrote one that can be verified."""
     files = {path.relative_to(folder).as_posix(): _sealed(path) for path in _files(folder) if path.name != MANIFEST}
@@ -180,8 +189,24 @@ def seal(folder: Path, step: int) -> None:
 
 
 def _write_manifest(folder: Path, body: Mapping[str, Any]) -> None:
+    write_whole(folder, MANIFEST, sealed_manifest(body), durable=True)
+
+
+def sealed_manifest(body: Mapping[str, Any]) -> bytes:
+    """As it is written."""
     text = json.dumps(body, sort_keys=True)
-    write_whole(folder, MANIFEST, json.dumps({"sha256": _digest(text.encode()), "body": text}).encode(), durable=True)
+    return json.dumps({"sha256": _digest(text.encode()), "body": text}).encode()
+
+
+def opened_manifest(data: bytes, name: str) -> dict[str, Any]:
+    """What was sealed, if it is that."""
+    try:
+        outer = json.loads(data)
+        if _digest(outer["body"].encode()) == outer["sha256"]:
+            return dict(json.loads(outer["body"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{name} is damaged: {error}.") from error
+    raise CheckpointError(f"{name} is damaged.")
 
 
 def verified(folder: Path) -> WholeCheckpoint:
@@ -192,7 +217,7 @@ def verified(folder: Path) -> WholeCheckpoint:
             path = folder / name
             if path.stat().st_size != size:
                 raise CheckpointError(f"{path} has {path.stat().st_size} bytes and should have {size}.")
-            if _digest_file(path) != digest:
+            if digest_file(path) != digest:
                 raise CheckpointError(f"{path} is not what was written: its checksum differs.")
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder} is not a whole checkpoint: {error}.") from error
@@ -202,10 +227,7 @@ def verified(folder: Path) -> WholeCheckpoint:
 def read_manifest(folder: Path) -> tuple[WholeCheckpoint, Mapping[str, Any]]:
     """A checkpoint, and size and checksum of its files, which are not looked at."""
     try:
-        outer = json.loads((folder / MANIFEST).read_bytes())
-        if _digest(outer["body"].encode()) != outer["sha256"]:
-            raise CheckpointError(f"{folder / MANIFEST} is damaged.")
-        body = json.loads(outer["body"])
+        body = opened_manifest((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
         found = WholeCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], body["facts"])
         return found, dict(body["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -234,7 +256,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _digest_file(path: Path) -> str:
+def digest_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.agent.constants import RUN_FOLDER
+from rota.agent.constants import RUN_FOLDER, URL_MARK
 from rota.errors import OptionError
 
 
@@ -13,14 +13,16 @@ class JobEnvironment(NamedTuple):
     """Where a script runs. Outside Rota the folders are None."""
 
     run_folder: Path | None = None
-    checkpoint_folder: Path | None = None
-    """For this job alone."""
+    checkpoint_folder: Path | str | None = None
+    """For this job alone: a folder, or the URL of a place in a store."""
     incarnation: int = 1
     rank: int = 0
     world_size: int = 1
     nodes: int = 1
     batch_size: int = 0
     """Examples per step that Rota grants; 0: the script decides."""
+    knows_rank: bool = True
+    """Its launcher has said which rank this is."""
 
     @property
     def under_rota(self) -> bool:
@@ -39,13 +41,33 @@ def job_environment(variables: Mapping[str, str] | None = None) -> JobEnvironmen
         )
     return JobEnvironment(
         run_folder=Path(run) if run else None,
-        checkpoint_folder=Path(saved) / f"rota-{job}" if run and saved and job else None,
+        checkpoint_folder=place_for(saved, f"rota-{job}") if run and saved and job else None,
         incarnation=_number(found, "ROTA_INCARNATION", 1),
         rank=rank,
+        knows_rank=bool(found.get("RANK")),
         world_size=max(world_size, 1),
         nodes=max(_number(found, "NNODES", 1), 1),
         batch_size=_number(found, "ROTA_BATCH_SIZE", 0),
     )
+
+
+def check_rank(where: JobEnvironment) -> None:
+    """Parts on several nodes that all take themselves for the first rank would write over each other's checkpoints."""
+    if where.nodes > 1 and (not where.knows_rank or where.world_size < where.nodes):
+        raise OptionError(
+            f"does not tell the processes on {where.nodes} nodes apart: they would write over each other's checkpoints.",
+            field="RANK",
+            value=where.rank if where.knows_rank else None,
+            hint="start them with torchrun --nnodes $NNODES --node-rank $NODE_RANK, or set RANK and WORLD_SIZE over all nodes",
+        )
+
+
+def place_for(saved: str | os.PathLike[str], name: str = "") -> Path | str:
+    """A folder, or a URL as it is given; or what has this name in it."""
+    text = os.fspath(saved)
+    if URL_MARK not in text:
+        return Path(text) / name
+    return f"{text.rstrip('/')}/{name}" if name else text
 
 
 def _number(variables: Mapping[str, str], name: str, missing: int) -> int:

@@ -27,9 +27,11 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint, read_manifest
-from rota.train.environment import JobEnvironment, job_environment
+from rota.train.board import Board, shared_board
+from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint
+from rota.train.environment import JobEnvironment, check_rank, job_environment, place_for
 from rota.train.size import SizeFile
+from rota.train.stored import StoredCheckpoints, checkpoints_at
 from rota.train.tell import Teller
 
 SAVED_AND_LEFT = 75
@@ -86,7 +88,8 @@ class Session:
         first_step: int = 0,
         environment: JobEnvironment | None = None,
     ) -> None:
-        """`steps`: how many there are in all, if that can't be counted; `folder`: of checkpoints, by default Rota's for this job;
+        """`steps`: how many there are in all, if that can't be counted; `folder`: of checkpoints, a path or a URL, by default
+        Rota's for this job;
         `every_seconds`: how often to save without being asked, None: never; `keep`: how many checkpoints stay; `framework_saves`:
         the caller goes by `count` and saves by itself, and goes on from `first_step`."""
         if (save is None) != (load is None):
@@ -128,12 +131,19 @@ class Session:
         self._save_s = float("inf")
         self._teller = Teller(where.run_folder if where.rank == 0 else None)
         self._before: Any = None
-        self._checkpoints = self._make_checkpoints(folder, keep)
-        self._agreement = self._make_agreement()
+        if self._heeds or (save is not None and folder is not None):
+            check_rank(where)
+        board = shared_board(where) if self._heeds and where.world_size > 1 else None
+        self._checkpoints = self._make_checkpoints(folder, keep, board)
+        self._agreement: Alone | FirstRank | OtherRank = Alone()
+        if board is not None:
+            self._agreement = FirstRank(board) if where.rank == 0 else OtherRank(board)
 
-    def _make_checkpoints(self, folder: str | os.PathLike[str] | None, keep: int) -> Checkpoints | None:
+    def _make_checkpoints(
+        self, folder: str | os.PathLike[str] | None, keep: int, board: Board | None
+    ) -> Checkpoints | StoredCheckpoints | None:
         where = self.environment
-        place = Path(folder) if folder is not None else where.checkpoint_folder
+        place = place_for(folder) if folder is not None else where.checkpoint_folder
         if self._save is None or (place is None and not where.under_rota):
             return None
         if place is None:
@@ -143,19 +153,8 @@ class Session:
                 said = f"Outside Rota {where.world_size} ranks have no checkpoints in {place}: they could not agree on a step."
                 warnings.warn(CheckpointWarning(said), stacklevel=4)
             return None
-        return Checkpoints(place, incarnation=where.incarnation, rank=where.rank, world_size=where.world_size, keep=keep)
-
-    def _make_agreement(self) -> Alone | FirstRank | OtherRank:
-        where = self.environment
-        if where.run_folder is None or where.world_size == 1 or not self._heeds:
-            return Alone()
-        # One folder that all ranks see: on one machine Rota's own, else where checkpoints are. torchrun may start them anew.
-        shared = where.run_folder if where.nodes == 1 else where.checkpoint_folder
-        if shared is None:
-            raise OptionError("is not set, so ranks have no folder to share.", field="ROTA_CHECKPOINT_DIR", hint="set it")
-        folder = shared / f"ranks.i{where.incarnation}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-        folder.mkdir(parents=True, exist_ok=True)
-        return FirstRank(folder) if where.rank == 0 else OtherRank(folder)
+        ranks = {"rank": where.rank, "world_size": where.world_size}
+        return checkpoints_at(place, board, incarnation=where.incarnation, **ranks, keep=keep)
 
     # Beginning and end.
 
@@ -198,9 +197,12 @@ class Session:
         first = self._agreement.begin(Announcement(step, start=start, written=checkpoints.written if checkpoints else 0))
         if checkpoints is not None and checkpoints.rank > 0:
             checkpoints.written = first.written
-            found = read_manifest(checkpoints.folder / first.start)[0] if first.start else None  # the first has read it all
-        if found is not None:
-            self._resume(found)
+            found = checkpoints.named(first.start) if first.start else None
+        if checkpoints is not None and found is not None:
+            try:
+                self._resume(found)
+            finally:
+                checkpoints.release(found)
         self._saved = self._work
         self._plan_save()
         self._tell()
@@ -417,5 +419,6 @@ def session(
     keep: int = KEPT,
 ) -> Session:
     """A session for a `with` statement. `save(folder)` writes the state into a folder that is empty; `load(folder)` reads it, and
-    is called once at the beginning if there is a checkpoint."""
+    is called once at the beginning if there is a checkpoint. `folder`: where checkpoints go, a path or a URL such as
+    s3://BUCKET/FOLDER."""
     return Session(save, load, steps=steps, batch_size=batch_size, folder=folder, every_seconds=every_seconds, keep=keep)

@@ -107,7 +107,11 @@ class Range(_Strict):
 class Checkpoint(_Strict):
     """How it saves its state."""
 
-    dir: str | None = Field(None, min_length=1, description="Folder of its checkpoints, below the working directory.")
+    dir: str | None = Field(
+        None,
+        min_length=1,
+        description="Where its checkpoints go: a folder below the working directory, or a URL, such as s3://BUCKET/FOLDER.",
+    )
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
     saves: bool = Field(
         True,

@@ -252,10 +252,11 @@ def test_no_nvml(home: Path, doctor: Any, monkeypatch: pytest.MonkeyPatch, packa
 
 
 def test_a_spec_with_a_mistake_and_one_without_its_checkpoint_folder(home: Path, doctor: Any, tmp_path: Path) -> None:
-    bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
+    bad, good, stored = tmp_path / "bad.yaml", tmp_path / "good.yaml", tmp_path / "stored.yaml"
+    stored.write_text(f"run: train\nworkdir: {tmp_path}\ncheckpoint: {{dir: 's3://bucket/ckpt'}}\n")
     bad.write_text("run: train\ngpu: 4\n")
     good.write_text(f"run: train\nworkdir: {tmp_path}\ncheckpoint: {{dir: ckpt}}\n")
-    code, rows = doctor(home, str(bad), str(good))
+    code, rows = doctor(home, str(bad), str(good), str(stored))
     first, second = (row for row in rows if row["state"] == "fail")
     assert code == 1 and "bad.yaml:2" in first["found"] and "Closest: gpus" in first["found"]
     assert f"checkpoint folder {tmp_path / 'ckpt'} does not exist" in second["found"] and "mkdir -p" in second["next"]
@@ -268,10 +269,12 @@ def test_a_job_whose_folders_are_gone(tmp_path: Path, doctor: Any) -> None:
         place.submit(1, 100_000, 0.05)
         waiting = place.client().submit(run="true", gpus=1, name="waits", workdir=str(folder)).id
         saving = place.client().submit(run="true", gpus=1, name="saves", workdir=str(place.work), checkpoint={"dir": "ckpt"}).id
+        place.client().submit(run="true", gpus=1, name="stores", checkpoint={"dir": "s3://bucket/ckpt"})
         folder.rmdir()
         code, rows = doctor(place.home)
         assert code == 1 and f"job {waiting} (waits): its working folder {folder} is gone" in fault(rows, "jobs")
         assert f"job {saving} (saves): its checkpoint folder" in fault(rows, "jobs", "warn")
+        assert "(stores)" not in str(rows)
         for job in place.rows():
             place.client().cancel(job)
         until(lambda: all(row.ended for row in place.rows().values()), "all are gone")

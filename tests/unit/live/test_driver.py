@@ -242,9 +242,9 @@ def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> 
 
     local = opened()
     try:
-        local.carry_out([launch()])
+        local.carry_out([replace(launch(), gpus=np.array([0]))])
         assert starts(local) == [1]
-        local.carry_out([Resize(1, 1, 2, 0, np.array([0, 1]), (0,), 128)])
+        local.carry_out([Resize(1, 1, 2, 0, np.array([0]), (0,), 128)])
         assert starts(local) == [2] and local.events() == []
         assert json.loads((tmp_path / "run/1/1/job/size.json").read_text()) == {"batch_size": 128}
         local.close()
@@ -273,6 +273,8 @@ def test_a_session_of_one_process_changes_its_batch_size_itself(more: dict[str, 
     spec = Spec.model_validate({"run": "train", "batch": {"size": 64, "min": 32, "max": 128}, **more})
     job = submitted_job(spec, "ana", "/", {})
     assert scheduler_spec(job, 0.0).can_resize is itself
+    session = more["progress"] == "session"
+    assert scheduler_spec(job, 0.0, starts_anew=True).can_resize is session, "its processes are started again"
 
 
 def test_what_is_not_there_is_answered(local: Local) -> None:

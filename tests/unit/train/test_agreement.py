@@ -1,5 +1,6 @@
 """All ranks leave and save after the same step, whatever the order in which they run."""
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 
 from rota.train import agreement
 from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement, FirstRank, OtherRank
+from rota.train.board import Board, FolderBoard, ObjectBoard
+from rota.train.objects import open_objects
+from rota.train.stored import checkpoints_at
 
 
 class MustWait(Exception):
@@ -22,8 +26,8 @@ class MustWait(Exception):
 class Ranks:
     """Ranks that are stepped by hand, in any order: one that would wait gives way instead."""
 
-    def __init__(self, folder: Path, count: int, start: int) -> None:
-        self.ranks = [FirstRank(folder), *(OtherRank(folder) for _ in range(count - 1))]
+    def __init__(self, board: Board, count: int, start: int) -> None:
+        self.ranks = [FirstRank(board), *(OtherRank(board) for _ in range(count - 1))]
         self.steps = [start] * count
         self.saves: list[list[int]] = [[] for _ in range(count)]
         self.left: list[int | None] = [None] * count
@@ -74,13 +78,14 @@ def nobody_sleeps() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nobody_sleeps")
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("place", ["folder", "memory"])
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), count=st.integers(2, 4), start=st.sampled_from([0, 57]), coupled=st.booleans())
 def test_ranks_do_the_same_at_the_same_step(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, count: int, start: int, coupled: bool
+    tmp_path_factory: pytest.TempPathFactory, place: str, data: st.DataObject, count: int, start: int, coupled: bool
 ) -> None:
     """Coupled by collectives, or running ahead of each other as far as they are let."""
-    ranks = Ranks(tmp_path_factory.mktemp("ranks"), count, start)
+    ranks = Ranks(new_board(place, tmp_path_factory.mktemp("ranks")), count, start)
     paces = data.draw(st.lists(st.integers(2, 9), min_size=1, max_size=3))
     # Limits reach further ahead or less far, as if steps were faster or slower.
     ranks.ranks[0]._look_at_pace = lambda step: setattr(ranks.ranks[0], "_ahead", paces[step % len(paces)])  # type: ignore
@@ -98,9 +103,18 @@ def test_ranks_do_the_same_at_the_same_step(
     assert all(saves == ranks.saves[0] for saves in ranks.saves), ranks.saves
 
 
+def new_board(place: str, folder: Path) -> Board:
+    if place == "folder":
+        return FolderBoard(folder)
+    pytest.importorskip("fsspec")
+    open_objects("memory://").delete(f"ranks-{os.getpid()}")
+    return ObjectBoard(open_objects("memory://"), f"ranks-{os.getpid()}")
+
+
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, other = FirstRank(tmp_path), OtherRank(tmp_path)
+    board = FolderBoard(tmp_path)
+    first, other = FirstRank(board), OtherRank(board)
     first.begin(Announcement(0))
     other.begin(Announcement(0))
 
@@ -108,7 +122,7 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(agreement, "write_whole", full)
+        patch.setattr(board, "put", full)
         assert first.at(1, asked=True, save=False) == GO_ON and first.next_step == 2
         with pytest.raises(MustWait):
             first.at(2, asked=True, save=False)  # the others have to hear of it
@@ -119,7 +133,8 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
-    first, other = FirstRank(tmp_path), OtherRank(tmp_path)
+    board = FolderBoard(tmp_path)
+    first, other = FirstRank(board), OtherRank(board)
     with pytest.raises(MustWait):
         other.begin(Announcement(0))
     first.begin(Announcement(40, start="step-40", written=6))
@@ -168,14 +183,41 @@ except Yielded as left:
 """
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int) -> None:
-    """Processes of their own that meet at every step, as collectives make them, and save now and then."""
+@pytest.mark.usefixtures("nobody_sleeps")
+def test_a_board_that_cannot_be_read_is_tried_again_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = FolderBoard(tmp_path)
+    first, other = FirstRank(board), OtherRank(board)
+    first.begin(Announcement(0))
+
+    def down(name: str) -> bytes | None:
+        raise ConnectionError("no route")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(board, "get", down)
+        with pytest.raises(MustWait):
+            other.begin(Announcement(0))
+        patch.setattr(agreement, "TROUBLE_SECONDS", -1.0)
+        with pytest.raises(ConnectionError):
+            other.begin(Announcement(0))
+        patch.setattr(board, "get", lambda name: b'{"limit": 2, "sa')
+        with pytest.raises(MustWait):
+            other.begin(Announcement(0))
+    assert other.begin(Announcement(0)).limit == agreement.LEAST_AHEAD
+
+
+@pytest.mark.parametrize(("seed", "nodes"), [(0, 1), (1, 1), (0, 2)])
+def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int, nodes: int) -> None:
+    """Processes of their own that meet at every step, as collectives make them, and save now and then. On several nodes they have
+    no more in common than a store."""
+    if nodes > 1:
+        pytest.importorskip("fsspec")
+    place = str(tmp_path) if nodes == 1 else f"file://{tmp_path}"
     (tmp_path / "rank.py").write_text(RANK)
     work, run = tmp_path / "work", tmp_path / "run"
     work.mkdir()
     run.mkdir()
-    where = {"ROTA_RUN_DIR": str(run), "ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "7", "ROTA_INCARNATION": "1"}
+    where = {"ROTA_RUN_DIR": str(run), "ROTA_CHECKPOINT_DIR": place, "ROTA_JOB_ID": "7", "ROTA_INCARNATION": "1"}
+    where["NNODES"] = str(nodes)
     ranks = [
         subprocess.Popen(
             [sys.executable, str(tmp_path / "rank.py"), str(work), str(seed)],
@@ -183,10 +225,16 @@ def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int) -> 
         )
         for rank in range(4)
     ]
-    assert [rank.wait(60) for rank in ranks] == [75] * 4
+    assert [rank.wait(120) for rank in ranks] == [75] * 4
     left = {(work / f"left.{rank}").read_text() for rank in range(4)}
     assert len(left) == 1
     step, count = map(int, left.pop().split())
     assert step == count > 20 + seed
-    (newest,) = sorted((tmp_path / "rota-7").glob("step-*"))[-1:]
-    assert [(newest / f"rank-{rank}" / "n").read_text() for rank in range(4)] == [str(step)] * 4
+    assert any(run.iterdir()) == (nodes == 1), "what they tell each other is where they all see it"
+    saved = tmp_path / "rota-7" if nodes == 1 else f"{place}/rota-7"
+    for rank in range(4):
+        made = checkpoints_at(saved, FolderBoard(tmp_path / "unused"), incarnation=2, rank=rank, world_size=4)
+        found = made.newest()
+        assert found is not None and found.step == step
+        assert (found.part(rank) / "n").read_text() == str(step)
+        made.release(found)

@@ -322,10 +322,35 @@ def test_two_homes_may_share_a_folder() -> None:
     assert keys == [Path("/c/rota-aa-1"), Path("/c/rota-bb-1")]
 
 
+def test_a_url_stays_as_it_is() -> None:
+    variables = {"ROTA_RUN_DIR": "/r", "ROTA_JOB_KEY": "aa-1"}
+    for place in ("s3://bucket/ckpt", "s3://bucket/ckpt/"):
+        assert job_environment({**variables, "ROTA_CHECKPOINT_DIR": place}).checkpoint_folder == "s3://bucket/ckpt/rota-aa-1"
+
+
+@pytest.mark.parametrize("ranks", [{}, {"RANK": "0", "WORLD_SIZE": "1"}])
+def test_parts_on_several_nodes_that_cannot_be_told_apart_do_not_start(tmp_path: Path, ranks: dict[str, str]) -> None:
+    """Each would take itself for the first, and write over the checkpoints of the others."""
+    variables = {"ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "1", "NNODES": "2", "NODE_RANK": "1", **ranks}
+    under_rota = job_environment({**variables, "ROTA_RUN_DIR": str(tmp_path)})
+    for options in ({"save": print, "load": print}, {"framework_saves": True}):
+        with pytest.raises(OptionError, match=r"RANK.* — does not tell the processes on 2 nodes apart") as error:
+            Session(environment=under_rota, **options)  # type: ignore[arg-type]
+        assert "torchrun --nnodes $NNODES" in error.value.hint
+    with pytest.raises(OptionError, match="RANK"):
+        Session(print, print, folder=tmp_path, environment=job_environment(variables))
+    assert list(tmp_path.iterdir()) == []
+    for where in (under_rota, job_environment(variables)):  # that write nothing
+        with Session(environment=where) as job:
+            assert list(job.steps([1, 2])) == [1, 2]
+    told = job_environment({**variables, "ROTA_RUN_DIR": str(tmp_path), "RANK": "3", "WORLD_SIZE": "4"})
+    assert Session(print, print, environment=told).environment.rank == 3
+
+
 def test_it_imports_nothing_that_was_not_asked_for() -> None:
     code = (
         "import sys, rota.train\n"
-        "heavy = {'numpy', 'torch', 'pydantic', 'yaml', 'rich', 'scipy', 'typer', 'fastapi', 'asyncio'}\n"
+        "heavy = {'numpy', 'torch', 'pydantic', 'yaml', 'rich', 'scipy', 'typer', 'fastapi', 'asyncio', 'fsspec'}\n"
         "print(sorted(heavy & set(sys.modules)), sorted(name for name in sys.modules if name.startswith('rota.')))"
     )
     env = {"PYTHONPATH": PACKAGES}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rota.errors import JournalError
-from rota.live.requests import submitted_job
+from rota.live.requests import asked_for, submitted_job
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
@@ -31,6 +31,15 @@ def test_a_spec_becomes_a_record_and_comes_back() -> None:
     assert (job.gpus, job.gpu_counts, job.batch_size, job.batch_sizes) == (2, (1, 2), 8, (8, 16))
     assert (job.argv, job.env, job.name) == (("train", "--fast"), {"PATH": "/bin", "EPOCHS": "90"}, "")
     assert SubmittedJob.from_plain(json.loads(json.dumps(job.to_plain()))) == job
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [(None, "/work"), ("ckpt", "/work/ckpt"), ("s3://bucket/ckpt", "s3://bucket/ckpt"), ("file:///data", "file:///data")],
+)
+def test_checkpoints_are_below_the_working_folder_or_where_a_url_says(said: str | None, place: str) -> None:
+    job = submitted_job(Spec(run="train", checkpoint={"dir": said}), "ana", "/work", {})
+    assert job.checkpoint_dir == place == asked_for(job)["checkpoint"]["dir"]
 
 
 def test_fields_of_another_version() -> None:
