@@ -2,7 +2,7 @@
 
 It knows nothing of what carries the messages, which are JSON. Whoever asks takes the node's whole inventory, or what changed
 since the last answer; an answer that got lost is asked for again with `whole`. Supervisors outlive the agent, and the next one
-finds them.
+finds them. What depends on this machine is found here: which way a job can be parked, and what its GPUs do.
 """
 
 import contextlib
@@ -18,15 +18,22 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from rota.agent.constants import PARK_WAY
 from rota.agent.disk import write_whole
+from rota.agent.gpu_readings import GpuWatch
+from rota.agent.gpu_report import GpuReport, plain_report
+from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import find_gpus
-from rota.agent.host_memory import total_gib
+from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import Machine
+from rota.agent.node_parking import with_parking
 from rota.agent.orders import IncarnationStatus, Order
-from rota.agent.processes import boot_id, boot_s
+from rota.agent.processes import boot_id, boot_s, life_of
 
 BOOT_FILE, AGENT_FILE = "boot.json", "agent"
-RANK = "rank"
+RANK, PARKING = "rank", "parking"
+READ_SECONDS = 1.0
+"""An answer waits so long for readings of the GPUs at most."""
 LOOK_SECONDS = 1.0
 """How often to look for supervisors that were killed."""
 _GET_ADDRESS = 0x8915
@@ -51,6 +58,7 @@ class NodeFacts:
     interface: str
     """and by which network interface; empty: not known."""
     host_gib: float | None
+    """What parked jobs may take of its memory; None: not known."""
     pretend: bool
 
 
@@ -67,8 +75,10 @@ class NodeAgent:
         self._folder, self._token = folder, secrets.token_hex(8)
         write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
         self._machine = Machine(folder, self._rang.set, detached=True)
-        found = find_gpus() if not pretend_gpus else []
-        found = [gpu for gpu in found if gpu.accelerator == found[0].accelerator]  # others would be another node
+        every = find_gpus() if not pretend_gpus else []
+        found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
+        self._uuids = {gpu.index: gpu.uuid for gpu in found}
+        self._watch = GpuWatch() if found else None
         self.facts = NodeFacts(
             name=name,
             accelerator=found[0].accelerator if found else accelerator,
@@ -78,7 +88,7 @@ class NodeAgent:
             host=socket.gethostname(),
             address=address,
             interface=interface_of(address),
-            host_gib=total_gib() if found else None,
+            host_gib=parking_gib(total_gib(), len(found) / len(every)) if found else None,
             pretend=not found,
         )
 
@@ -89,6 +99,7 @@ class NodeAgent:
         """Carry out what is asked, in order, and tell how things are.
 
         `do` is a list of [operation, arguments]: those of `Machine`, with a plain order for a launch. `whole`: tell everything.
+        `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
         this process stood still, no lease gets longer by it.
         """
@@ -96,7 +107,6 @@ class NodeAgent:
         with self._lock:
             if (self._folder / AGENT_FILE).read_bytes() != self._token.encode():
                 raise RuntimeError("another agent has this node: this one stood still, and what it was told is no longer so")
-            now_s = boot_s()
             lost: list[list[Any]] = []
             for operation, arguments in asked["do"]:
                 self._do(operation, arguments)
@@ -107,8 +117,20 @@ class NodeAgent:
             self._rang.clear()
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
-        parts = [self._part(each) for each in told]
-        return json.dumps({"boot": self.facts.boot, "boot_s": now_s, "lost": lost, "parts": parts, "message": asked["message"]})
+            parts = [self._part(each) for each in told]
+        answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
+        answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
+        return json.dumps(answer | {"boot_s": boot_s()})  # last: what came before it may have taken a while
+
+    def _gpus(self) -> dict[str, Any]:
+        """Readings by the names that the GPUs have in the cluster. Not under the lock while a driver in trouble is waited for."""
+        read = self._watch.latest(wait_seconds=READ_SECONDS) if self._watch is not None else {}
+        mine = {uuid: read[uuid] for uuid in self._uuids.values() if uuid in read}
+        with self._lock:
+            everyone = holders(self._machine.inventory(), self._machine.variables, self._uuids)
+        uses = gpu_use(everyone, mine, life_of) if mine else {}
+        readings = {f"{self.facts.name}/{uuid}": reading for uuid, reading in mine.items()}
+        return plain_report(GpuReport(readings, uses), time.time())
 
     def _part(self, status: IncarnationStatus) -> dict[str, Any]:
         """With its place in its gang."""
@@ -129,11 +151,14 @@ class NodeAgent:
 
     def close(self) -> None:
         self._machine.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def _do(self, operation: str, arguments: Any) -> None:
         if operation == "launch":
-            lease_seconds = max(arguments["lease_seconds"] - boot_s(), 0.0)
-            self._machine.launch(Order(**{**arguments, "argv": tuple(arguments["argv"]), "lease_seconds": lease_seconds}))
+            self._launch(arguments)
+        elif operation == "park" and not self._machine.variables(*arguments[:2]).get(PARK_WAY):
+            self._machine.suspend(*arguments)  # it was found when it was started that it can't be parked
         elif operation == "resume":
             job, incarnation, sequence, lease_s = arguments
             self._machine.resume(job, incarnation, sequence, max(lease_s - boot_s(), 0.0))
@@ -144,8 +169,19 @@ class NodeAgent:
         elif operation in ("suspend", "park", "resize", "kill", "forget"):
             getattr(self._machine, operation)(*arguments)
 
+    def _launch(self, arguments: Mapping[str, Any]) -> None:
+        """A launch that is repeated finds its incarnation there, and has nothing to look up."""
+        order = {name: value for name, value in arguments.items() if name in _ORDER_FIELDS}
+        known = self._machine.variables(order["job"], order["incarnation"])
+        if PARKING in arguments and not known:
+            order = with_parking(order, arguments[PARKING], real_gpus=not self.facts.pretend)
+        lease_seconds = max(order["lease_seconds"] - boot_s(), 0.0)
+        self._machine.launch(Order(**{**order, "argv": tuple(order["argv"]), "lease_seconds": lease_seconds}))
+
 
 _STATUS_FIELDS = frozenset(each.name for each in fields(IncarnationStatus))
+_ORDER_FIELDS = frozenset(each.name for each in fields(Order))
+"""A scheduler of a later version may ask for more."""
 
 
 def read_part(plain: Mapping[str, Any]) -> tuple[IncarnationStatus, int]:
@@ -155,8 +191,11 @@ def read_part(plain: Mapping[str, Any]) -> tuple[IncarnationStatus, int]:
 
 def interface_of(address: str) -> str:
     """The network interface that has this address."""
+    names = []
+    with contextlib.suppress(OSError):  # some containers tell of none
+        names = [name for _, name in socket.if_nameindex()]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
-        for _, name in socket.if_nameindex():
+        for name in names:
             with contextlib.suppress(OSError):
                 found = fcntl.ioctl(box.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
                 if socket.inet_ntoa(found[20:24]) == address:

@@ -41,6 +41,10 @@ class Order:
     """What its log may take on disk."""
     clock_origin_s: float | None = None
     """What the daemon's clock said when the machine was booted; None: instants are told by the wall clock."""
+    park_way: str = ""
+    """How it is parked (`rota/park/ways.py`), if that was found where it is started; empty: that was found before,"""
+    park_why: str = ""
+    """and why so."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,9 @@ class IncarnationStatus:
     """What its GPUs gave to the host when it was last parked."""
     parking_problem: str = ""
     """Why it could not be parked, when that was last tried."""
+    park_way: str = ""
+    """As its order says, as `park_why`."""
+    park_why: str = ""
 
     @property
     def start_sequence(self) -> int:
@@ -126,6 +133,8 @@ def written(order: Order) -> WrittenOrder:
         steps_total=None if order.steps_total is None else float(order.steps_total),
         log_bytes=int(order.log_bytes),
         clock_origin_s=order.clock_origin_s,
+        park_way=order.park_way,
+        park_why=order.park_why,
     )
 
 
@@ -173,6 +182,8 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         parked_seconds=status.parked_seconds,
         parked_gib=status.parked_gib,
         parking_problem=status.parking_problem,
+        park_way=order.park_way if order else "",
+        park_why=order.park_why if order else "",
     )
 
 

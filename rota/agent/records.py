@@ -46,6 +46,8 @@ class WrittenOrder(NamedTuple):
     log_bytes: int = LIMIT_BYTES
     clock_origin_s: float | None = None
     """What the clock of the daemon said when the machine was booted; None: it goes by the wall clock."""
+    park_way: str = ""
+    park_why: str = ""
 
 
 class Status(NamedTuple):

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.gpus import Gpu, find_gpus, text
-from rota.agent.host_memory import available_gib, total_gib
+from rota.agent.host_memory import PARKED_PART, available_gib, total_gib
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.park.facts import package_folders, parking_facts, python_of, torch_cuda
 from rota.park.ways import EXIT, how_to_park
-from rota.server.serve import PARKED_PART
 from rota.wire.rows import NodeRow
 
 PLAIN_JOB = ("python", "train.py")

@@ -8,11 +8,13 @@ comes back, it joins anew. A machine that comes back with other GPUs is another 
 A lease is told as an instant of the node's own clock: what its last answer said, and what passed here since that came. That is
 early rather than late, so however long a message takes, no job runs longer than the core knows.
 
-All nodes see the scheduler's home, where logs are, under the same path; what an agent needs for itself is on its node.
+All nodes see the scheduler's home, where logs are, under the same path; what an agent needs for itself is on its node. Which way
+a job can be parked is found by the node that starts it, and told with its parts.
 """
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,8 +22,10 @@ from typing import Any
 
 from rota.agent.constants import ENDED, PARKED
 from rota.agent.gpu_readings import Readings
+from rota.agent.gpu_report import read_report
+from rota.agent.gpu_use import GpuUse, together
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
-from rota.agent.node_agent import NodeFacts, read_part
+from rota.agent.node_agent import PARKING, NodeFacts, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s
 from rota.live.driver import DriverCommand, DriverContext
@@ -36,7 +40,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Outcome
 from rota.model.units import FOREVER
-from rota.park.ways import EXIT
+from rota.park.ways import PRELOAD, how_to_park_on_a_node
 from rota.wire.submitted import SubmittedJob
 
 PROGRESS_EVERY_SECONDS = 5.0
@@ -46,6 +50,8 @@ AGAIN_SECONDS = 1.0
 """A node that did not answer is asked again after this."""
 LOST_SECONDS = 30.0
 """What was not answered for so long got lost."""
+STALE_SECONDS = 30.0
+"""Older readings of GPUs say nothing any more. Nodes are asked for them with every heartbeat."""
 
 
 class Fleet:
@@ -78,6 +84,7 @@ class Fleet:
         self._step_rates = StepRates()
         self._progress_s = 0.0
         self._running: dict[int, IncarnationStatus] = {}
+        self._readings: Readings = {}
         self._first_ended: dict[PartKey, IncarnationStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
         self._look()
@@ -110,7 +117,7 @@ class Fleet:
         facts = sorted({each.facts.name: each.facts for each in there.values()}.values(), key=lambda each: each.name)
         facts = [each for each in facts if each.devices]
         if facts:  # while none is there, those that were are silent
-            nodes = [Node(each.name, each.accelerator, len(each.devices), host_gib=_room(each)) for each in facts]
+            nodes = [Node(each.name, each.accelerator, len(each.devices), host_gib=each.host_gib) for each in facts]
             self._cluster = Cluster.of(nodes, " + ".join(f"1x({node.gpus}x{node.accelerator})" for node in nodes))
             self._device_names = tuple(each.devices for each in facts)
 
@@ -160,7 +167,12 @@ class Fleet:
         return self._nodes[number]
 
     def _parts_of(self, number: int) -> PartEvents:
-        return PartEvents(self._context, number, is_first=lambda status: self._nodes[number].is_first(status))
+        return PartEvents(
+            self._context,
+            number,
+            is_first=lambda status: self._nodes[number].is_first(status),
+            keeps_memory=lambda status: status.park_way == PRELOAD,
+        )
 
     # Commands ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +220,9 @@ class Fleet:
             node.add(self._start(command, place))
 
     def _start(self, command: Launch, place: GangPlace) -> Errand:
-        return Errand(lambda node: ["launch", asdict(self._order(command, place, node))])
+        job = self._context.submitted(command.job)
+        parking = {"wanted": job.park, "gpus": _most_gpus(job)}
+        return Errand(lambda node: ["launch", asdict(self._order(command, place, node)) | {PARKING: parking}])
 
     def _order(self, command: Launch, place: GangPlace, node: FleetNode) -> Order:
         job = self._context.submitted(command.job)
@@ -240,11 +254,13 @@ class Fleet:
             ready = node.outbox if node.behind_s is not None else []
             if not node.host or node.sent is not None or (now_s < node.due_s and not ready):
                 continue
-            node.sent, node.sent_s, node.due_s = ready, now_s, now_s + HEARTBEAT_SECONDS
+            reads = not node.facts.pretend and now_s >= node.read_s + HEARTBEAT_SECONDS
+            node.read_s = now_s if reads or node.facts.pretend else node.read_s
+            node.sent, node.sent_s, node.due_s = ready, now_s, node.read_s + HEARTBEAT_SECONDS
             node.outbox = node.outbox if node.behind_s is None else []
             node.message += 1
             do = [errand.words(node) for errand in node.sent]
-            self._hosts.send(node.host, json.dumps({"message": node.message, "do": do, "whole": node.whole}))
+            self._hosts.send(node.host, json.dumps({"message": node.message, "do": do, "whole": node.whole, "gpus": reads}))
 
     # Events ------------------------------------------------------------------------------------------------------
 
@@ -284,6 +300,8 @@ class Fleet:
             return []  # of an earlier message, which was given up
         whole, node.whole, node.sent = node.whole, False, None
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
+        if "gpus" in told:
+            node.gpus = read_report(told["gpus"], told["boot_s"] + node.behind_s)
         changed = [read_part(each) for each in told["parts"]]
         if not node.clear(changed):
             node.whole, node.due_s = True, now_s + AGAIN_SECONDS
@@ -306,8 +324,22 @@ class Fleet:
     def _measure(self) -> None:
         first = [status for node in self._nodes.values() for status, rank in node.known.values() if rank == 0]
         began_s = {key: at_s for node in self._nodes.values() for key, at_s in node.parts.started.items() if key in node.known}
-        self._step_rates.look(first, began_s)
+        self._step_rates.look(first, began_s, self._uses())
+        self._readings = {
+            name: reading
+            for node in self._nodes.values()
+            for name, reading in node.gpus.readings.items()
+            if node.host and reading.at_s > self._context.clock() - STALE_SECONDS
+        }
         self._running = {status.job: status for status in first if status.state not in (ENDED, PARKED)}
+
+    def _uses(self) -> dict[PartKey, GpuUse]:
+        """How jobs use their GPUs, of which all parts were read."""
+        parts, uses = Counter(key for node in self._nodes.values() for key in node.known), dict[PartKey, list[GpuUse]]()
+        for node in self._nodes.values():
+            for key, use in node.uses().items():
+                uses.setdefault(key, []).append(use)
+        return {key: together(seen) for key, seen in uses.items() if len(seen) == parts[key]}
 
     def acknowledge(self) -> None:
         for node in self._nodes.values():
@@ -335,10 +367,10 @@ class Fleet:
         return self._running
 
     def readings(self) -> Readings:
-        return {}
+        return self._readings
 
     def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
-        return EXIT, "jobs of a cluster are not parked in this version"
+        return how_to_park_on_a_node(wanted=job.park, gpus=_most_gpus(job))
 
     def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
         return read_log(self._log(job), offset, limit)
@@ -369,5 +401,5 @@ def _forget(job: int, incarnation: int) -> Errand:
     return Errand(lambda node: ["forget", [job, incarnation]])
 
 
-def _room(facts: NodeFacts) -> float | None:
-    return None if facts.host_gib is None else float(int(facts.host_gib))
+def _most_gpus(job: SubmittedJob) -> float:
+    return max((job.gpus, *job.gpu_counts))

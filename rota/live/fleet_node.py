@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rota.agent.constants import ENDED, PARKED
+from rota.agent.constants import ENDED, PARKED, RUNNING
+from rota.agent.gpu_report import GpuReport
+from rota.agent.gpu_use import GpuUse
 from rota.agent.node_agent import NodeFacts
 from rota.agent.orders import IncarnationStatus
 from rota.live.part_events import PartEvents
@@ -57,6 +59,10 @@ class FleetNode:
         self.draining = False
         self.clears: set[PartKey] | None = None
         """Of a node that has joined and is not used yet: what it still has from before, and was told to end."""
+        self.read_s = float("-inf")
+        """When it was last asked how its GPUs are,"""
+        self.gpus = GpuReport()
+        """and what it told."""
 
     def stand_in(self, host: str, facts: NodeFacts) -> None:
         """This host is there for it from now on. What got lost with the one before is sent again, if it has to be."""
@@ -82,6 +88,7 @@ class FleetNode:
         self.known.clear()
         self.ended.clear()
         self.outbox.clear()
+        self.gpus = GpuReport()
 
     def clear(self, told: list[tuple[IncarnationStatus, int]]) -> bool:
         """Whether a node that has joined may be used. What it has from before is ended first: it may have been frozen for so long
@@ -106,6 +113,11 @@ class FleetNode:
         """Whether this is the first part of its gang."""
         known = self.known.get((status.job, status.incarnation))
         return known is not None and known[1] == 0
+
+    def uses(self) -> dict[PartKey, GpuUse]:
+        """How those use its GPUs that run there."""
+        runs = {key for key, (status, _) in self.known.items() if status.state == RUNNING}
+        return {key: use for key, use in self.gpus.uses.items() if key in runs}
 
     def inventory(self) -> tuple[Part, ...]:
         """What lives there. Under no sequence: whether it answers a command is told by an event of its own."""

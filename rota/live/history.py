@@ -17,7 +17,7 @@ from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
-from rota.park.ways import STAY, can_sleep
+from rota.park.ways import STAY, can_sleep, left_running
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 from rota.wire.submitted import SubmittedJob
 
@@ -49,7 +49,7 @@ class JobRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """The last numbers that it told, such as its loss."""
     parking: str = ""
-    """How it can be suspended, and why so, as of when it was submitted."""
+    """How it can be suspended, and why so, as of when it was submitted, or as the node found that last started it."""
     parking_problem: str = ""
     """Why it could not be parked, the last time that was tried."""
 
@@ -145,11 +145,12 @@ class JobHistory:
             record.started_s = event.at_s if record.started_s is None else record.started_s
             record.last_change = f"started at {iso(event.at_s)}"
             record.ended_s = record.exit_code = None  # these were of an earlier life
+            if part is not None and part.park_way:
+                record.parking = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
         if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
-            way = record.parking.partition(":")[0]
-            record.parking = f"{way if can_sleep(way) else STAY}: {_UNSAVED}"
+            record.parking = _unsaved(record.parking.partition(":")[0])
         if part is not None:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
@@ -279,6 +280,18 @@ def _speed(part: IncarnationStatus) -> float | None:
     if part.started_s is None or until_s is None or worked_seconds <= 0:
         return None
     return max(part.steps_done - part.from_step, 0.0) / worked_seconds or None
+
+
+def _parking(record: JobRecord, part: IncarnationStatus) -> str:
+    """As the node found that started it. What the job was seen to do with its state stands."""
+    if _UNSAVED in record.parking:
+        return _unsaved(part.park_way)
+    way, why = part.park_way, part.park_why
+    return ": ".join((way, why) if record.submitted.saves else left_running(way, why))
+
+
+def _unsaved(way: str) -> str:
+    return f"{way if can_sleep(way) else STAY}: {_UNSAVED}"
 
 
 def _how(part: IncarnationStatus | None) -> str:

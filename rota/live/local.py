@@ -12,6 +12,7 @@ from typing import Any
 from rota.agent.constants import ENDED, PARK_WAY
 from rota.agent.disk import write_whole
 from rota.agent.gpu_readings import GpuWatch, Readings
+from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
@@ -20,7 +21,6 @@ from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s, life_of
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
-from rota.live.gpu_use import gpu_use, holders
 from rota.live.job_environment import GangPlace, job_environment, size_variables
 from rota.live.part_events import PartEvents
 from rota.live.step_rates import StepRates

@@ -18,6 +18,7 @@ from rota.live.starts import Starts
 from rota.model.commands import SuspendKind
 from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
 from rota.model.units import FOREVER
+from rota.park.ways import can_sleep
 
 CAME_UP_SECONDS = 30.0
 """A job that tells no steps, and has worked for less than this, may still have been coming up."""
@@ -62,7 +63,10 @@ class PartEvents:
     def again(self, job: int, incarnation: int) -> list[External]:
         """That it has started, for a core that asks again because other parts of it have not."""
         key = job, incarnation
-        return [Started(*key, self._sequences[key], self.started[key], self.node)] if key in self.started else []
+        running = self.running.get(job)
+        can_park = _can_park(running) if running is not None and running.incarnation == incarnation else None
+        told = key in self.started
+        return [Started(*key, self._sequences[key], self.started[key], self.node, can_park=can_park)] if told else []
 
     def only(self, there: Collection[tuple[int, int]]) -> None:
         """Everything else is gone, and was told to be, or is told by others."""
@@ -101,7 +105,7 @@ class PartEvents:
         began_s = max(began_s, status.resumed_s or began_s)
         self.started[status.job, status.incarnation] = began_s
         self._sequences[status.job, status.incarnation] = status.start_sequence
-        started = Started(status.job, status.incarnation, status.start_sequence, began_s, self.node)
+        started = Started(status.job, status.incarnation, status.start_sequence, began_s, self.node, can_park=_can_park(status))
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
 
     def _changed(self, status: IncarnationStatus) -> list[External]:
@@ -112,7 +116,8 @@ class PartEvents:
         woken = self._parked.pop(key, None) is not None
         self._sequences[key] = status.start_sequence
         self.started[key] = status.resumed_s if woken and status.resumed_s is not None else self._context.clock()
-        return [Started(status.job, status.incarnation, status.start_sequence, self.started[key], self.node)]
+        began_s = self.started[key]
+        return [Started(*key, status.start_sequence, began_s, self.node, can_park=_can_park(status))]
 
     def _park(self, status: IncarnationStatus) -> list[External]:
         """That it is parked, once. It has started: no job is suspended before that."""
@@ -183,6 +188,11 @@ class PartEvents:
                 self._context.clock(),
             )
         ]
+
+
+def _can_park(status: IncarnationStatus) -> bool | None:
+    """As it was found where it was started; None: that was found before."""
+    return can_sleep(status.park_way) if status.park_way else None
 
 
 def _worked_seconds(status: IncarnationStatus, until_s: float) -> float:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rota.agent.constants import ENDED, PARKED, RUNNING
+from rota.agent.gpu_use import GpuUse, IncarnationKey
 from rota.agent.orders import IncarnationStatus
-from rota.live.gpu_use import GpuUse, IncarnationKey
 from rota.model.events import Measured
 
 FIRST_SECONDS = 3.0

@@ -54,6 +54,8 @@ class Started:
     node: int | None = None
     from_step: float | None = None
     """Where it goes on from, which may be further than the core knew: storage has the last word."""
+    can_park: bool | None = None
+    """Whether it can be parked where it runs now; None: as its spec says."""
 
 
 @plain_value

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 PRELOAD, DRIVER, SLEEP, EXIT, STAY = "preload", "driver", "sleep", "exit", "stay"
 """Its GPU memory goes to the host by a preloaded allocator, or by the driver's own checkpoint; it just sleeps, because its GPUs
 are pretend ones; it is not parked: SIGTERM asks it to save and leave; it does not save either: it is left running."""
+NODE = "node"
+"""The node that starts it finds out which of these it is."""
 
 EXPANDABLE = "expandable_segments:true"
 
@@ -53,6 +55,12 @@ def how_to_park(facts: ParkingFacts) -> tuple[str, str]:
     return EXIT, f"{problem}; nor by the driver's checkpoint: {facts.driver_problem}"
 
 
+def how_to_park_on_a_node(*, wanted: bool, gpus: float) -> tuple[str, str]:
+    """The same of a job of a cluster before it is known on which node it runs: nodes may have other Pythons and drivers."""
+    way, why = how_to_park(ParkingFacts(wanted=wanted, gpus=gpus))
+    return (way, why) if way == EXIT else (NODE, "the node that starts it finds out which way")
+
+
 def preload_problem(facts: ParkingFacts) -> str:
     """Why an allocator that is preloaded can't park it; empty: it can."""
     if facts.obstacle:
@@ -77,4 +85,4 @@ def left_running(way: str, why: str) -> tuple[str, str]:
 
 def can_sleep(way: str) -> bool:
     """Whether a job that is parked this way keeps its processes."""
-    return way in (PRELOAD, DRIVER, SLEEP)
+    return way in (PRELOAD, DRIVER, SLEEP, NODE)

@@ -17,7 +17,7 @@ import uvicorn
 
 from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
-from rota.agent.host_memory import total_gib
+from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.agent.mps import mps_folder
 from rota.beliefs.costs import LINK_SPEED
@@ -52,8 +52,6 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
 MOST_LOG_MB = 1 << 20
-PARKED_PART = 0.8
-"""Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -285,9 +283,7 @@ def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
     nodes = []
     for accelerator, mine in by_type.items():
         name = host if len(by_type) == 1 else f"{host}-{accelerator.lower()}"
-        # In whole GiB: a new kernel may find a little more or less, and the node has to be the same.
-        room_gib = None if memory_gib is None else float(int(PARKED_PART * memory_gib * len(mine) / len(found)))
-        nodes.append(Node(name, accelerator, len(mine), host_gib=room_gib))
+        nodes.append(Node(name, accelerator, len(mine), host_gib=parking_gib(memory_gib, len(mine) / len(found))))
     text = " + ".join(f"1x({len(mine)}x{accelerator})" for accelerator, mine in by_type.items())
     return Cluster.of(nodes, text), list(by_type.values())
 

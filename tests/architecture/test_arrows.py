@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "traces": {"files", "profiles", "model", "beliefs", "errors"},
     "sim": {"agent"} | _SIM,
     "live": {VERSION} | _LIVE,
-    "agent": {"model", "wire", "errors"},
+    "agent": {"model", "wire", "park", "errors"},
     "train": {"agent", "errors"},
     "park": set(),
     "compose": _BELOW_REPORT,
@@ -56,10 +56,11 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # An arrow that leads to some files of a room only: chaos runs the rules of the agent, and starts no processes; a training script
-# tells its supervisor how far it is, and writes files whole.
+# tells its supervisor how far it is, and writes files whole; a node looks up which way a job can be parked, and imports no hook.
 NARROW: dict[tuple[str, str], set[str]] = {
     ("sim", "agent"): {"rota.agent.rules", "rota.agent.constants"},
     ("train", "agent"): {"rota.agent.constants", "rota.agent.datagrams", "rota.agent.disk"},
+    ("agent", "park"): {"rota.park.environment", "rota.park.facts", "rota.park.ways"},
 }
 
 PURE_ROOMS = {"model", "solver", "beliefs", "policies", "placers", "tactics", "core"}

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 import rota
 from tests.live.harness import Site, until
 from tests.live.ray_cluster import SETTINGS, RayCluster, end_supervisors
+from tests.live.test_parking import PLAIN, check_exact
+from tests.live.test_parking import submit as submit_script
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -180,6 +183,23 @@ def test_a_gang_of_four_ranks_makes_way_for_another_and_goes_on(tmp_path: Path, 
             run = [*plain, str(script), str(epochs[name]), "0"]
             alone = subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout
             assert weights(said) == weights(alone)
+
+
+def test_scripts_take_turns_asleep_in_between_and_an_agent_dies_meanwhile(tmp_path: Path, cluster: RayCluster) -> None:
+    """Five jobs on four GPUs. They know nothing of Rota, and each ends in the process in which it began."""
+    with contextlib.closing(RaySite(tmp_path, cluster, policy="las")) as place:
+        place.up(decide="rounds", round_seconds="1")
+        jobs = [submit_script(place, PLAIN, 200, f"plain-{number}") for number in range(5)]
+        until(lambda: "parked" in phases(place).values(), "one is parked")
+        for node in ("n1", "n2"):
+            os.kill(cluster.agent(node, place.nodes), signal.SIGKILL)
+        until(lambda: all(row.ended for row in place.rows().values()), "all are done", 300.0)
+        rows = place.rows()
+        for job in jobs:
+            assert (rows[job].phase, rows[job].lost_steps) == ("finished", 0)
+            assert rows[job].parking == "sleep: its GPUs are pretend ones, so it only has to sleep"
+            check_exact(place, job)
+        assert sum(row.suspensions for row in rows.values()) >= 1
 
 
 def test_a_machine_dies_and_another_one_joins(tmp_path: Path, cluster: RayCluster) -> None:

@@ -36,6 +36,8 @@ def started(state: State, settings: Settings, event: Started) -> None:
     flight = state.jobs.in_flight.get(event.job)
     if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
         assert flight is not None
+        if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
+            state.jobs.table.own("can_park")[state.jobs.row[event.job]] = event.can_park
         if isinstance(flight.command, Resize):
             _resized(state, flight.command, event)
             return

@@ -9,7 +9,7 @@ def may_park(state: State, job: int, incarnation: Incarnation, host_gib: Floats)
     """It can sleep, every node of it has the memory for that (taken off `host_gib` if so), and what it keeps on its GPUs leaves
     enough there for any other job."""
     nodes = list(incarnation.parts)
-    if not state.jobs.specs[job].can_park:
+    if not state.jobs.table.can_park.item(state.jobs.row[job]):
         return False
     more_gib = state.gib_per_node(job, incarnation) - incarnation.host_gib
     if more_gib > 0 and (host_gib[nodes] < more_gib).any():

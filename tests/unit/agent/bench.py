@@ -19,7 +19,7 @@ from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.agent.processes import Signs, end_all
 from rota.agent.records import read_order
 
-LONG_SECONDS = 30.0
+LONG_SECONDS = 120.0
 """No test waits for so long, unless something is broken."""
 
 FOREVER = "while :; do sleep 0.05; done"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rota.agent.host_memory import available_gib, total_gib
+from rota.agent.host_memory import available_gib, parking_gib, total_gib
 
 MEMINFO = "MemTotal:       131072000 kB\nMemFree:         1000000 kB\nMemAvailable:   104857600 kB\n"
 
@@ -36,6 +36,10 @@ def test_of_the_first_version_of_control_groups(tmp_path: Path) -> None:
 
 def test_not_known_where_nothing_tells(tmp_path: Path) -> None:
     assert total_gib(tmp_path, tmp_path) is None and available_gib(tmp_path) is None
+
+
+def test_what_parked_jobs_may_take() -> None:
+    assert (parking_gib(125.5), parking_gib(125.5, 0.25), parking_gib(None)) == (100.0, 25.0, None)
 
 
 def test_this_machine_has_some() -> None:

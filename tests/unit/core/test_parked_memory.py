@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.model.cluster import Node
-from rota.model.commands import Suspend, SuspendKind
+from rota.model.commands import Launch, Suspend, SuspendKind
 from rota.model.events import Exited, Measured, Outcome, Started, Suspended
 from tests.unit.core.helpers import Bench, of_type
 
@@ -154,3 +154,18 @@ def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(
         made.obey(made.tell(Exited(job, life.number, at_s, Outcome.FINISHED, 1e9), at_s=at_s))
         assert room(made) >= -1e-9
     assert abs(room(made) - host_gib) < 1e-6
+
+
+def test_a_job_that_cannot_be_parked_where_it_runs_is_told_to_leave() -> None:
+    """Its node finds that out when it starts it, and another node may find otherwise."""
+    made = bench()
+    (launch,) = of_type(made.submit(steps=1000.0, can_park=True), Launch)
+    made.tell(Started(0, 1, launch.sequence, 1.0, can_park=False), at_s=1.0)
+    assert not made.state.jobs.table.can_park.item(0)
+    suspend = displaced(made, 10.0)
+    assert suspend.kind is SuspendKind.CHECKPOINT and room(made) == 100.0, "nothing is set aside for it"
+    (other,) = of_type(made.tell(Suspended(0, 1, suspend.sequence, 11.0, suspend.kind, 5.0), at_s=11.0), Launch)
+    made.tell(Started(1, 1, other.sequence, 11.5), at_s=11.5)
+    (again,) = of_type(made.tell(Exited(1, 1, 12.0, Outcome.FINISHED, 1.0), at_s=12.0), Launch)
+    made.tell(Started(0, 2, again.sequence, 12.5, can_park=True), at_s=12.5)
+    assert displaced(made, 20.0).kind is SuspendKind.PARK

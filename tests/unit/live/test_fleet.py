@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rota.agent import node_agent
 from rota.agent.node_agent import NodeAgent
 from rota.agent.processes import Signs, boot_s, end_all
 from rota.live.driver import DriverContext
@@ -16,10 +19,11 @@ from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.hosts import HostAnswer, HostThere
 from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Kill, Launch, Renew, Suspend
-from rota.model.events import Exited, External, NodeDrained, NodeLeft, NodeReported, Started, Suspended
+from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
+from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, Started, Suspended
 from rota.wire.spec import Spec
 from tests.unit.agent.bench import until
+from tests.unit.live.test_real_gpus import STEPS, nvml
 
 GONE_AFTER = 100.0
 
@@ -27,8 +31,10 @@ GONE_AFTER = 100.0
 class InProcess:
     """Agents in this process. Messages are carried at once, unless they are to be lost or held back."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
-        self.agents = {name: NodeAgent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=2) for name in names}
+    def __init__(self, folder: Path, names: tuple[str, ...], pretend_gpus: int) -> None:
+        self.agents = {
+            name: NodeAgent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=pretend_gpus) for name in names
+        }
         self.away: set[str] = set()
         self.ghosts: dict[str, str] = {}
         """Hosts that are dead and were not noticed to be, and the names of their nodes."""
@@ -37,6 +43,8 @@ class InProcess:
         self.held: list[tuple[str, str]] | None = None
         """Messages that are on their way; None: none is held back."""
         self.sent = 0
+        self.asked_gpus = 0
+        """Messages that asked how the GPUs are."""
         self._answers: list[HostAnswer] = []
 
     def open(self, wake: Callable[[], None]) -> None: ...
@@ -53,6 +61,7 @@ class InProcess:
 
     def send(self, host: str, text: str) -> None:
         self.sent += 1
+        self.asked_gpus += json.loads(text)["gpus"]
         if self.held is not None:
             self.held.append((host, text))
         else:
@@ -75,21 +84,24 @@ class InProcess:
 class Bench:
     """A fleet of two nodes, and a clock that is set by hand."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pretend_gpus: int = 2) -> None:
+        """`pretend_gpus`: 0: the GPUs that NVML tells of."""
         self.folder = folder
-        self.hosts = InProcess(folder, ("a", "b"))
+        self.hosts = InProcess(folder, ("a", "b"), pretend_gpus)
         self.ahead_s = 0.0
+        self.stopped_s: float | None = None
+        """Where the clock stands; None: it goes."""
+        self.job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
         self.fleet = self.open()
 
     def open(self) -> Fleet:
         made = Fleet(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER)
         self.cluster, self.devices = made.machines(), [name for names in made.devices() for name in names]
-        job = submitted_job(Spec(run=["sh", "-c", "echo step 1; sleep 1000"], progress=r"step (\d+)"), "me", "/", {})
         made.open(
             DriverContext(
                 wake=lambda: None,
-                submitted=lambda number: job,
-                clock=lambda: time.time() + self.ahead_s,
+                submitted=lambda number: self.job,
+                clock=lambda: (self.stopped_s or time.time()) + self.ahead_s,
                 cluster=lambda: self.cluster,
                 device=lambda gpu: self.devices[gpu],
             )
@@ -128,6 +140,15 @@ class Bench:
         boots = tuple(agent.facts.boot for agent in self.hosts.agents.values())
         lease_s = time.time() + self.ahead_s + seconds
         return Launch(1, incarnation, sequence, 0, np.arange(4), (0, 1), boots, 0.0, lease_s)
+
+    def launch_one(self) -> Launch:
+        """On the first GPU of the first node."""
+        boot, lease_s = self.hosts.agents["a"].facts.boot, time.time() + self.ahead_s + 600.0
+        return Launch(1, 1, 1, 0, np.array([0]), (0,), (boot,), 0.0, lease_s)
+
+    def log(self) -> str:
+        path = self.folder / "home/logs/1.log"
+        return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
         for path in self.folder.glob("*/run/*/*/launch.json"):
@@ -371,3 +392,151 @@ def test_of_two_lives_of_a_machine_the_newest_is_spoken_to(bench: Bench) -> None
     until(begun, "the part on b has begun")
     assert sum(isinstance(event, NodeReported) and event.node == 1 for event in found) <= 1, "it was there all along"
     assert bench.hosts.sent - before < 20
+
+
+PLAIN = """
+import os, time
+for step in range(1, 100000):
+    print(f"step {step} by {os.getpid()}", flush=True)
+    time.sleep(0.02)
+"""
+
+
+def parkable(bench: Bench, script: str = PLAIN) -> None:
+    """The next launch is of a script that knows nothing of Rota."""
+    path = bench.folder / "plain.py"
+    path.write_text(script)
+    spec = Spec(run=[sys.executable, str(path)], progress=r"step (\d+)")
+    bench.job = submitted_job(spec, "me", str(bench.folder), {"PATH": os.environ["PATH"]})
+
+
+def steps_told(bench: Bench) -> list[tuple[int, int]]:
+    """Step and process of each whole line."""
+    lines = [line for line in bench.log().splitlines(keepends=True) if line.startswith("step ") and line.endswith("\n")]
+    return [(int(step), int(process)) for _, step, _, process in (line.split() for line in lines)]
+
+
+def goes_on(bench: Bench) -> None:
+    many = len(steps_told(bench))
+    until(lambda: len(steps_told(bench)) > many, "it goes on")
+
+
+def slept(kind: SuspendKind) -> Callable[[External], bool]:
+    return lambda event: isinstance(event, Suspended) and event.kind is kind
+
+
+def test_a_script_is_parked_and_woken_in_the_same_process(bench: Bench) -> None:
+    """Its node finds out which way. Answers get lost, and the core says it again."""
+    parkable(bench)
+    assert bench.fleet.how_parked(bench.job) == ("node", "the node that starts it finds out which way")
+    bench.fleet.carry_out([bench.launch_one()])
+    began = bench.heard(started(0))
+    assert [event.can_park for event in began if isinstance(event, Started)] == [True]
+    (status,) = bench.fleet.inventory()
+    assert (status.park_way, status.park_why) == ("sleep", "its GPUs are pretend ones, so it only has to sleep")
+    for sequence in (2, 4):
+        bench.hosts.answers_to_lose = 1
+        bench.fleet.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
+        bench.fleet.carry_out([Suspend(1, 1, sequence, (0,), SuspendKind.PARK)])
+        bench.ahead_s += 2.0
+        parked = [event for event in bench.heard(slept(SuspendKind.PARK)) if isinstance(event, Suspended)]
+        assert [(event.sequence, event.node, event.keeps) for event in parked] == [(sequence, 0, False)], "it is told once"
+        assert bench.fleet.running() == {} and [each.state for each in bench.fleet.inventory()] == ["parked"]
+        bench.fleet.carry_out([Resume(1, 1, sequence + 1, (0,), time.time() + bench.ahead_s + 600.0)])
+        woken = bench.heard(lambda event: isinstance(event, Started))
+        assert [event.sequence for event in woken if isinstance(event, Started)] == [sequence + 1]
+        goes_on(bench)
+    told = steps_told(bench)
+    assert [step for step, _ in told] == list(range(1, len(told) + 1)), bench.log()
+    assert len({process for _, process in told}) == 1
+    assert bench.log().count("--- rota: parked at step") == bench.log().count("--- rota: woken at step") == 2
+
+
+def test_a_scheduler_that_comes_up_finds_a_parked_job_and_wakes_it(bench: Bench) -> None:
+    parkable(bench)
+    bench.fleet.carry_out([bench.launch_one()])
+    bench.heard(started(0))
+    bench.fleet.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
+    bench.heard(slept(SuspendKind.PARK))
+    bench.fleet = bench.open()
+    bench.heard(slept(SuspendKind.PARK))
+    bench.fleet.carry_out([Resume(1, 1, 3, (0,), time.time() + 600.0)])
+    woken = bench.heard(lambda event: isinstance(event, Started))
+    assert [(event.sequence, event.can_park) for event in woken if isinstance(event, Started)] == [(3, True)]
+
+
+def test_a_job_that_its_node_cannot_park_is_told_to_leave(bench: Bench) -> None:
+    """The core hears of it when it starts. A word to park that is on its way already is taken for one to leave."""
+    bench.job = submitted_job(Spec(run=["sleep", "1000"]), "me", "/", {"PATH": os.environ["PATH"]})
+    bench.fleet.carry_out([bench.launch_one()])
+    began = bench.heard(started(0))
+    assert [event.can_park for event in began if isinstance(event, Started)] == [False]
+    (status,) = bench.fleet.inventory()
+    assert (status.park_way, status.park_why) == ("exit", "its command sleep is not Python")
+    bench.fleet.carry_out([Suspend(1, 1, 2, (0,), SuspendKind.PARK)])
+    left = bench.heard(slept(SuspendKind.CHECKPOINT))
+    assert not any(slept(SuspendKind.PARK)(event) for event in left)
+
+
+def test_what_is_known_of_parking_before_a_job_has_a_node(bench: Bench) -> None:
+    plain = Spec(run=["python", "x.py"])
+    assert bench.fleet.how_parked(submitted_job(plain, "me", "/", {}))[0] == "node"
+    for more in ({"park": False}, {"gpus": 2}, {"gpus": {"min": 1, "max": 2}}):
+        spec = Spec.model_validate({"run": ["python", "x.py"], **more})
+        assert bench.fleet.how_parked(submitted_job(spec, "me", "/", {}))[0] == "exit", more
+
+
+@pytest.fixture
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Two nodes, each with the V100 that NVML tells of, and 125 GiB of memory."""
+    monkeypatch.setitem(sys.modules, "pynvml", nvml())
+    monkeypatch.setattr(node_agent, "total_gib", lambda: 125.0)
+    with contextlib.closing(Bench(tmp_path, pretend_gpus=0)) as made:
+        made.events()
+        yield made
+
+
+def test_what_nvml_tells_on_a_node_reaches_the_scheduler(real: Bench) -> None:
+    assert real.fleet.devices() == (("a/GPU-0",), ("b/GPU-0",))
+    assert [node.host_gib for node in real.fleet.machines().nodes] == [50.0, 50.0], "of two GPUs one is the node's, and 80%"
+
+    def read() -> bool:
+        real.ahead_s += HEARTBEAT_SECONDS
+        real.events()
+        return set(real.fleet.readings()) == {"a/GPU-0", "b/GPU-0"}
+
+    until(read, "readings of both nodes")
+    reading = real.fleet.readings()["b/GPU-0"]
+    assert (reading.memory_gib, reading.used_gib, reading.utilisation, reading.temperature_c) == (16.0, 4.0, 0.93, 61)
+    assert abs(reading.at_s - time.time() - real.ahead_s) < 60.0, "on the clock of the scheduler"
+    real.hosts.away.add("b")
+    real.events()
+    assert set(real.fleet.readings()) == {"a/GPU-0"}
+
+
+def test_gpus_are_read_with_heartbeats_and_not_with_every_message(real: Bench) -> None:
+    real.stopped_s = time.time() + HEARTBEAT_SECONDS
+    real.events()
+    asked, sent = real.hosts.asked_gpus, real.hosts.sent
+    for sequence in range(1, 5):
+        real.fleet.carry_out([Kill(9, 1, sequence, (0, 1))])
+        real.events()
+    assert (real.hosts.asked_gpus, real.hosts.sent) == (asked, sent + 8)
+    real.ahead_s += HEARTBEAT_SECONDS
+    real.events()
+    assert real.hosts.asked_gpus == asked + 2
+
+
+def test_how_a_job_uses_its_gpu_is_measured(real: Bench) -> None:
+    parkable(real, STEPS)
+    real.fleet.carry_out([real.launch_one()])
+    real.heard(started(0))
+    found: list[Measured] = []
+
+    def measured() -> bool:
+        real.ahead_s += HEARTBEAT_SECONDS
+        found.extend(event for event in real.events() if isinstance(event, Measured))
+        return any(event.peak_gib.tolist() == [4.0] for event in found)
+
+    until(measured, "what it takes on its GPU")
+    assert real.fleet.readings()["a/GPU-0"].utilisation == 0.93

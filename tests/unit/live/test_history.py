@@ -1,9 +1,13 @@
 """What is said of how a job left."""
 
+from dataclasses import replace
+
 import pytest
 
 from rota.agent.orders import IncarnationStatus
-from rota.live.history import _how
+from rota.live.history import _UNSAVED, JobRecord, _how, _parking
+from rota.live.requests import submitted_job
+from rota.wire.spec import Spec
 
 
 def left(exit_code: int | None, done: float, saved: float, stepped_s: float | None = 1.0) -> IncarnationStatus:
@@ -37,3 +41,20 @@ def left(exit_code: int | None, done: float, saved: float, stepped_s: float | No
 )
 def test_how_it_left(part: IncarnationStatus, said: str) -> None:
     assert _how(part) == said
+
+
+@pytest.mark.parametrize(
+    ("way", "before", "saves", "said"),
+    [
+        ("sleep", "node: later", True, "sleep: so it is"),
+        ("exit", "node: later", True, "exit: so it is"),
+        ("exit", "node: later", False, "stay: it does not save its state, and can't be parked: so it is"),
+        ("exit", f"node: {_UNSAVED}", True, f"stay: {_UNSAVED}"),
+        ("sleep", f"stay: {_UNSAVED}", True, f"sleep: {_UNSAVED}"),
+    ],
+)
+def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: bool, said: str) -> None:
+    spec = Spec.model_validate({"run": ["x"], "checkpoint": {"saves": saves}})
+    record = JobRecord(1, submitted_job(spec, "me", "/", {}), 0.0, parking=before)
+    part = replace(left(None, 0, 0), park_way=way, park_why="so it is")
+    assert _parking(record, part) == said

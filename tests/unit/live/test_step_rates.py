@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.agent.gpu_use import GpuUse
 from rota.agent.orders import IncarnationStatus
-from rota.live.gpu_use import GpuUse
 from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, LEAST_STEPS, StepRates
 from rota.model.events import Measured
 from tests.unit.live.test_starts import RUNS

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.park.environment import HOOK_FOLDER, parking_environment
-from rota.park.ways import DRIVER, EXIT, PRELOAD, SLEEP, ParkingFacts, can_sleep, how_to_park
+from rota.park.ways import DRIVER, EXIT, NODE, PRELOAD, SLEEP, ParkingFacts, can_sleep, how_to_park, how_to_park_on_a_node
 
 GOOD = {"real_gpus": True, "python": "/env/bin/python", "torch_found": True, "cuda_major": 13, "library": "/env/saver.so"}
 
@@ -73,3 +73,10 @@ def test_an_allocator_is_preloaded_only_where_everything_for_it_is_there(known: 
         assert added.get("LD_LIBRARY_PATH", "") == ":".join(known.library_path)
     if way == SLEEP:
         assert not known.real_gpus
+
+
+def test_on_a_cluster_the_node_has_the_last_word() -> None:
+    assert how_to_park_on_a_node(wanted=True, gpus=1)[0] == how_to_park_on_a_node(wanted=True, gpus=0.5)[0] == NODE
+    assert can_sleep(NODE), "until its node says otherwise"
+    assert how_to_park_on_a_node(wanted=False, gpus=1) == (EXIT, "its spec says park: false")
+    assert how_to_park_on_a_node(wanted=True, gpus=2)[0] == EXIT

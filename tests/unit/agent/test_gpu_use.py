@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from rota.agent.gpu_readings import GpuReading
-from rota.live.gpu_use import GpuHolder, gpu_use, holders
+from rota.agent.gpu_use import GpuHolder, gpu_use, holders
 from tests.unit.live.test_starts import RUNS
 
 A, B = "GPU-a", "GPU-b"

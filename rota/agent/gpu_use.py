@@ -6,7 +6,7 @@ job's, if no other job works there. That is never less than what it has.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rota.agent.constants import ENDED, LIFE, PARKED
@@ -64,10 +64,15 @@ def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[in
         for gpu in sorted(holder.gpus):
             shared = any(other.works and gpu in other.gpus for other in everyone if other is not holder)
             seen.append(_on_one(holder, readings[gpu], lives[gpu], ours, shared))
-        gib = math.nan if any(math.isnan(each.gib) for each in seen) else max(each.gib for each in seen)
-        busy = sum(each.utilisation for each in seen) / len(seen)
-        found[holder.key] = GpuUse(min(each.at_s for each in seen), busy, gib)
+        found[holder.key] = together(seen)
     return found
+
+
+def together(seen: Sequence[GpuUse]) -> GpuUse:
+    """What a job does on several GPUs, or on those of several nodes, of which these were seen."""
+    gib = math.nan if any(math.isnan(each.gib) for each in seen) else max(each.gib for each in seen)
+    busy = sum(each.utilisation for each in seen) / len(seen)
+    return GpuUse(min(each.at_s for each in seen), busy, gib)
 
 
 def _on_one(holder: GpuHolder, reading: GpuReading, lives: Mapping[int, str], ours: set[str], shared: bool) -> GpuUse:

@@ -1,0 +1,148 @@
+"""A phase of `park_gpu`: the agent of a cluster's node parks and wakes an unmodified job, and tells how its GPU is.
+
+The driver of clusters (`Fleet`) and one agent (`NodeAgent`) are in this process, with nothing but JSON texts between them; on a
+cluster Ray carries these. Supervisors and the job are processes of their own, as always.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu_bench import ENDLESS, Bench, gpu_mib, step_times
+from rota.agent.gpu_readings import GpuReading
+from rota.agent.node_agent import NodeAgent
+from rota.agent.processes import boot_s
+from rota.live.driver import DriverContext
+from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
+from rota.live.hosts import HostAnswer, HostThere
+from rota.live.requests import submitted_job
+from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
+from rota.model.events import Exited, External, NodeReported, Started, Suspended
+from rota.park.ways import can_sleep
+from rota.wire.spec import Spec
+
+LEASE_SECONDS = 900.0
+HOST = "host-n1"
+
+
+class OneHost:
+    """A `Hosts` with one node, whose agent is asked in this process."""
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self.agent = agent
+        self._answers: list[HostAnswer] = []
+
+    def open(self, wake: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def there(self) -> Mapping[str, HostThere]:
+        return {HOST: HostThere(self.agent.facts)}
+
+    def send(self, host: str, text: str) -> None:
+        self._answers.append(HostAnswer(host, self.agent.exchange(text), boot_s()))
+
+    def answers(self) -> list[HostAnswer]:
+        found, self._answers = self._answers, []
+        return found
+
+    def rang(self) -> set[str]:
+        return {HOST} if self.agent.wait(0.0) else set()
+
+
+def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
+    """Seconds out and back, from the command to the event that answers it, and what is read of the GPU in between."""
+    bench.home = bench.folder / "home-node"
+    pretend = 1 if bench.rehearsal else 0
+    agent = NodeAgent(bench.folder / "node", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=pretend)
+    fleet = Fleet(bench.home, OneHost(agent), lease_grace_seconds=1.0, gone_after_seconds=LEASE_SECONDS)
+    if not fleet.machines().nodes:
+        raise RuntimeError("the agent found no GPU")
+    cluster, devices = fleet.machines(), [name for names in fleet.devices() for name in names]
+    name = f"node-{gib}"
+    spec = Spec(run=bench.command(gib, ENDLESS, 0.0, name), progress=r"step (\d+)/(\d+)")
+    job = submitted_job(spec, "me", str(bench.folder), bench.variables())
+    fleet.open(DriverContext(lambda: None, lambda number: job, time.time, lambda: cluster, lambda gpu: devices[gpu]))
+    told: list[External] = []
+
+    def answered(kind: type[Started] | type[Suspended], sequence: int) -> bool:
+        told.extend(fleet.events())
+        fleet.acknowledge()
+        ends = [event for event in told if isinstance(event, Exited)]
+        if ends or any(isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT for event in told):
+            tail = (bench.home / "logs/1.log").read_text(errors="replace")[-500:]
+            raise RuntimeError(f"it was not parked: {fleet.inventory()} {ends} {tail}")
+        return any(isinstance(event, kind) and event.sequence == sequence for event in told)
+
+    def await_step() -> None:
+        path, begin = bench.folder / f"{name}.steps", time.time()
+        bench.until(lambda: any(moment > begin for moment in step_times(path)[-1:]), "a step", 60.0, 0.01)
+
+    def read() -> dict[str, Any]:
+        """As `rota nodes` shows it: not older than a heartbeat."""
+        begin = time.time()
+
+        def fresh() -> bool:
+            told.extend(fleet.events())
+            return any(reading.at_s > begin for reading in fleet.readings().values())
+
+        if bench.rehearsal:
+            return {}
+        bench.until(fresh, "a reading of the GPU", 3 * HEARTBEAT_SECONDS)
+        return {gpu: _shown(reading) for gpu, reading in fleet.readings().items()}
+
+    try:
+        boots = (agent.facts.boot,)
+        bench.until(lambda: any(isinstance(event, NodeReported) for event in fleet.events()), "the agent answers", 30.0)
+        fleet.carry_out([Launch(1, 1, 1, 0, np.array([0]), (0,), boots, 0.0, time.time() + LEASE_SECONDS)])
+        bench.until(lambda: answered(Started, 1), "its first step", 150.0, 0.005)
+        (status,) = fleet.inventory()
+        found: dict[str, Any] = {"way": status.park_way, "why": status.park_why, "host_gib": agent.facts.host_gib}
+        if not can_sleep(status.park_way):
+            raise RuntimeError(f"it can't be parked here: {status.park_why}")
+        await_step()
+        found["running"] = read()
+        found["gpu_mib_running"] = gpu_mib()
+        out, back, steps = [], [], []
+        for number in range(times):
+            park, wake = 2 + 2 * number, 3 + 2 * number
+            began = time.monotonic()
+            fleet.carry_out([Suspend(1, 1, park, (0,), SuspendKind.PARK)])
+            bench.until(lambda park=park: answered(Suspended, park), "it is parked", 150.0, 0.002)
+            out.append(time.monotonic() - began)
+            if number == 0:
+                found["gpu_mib_parked"] = gpu_mib()
+                found["parked"] = read()
+            began = time.monotonic()
+            fleet.carry_out([Resume(1, 1, wake, (0,), time.time() + LEASE_SECONDS)])
+            bench.until(lambda wake=wake: answered(Started, wake), "it is woken", 150.0, 0.002)
+            back.append(time.monotonic() - began)
+            await_step()
+            steps.append(time.monotonic() - began)
+        parked = [event for event in told if isinstance(event, Suspended)]
+        return found | {
+            "times": times,
+            "first_out_seconds": round(out[0], 3),
+            "out_seconds": round(statistics.median(out[1:]), 3),
+            "longest_out_seconds": round(max(out[1:]), 3),
+            "back_seconds": round(statistics.median(back), 3),
+            "longest_back_seconds": round(max(back), 3),
+            "back_to_a_step_seconds": round(statistics.median(steps), 3),
+            "parked_gib": round(parked[-1].gib, 2),
+            "keeps_host_memory": parked[-1].keeps,
+            "launches": (bench.home / "logs/1.log").read_text(errors="replace").count("(incarnation "),
+        }
+    finally:
+        fleet.carry_out([Kill(1, 1, 1 << 40, (0,))])
+        fleet.events()
+        agent.close()
+        bench.end_supervisors()
+
+
+def _shown(reading: GpuReading) -> dict[str, Any]:
+    plain = asdict(reading)
+    return {field: plain[field] for field in plain if field not in ("at_s", "processes")}

@@ -1,0 +1,18 @@
+"""How a job of a cluster is parked is found by the node that starts it: the job's Python and the GPU driver are there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.park.environment import parking_environment
+from rota.park.facts import parking_facts
+from rota.park.ways import how_to_park
+
+
+def with_parking(order: Mapping[str, Any], asked: Mapping[str, Any], *, real_gpus: bool) -> dict[str, Any]:
+    """A plain order with what parking adds to it. `asked`: whether it is wanted, and the most GPUs that the job may get."""
+    facts = parking_facts(
+        order["argv"], order["env"], order["workdir"], wanted=asked["wanted"], gpus=asked["gpus"], real_gpus=real_gpus
+    )
+    way, why = how_to_park(facts)
+    env = {**order["env"], **parking_environment(facts, order["env"])}
+    return {**order, "env": env, "park_way": way, "park_why": why}

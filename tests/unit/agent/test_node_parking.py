@@ -1,0 +1,42 @@
+"""How a job of a cluster is parked, as the node that starts it finds it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rota.agent.node_parking import with_parking
+from rota.park.environment import HOOK_FOLDER
+
+
+def order(*argv: str, **env: str) -> dict[str, Any]:
+    return {"argv": list(argv), "env": {"PYTHONPATH": "/mine", **env}, "workdir": "/", "job": 3}
+
+
+def test_a_node_with_pretend_gpus_lets_it_sleep() -> None:
+    found = with_parking(order(sys.executable, "train.py"), {"wanted": True, "gpus": 1}, real_gpus=False)
+    assert (found["park_way"], found["job"]) == ("sleep", 3)
+    assert found["env"]["ROTA_PARK"] == "sleep" and found["env"]["PYTHONPATH"] == f"{HOOK_FOLDER}:/mine"
+
+
+def test_what_cannot_be_parked_gets_nothing() -> None:
+    for argv, wanted, gpus, why in (
+        ((sys.executable, "train.py"), False, 1, "its spec says park: false"),
+        ((sys.executable, "train.py"), True, 2, "a job of several GPUs cannot be parked yet"),
+        (("/bin/sleep", "9"), True, 1, "its command /bin/sleep is not Python"),
+    ):
+        plain = order(*argv)
+        found = with_parking(plain, {"wanted": wanted, "gpus": gpus}, real_gpus=False)
+        assert found == {**plain, "park_way": "exit", "park_why": why}
+
+
+def test_with_real_gpus_it_goes_by_the_python_of_the_job(tmp_path: Path) -> None:
+    """This one has a PyTorch with CUDA, and no allocator for it."""
+    python = tmp_path / "bin/python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    (tmp_path / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    version = tmp_path / "lib/python3.12/site-packages/torch/version.py"
+    version.parent.mkdir(parents=True)
+    version.write_text("cuda: str = '99.0'\n")
+    found = with_parking(order(str(python), "train.py", PYTHONPATH=""), {"wanted": True, "gpus": 1}, real_gpus=True)
+    assert "torch_memory_saver for CUDA 99 is not installed" in found["park_why"]
