@@ -113,7 +113,7 @@ def _ip(*words: str) -> None:
 
 
 def _is_free(address: str) -> bool:
-    """Whether this machine does not have it, nor a way to it but by default: then it can be had."""
+    """Whether this machine has no such address yet."""
     with socket.socket() as box:
         try:
             box.bind((address, 0))
