@@ -28,7 +28,7 @@ PSYCOPG_STAMP := $(VENV)/.psycopg-$(PSYCOPG)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test lint types format docs reference lock bench chaos fuzz clean browser torch ray postgres screenshots
+.PHONY: help setup demo quick test lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
@@ -43,6 +43,7 @@ help:
 	@echo 'make lock    write both lock files again (UPGRADE=1 takes newer versions)'
 	@echo 'make bench   run the benchmarks (ARGS="..." is passed on)'
 	@echo 'make chaos   break real daemons, supervisors, jobs, disks and clocks (QUICK=1, SEED=n)'
+	@echo 'make ray-chaos  break a real Ray cluster, its network, its scheduler and its jobs (QUICK=1, SEED=n)'
 	@echo 'make fuzz    simulate random whole set-ups and check what must hold (CASES=n, SEED=n)'
 	@echo 'make screenshots  take the pictures of the documentation again, in a real browser'
 	@echo 'make clean   remove .venv and everything that was built'
@@ -203,6 +204,10 @@ bench: $(DEV_STAMP)
 # Real processes and faults of ten kinds at seeded moments; the last line of the output is JSON.
 chaos: $(DEV_STAMP)
 	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0) $(ARGS)
+
+# A real Ray cluster and faults of twelve kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
+ray-chaos: $(DEV_STAMP) ray
+	@$(PY) -m tests.live.ray_chaos --faults $(if $(QUICK),12,240) --seed $(or $(SEED),0) $(ARGS)
 
 # Random whole set-ups, thousands of them; the last line of the output is JSON.
 fuzz: $(DEV_STAMP)

@@ -150,6 +150,10 @@ class IncarnationHandle:
             return True
         return not is_free(self.folder / SUPERVISOR_LOCK)
 
+    def is_deserted(self) -> bool:
+        """Whether no supervisor has it now. Not to be asked while one comes up."""
+        return is_free(self.folder / SUPERVISOR_LOCK)
+
     def declare_lost(self, *, job_lives_on: bool) -> None:
         """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
         with contextlib.suppress(OSError):

@@ -132,6 +132,10 @@ class Machine:
         """Everything known, as of the last look."""
         return [handle.told() for _, handle in sorted(self._handles.items())]
 
+    def has_dead(self) -> bool:
+        """Whether a supervisor that was up is gone, and its end was not told."""
+        return any(not handle.ended and handle.status is not None and handle.is_deserted() for handle in self._handles.values())
+
     def variables(self, job: int, incarnation: int) -> Mapping[str, str]:
         """The environment that an incarnation was started with; empty if it does not live here."""
         handle = self._handles.get((job, incarnation))

@@ -34,6 +34,8 @@ BOOT_FILE, AGENT_FILE, EPOCH_FILE = "boot.json", "agent", "epoch"
 RANK, PARKING = "rank", "parking"
 READ_SECONDS = 1.0
 """An answer waits so long for readings of the GPUs at most."""
+LOOK_SECONDS = 1.0
+"""How often to look for supervisors that were killed."""
 _GET_ADDRESS = 0x8915
 """SIOCGIFADDR."""
 
@@ -68,6 +70,8 @@ class NodeAgent:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._rang = threading.Event()
         self._lock = threading.Lock()
+        self._waits = 0
+        """The number of the last call that waits."""
         self._folder, self._token = folder, secrets.token_hex(8)
         write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
         self._epoch = int((folder / EPOCH_FILE).read_text()) if (folder / EPOCH_FILE).exists() else 0
@@ -144,8 +148,17 @@ class NodeAgent:
         return asdict(status) | {RANK: int(self._machine.variables(status.job, status.incarnation).get("NODE_RANK") or 0)}
 
     def wait(self, seconds: float) -> bool:
-        """Until a supervisor has something to tell, or so long."""
-        return self._rang.wait(seconds)
+        """Until a supervisor has something to tell, or so long. One that was killed can't ring: that is looked for. Only the
+        latest call waits: earlier ones may be of a scheduler that was killed."""
+        end_s = boot_s() + seconds
+        self._waits = number = self._waits + 1
+        while not self._rang.wait(min(LOOK_SECONDS, max(end_s - boot_s(), 0.0))):
+            with self._lock:
+                if self._machine.has_dead():
+                    return True
+            if boot_s() >= end_s or number != self._waits:
+                return False
+        return True
 
     def close(self) -> None:
         self._machine.close()

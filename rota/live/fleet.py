@@ -39,6 +39,7 @@ from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Outcome
+from rota.model.units import FOREVER
 from rota.park.ways import PRELOAD, how_to_park_on_a_node
 from rota.wire.submitted import SubmittedJob
 
@@ -75,6 +76,8 @@ class Fleet:
         self._lease_grace, self._gone_after = lease_grace_seconds, gone_after_seconds
         self._context: DriverContext
         self._home_id = ""
+        self._first_joined = 0
+        """Nodes from this number on have joined since this driver was opened."""
         self._nodes: dict[int, FleetNode] = {}
         """By the core's number."""
         self._by_host: dict[str, FleetNode] = {}
@@ -111,6 +114,7 @@ class Fleet:
         self._context = context
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._home_id = home_id(self.home)
+        self._first_joined = len(context.cluster().nodes)
         self._hosts.open(context.wake)
 
     def close(self) -> None:
@@ -141,11 +145,15 @@ class Fleet:
         for number in range(len(cluster.nodes)):
             numbers[tuple(self._context.device(gpu) for gpu in range(bounds[number], bounds[number + 1]))] = number
         there: set[int] = set()
-        for host, each in self._seen.items():
+        # A machine may be there twice: Ray takes a while to notice that its earlier life is over. The last is the newest.
+        hosts = {each.facts.devices: (host, each) for host, each in self._seen.items()}
+        for host, each in hosts.values():
             number_or_none = numbers.get(each.facts.devices)
             if number_or_none is None:
                 continue  # it joins first
             node = self._node(number_or_none, each.facts)
+            if node.away_s == FOREVER:
+                continue  # it has left, and joins anew
             there.add(node.number)
             if node.host != host:
                 node.stand_in(host, each.facts)
@@ -180,6 +188,7 @@ class Fleet:
     def _node(self, number: int, facts: NodeFacts) -> FleetNode:
         if number not in self._nodes:
             self._nodes[number] = FleetNode(number, facts, self._parts_of(number))
+            self._nodes[number].clears = set() if number >= self._first_joined else None
         return self._nodes[number]
 
     def _parts_of(self, number: int) -> PartEvents:
@@ -323,6 +332,9 @@ class Fleet:
         if "gpus" in told:
             node.gpus, self._gpus_changed = read_report(told["gpus"], told["boot_s"] + node.behind_s), True
         changed = [read_part(each) for each in told["parts"]]
+        if not node.clear(changed):
+            node.whole, node.due_s = True, now_s + AGAIN_SECONDS
+            return []
         node.take(changed, whole)
         events: list[External] = []
         if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:

@@ -11,11 +11,14 @@ from rota.agent.orders import IncarnationStatus
 from rota.live.part_events import PartEvents
 from rota.live.step_rates import StepRates
 from rota.model.events import Part, PartState
+from rota.model.units import FOREVER
 
 PartKey = tuple[int, int]
 """Job and incarnation."""
 
 
+LAST_SEQUENCE = 1 << 40
+"""Of a command that is newer than all others for its incarnation."""
 _STATES = {PARKED: PartState.PARKED}
 
 
@@ -55,6 +58,8 @@ class FleetNode:
         self.ended: set[PartKey] = set()
         """Of those, the ones that have ended and were told."""
         self.draining = False
+        self.clears: set[PartKey] | None = None
+        """Of a node that has joined and is not used yet: what it still has from before, and was told to end."""
         self.read_s = float("-inf")
         """When it was last asked how its GPUs are,"""
         self.gpus = GpuReport()
@@ -74,6 +79,7 @@ class FleetNode:
         """Its last message got lost, or the answer did."""
         renewals = {errand.renews: errand for errand in (*(self.sent or ()), *self.outbox) if errand.renews is not None}
         self.outbox, self.sent, self.whole = list(renewals.values()), None, True
+        self.clears = None if self.clears is None else set()
 
     def add(self, errand: Errand) -> None:
         if errand.renews is not None:
@@ -82,11 +88,22 @@ class FleetNode:
 
     def leave(self, parts: PartEvents) -> None:
         """All it had is dead."""
-        self.away_s, self.parts = float("inf"), parts
+        self.away_s, self.parts = FOREVER, parts
         self.known.clear()
         self.ended.clear()
         self.outbox.clear()
         self.gpus = GpuReport()
+
+    def clear(self, told: list[tuple[IncarnationStatus, int]]) -> bool:
+        """Whether a node that has joined may be used. What it has from before is ended first: it may have been frozen for so long
+        that all it had was taken for dead."""
+        if self.clears is None:
+            return True
+        living = {(status.job, status.incarnation) for status, _ in told if status.state != ENDED}
+        for job, incarnation in sorted(living - self.clears):
+            self.add(_end(job, incarnation))
+        self.clears = living or None
+        return not living
 
     def take(self, told: list[tuple[IncarnationStatus, int]], whole: bool) -> None:
         """What it has; `whole`: and nothing else."""
@@ -120,3 +137,7 @@ class FleetNode:
             for status, _ in self.known.values()
             if status.state != ENDED
         )
+
+
+def _end(job: int, incarnation: int) -> Errand:
+    return Errand(lambda node: ["kill", [job, incarnation, LAST_SEQUENCE]])

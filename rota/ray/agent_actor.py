@@ -1,7 +1,6 @@
 """The agent of a node as an actor of Ray. What it does is in `rota/agent/node_agent.py`."""
 
 import os
-import threading
 from pathlib import Path
 
 from rota.agent.node_agent import NodeAgent
@@ -17,7 +16,6 @@ class AgentActor:
         for variable in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):  # what Ray sets is meant for its own tasks
             os.environ.pop(variable, None)
         self._agent = NodeAgent(Path(folder), name, address, accelerator=accelerator, pretend_gpus=pretend_gpus)
-        self._waiting = threading.Lock()
 
     def hello(self) -> str:
         return self._agent.hello()
@@ -26,5 +24,4 @@ class AgentActor:
         return self._agent.exchange(text)
 
     def wait(self, seconds: float) -> bool:
-        with self._waiting:
-            return self._agent.wait(seconds)
+        return self._agent.wait(seconds)

@@ -27,6 +27,8 @@ from rota.ray.port import check_port
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
 """So long the nodes may take to answer when a scheduler comes up."""
+ASK_AGAIN_SECONDS = 5.0
+"""A node that was asked who it is, and has not answered for so long, is asked again: the call may never return."""
 RING_SECONDS = 30.0
 """So long a call waits for a supervisor to ring."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
@@ -90,9 +92,12 @@ class _Agent:
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.facts: NodeFacts | None = None
-        self.asked = False
-        """It was asked who it is, and has not answered."""
-        self.waits = False
+        self.ask_s = 0.0
+        """When to ask it who it is, as long as it has not answered."""
+        self.listen_s = 0.0
+        """When to listen for its supervisors: at once, or when the call that does has surely got lost."""
+        self.listens = 0
+        """The number of the last call that listens."""
         self.alive = True
 
 
@@ -104,6 +109,8 @@ class RayHosts:
         self._ray = start_ray(address, f"rota-{home_id}")
         self._folder = folder or Path(f"/var/tmp/rota-{getpass.getuser()}") / home_id
         self._agents: dict[str, _Agent] = {}
+        self._alive: set[str] = set()
+        """Hosts that Ray said to be there at the last look."""
         self._there: dict[str, HostThere] = {}
         self._draining: set[str] = set()
         self._lock = threading.Lock()
@@ -112,10 +119,11 @@ class RayHosts:
         self._wake: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
         self._news = threading.Event()
+        """All of them have said who they are."""
         self._look()
-        self._news.wait(FIRST_LOOK_SECONDS)
         self._thread = threading.Thread(target=self._run, name="rota-ray", daemon=True)
         self._thread.start()
+        self._news.wait(FIRST_LOOK_SECONDS)
 
     # What Fleet asks for.
 
@@ -160,6 +168,7 @@ class RayHosts:
 
     def _look(self) -> None:
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) > 0}
+        self._alive = set(alive)
         draining = self._to_leave()
         for host, node in alive.items():
             if host not in self._agents:
@@ -167,18 +176,16 @@ class RayHosts:
         for host in [host for host in self._agents if host not in alive]:
             self._agents.pop(host).alive = False
         for host, agent in list(self._agents.items()):
-            if agent.facts is None and not agent.asked:
+            if agent.facts is None and boot_s() >= agent.ask_s:
                 self._ask_who(host, agent)
-            elif agent.facts is not None and not agent.waits:
+            elif agent.facts is not None and boot_s() >= agent.listen_s:
                 self._listen(host, agent)
         self._tell_there(draining)
-        if all(agent.facts is not None for agent in self._agents.values()):
-            self._news.set()
 
     def _tell_there(self, draining: set[str]) -> None:
         there = {
             host: HostThere(agent.facts, draining=host in draining)
-            for host, agent in self._agents.items()
+            for host, agent in list(self._agents.items())
             if agent.facts is not None
         }
         with self._lock:
@@ -186,6 +193,8 @@ class RayHosts:
             changed, self._there = there != self._there, there
         if changed:
             self._wake()
+        if self._alive <= there.keys():
+            self._news.set()
 
     def _to_leave(self) -> set[str]:
         """Nodes that Ray drains. It tells that in no public way."""
@@ -222,22 +231,22 @@ class RayHosts:
         self._ask_who(host, agent)
 
     def _ask_who(self, host: str, agent: _Agent) -> None:
-        agent.asked = True
+        agent.ask_s = boot_s() + ASK_AGAIN_SECONDS
         self._call(agent.actor.hello, host=host, then=lambda found: self._met(agent, found))
 
     def _met(self, agent: _Agent, text: str | None) -> None:
-        agent.asked = False
         if text is None:
-            return  # its process may be on its way: the next look asks again
+            agent.ask_s = 0.0  # its process may be on its way: the next look asks again
+            return
         plain = json.loads(text)
         agent.facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
         self._tell_there(self._draining)
-        if all(each.facts is not None for each in list(self._agents.values())):
-            self._news.set()
 
     def _listen(self, host: str, agent: _Agent) -> None:
         def heard(rang: bool | None) -> None:
-            agent.waits = False
+            if number != agent.listens:
+                return  # it took so long that another call listens now
+            agent.listen_s = 0.0
             if rang:
                 with self._lock:
                     self._rang.add(host)
@@ -245,7 +254,8 @@ class RayHosts:
             if rang is not None and agent.alive and not self._stopping.is_set():
                 self._listen(host, agent)  # else the next look does
 
-        agent.waits = True
+        agent.listen_s = boot_s() + 2 * RING_SECONDS
+        agent.listens = number = agent.listens + 1
         self._call(agent.actor.wait, RING_SECONDS, host=host, then=heard)
 
     def _answer(self, host: str, text: str | None) -> None:

@@ -23,7 +23,7 @@ def text(path: str) -> str:
 
 def targets() -> set[str]:
     """What `make` can be asked for by name."""
-    return set(re.findall(r"^([a-z]+):(?!=)", text("Makefile"), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):(?!=)", text("Makefile"), re.MULTILINE))
 
 
 def version(given: str) -> Version:
@@ -94,7 +94,7 @@ def test_hooks_come_from_nowhere_else() -> None:
 def test_every_target_is_declared_and_most_are_explained() -> None:
     declared = re.search(r"^\.PHONY: (help .*)$", text("Makefile"), re.MULTILINE)
     assert declared and set(declared[1].split()) == targets()
-    explained = set(re.findall(r"@echo 'make ([a-z]+) ", text("Makefile")))
+    explained = set(re.findall(r"@echo 'make ([a-z-]+) ", text("Makefile")))
     assert targets() - explained == {"help", "browser", "postgres", "ray", "torch"}
 
 

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from rota.agent.node_agent import NodeAgent, interface_of, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import Signs, boot_s, end_all
+from rota.agent.records import read_status
 from tests.unit.agent.bench import until
 
 
@@ -133,3 +136,24 @@ def test_an_agent_that_stood_still_does_nothing_when_there_is_another(desk: Desk
     desk.again()
     with pytest.raises(RuntimeError, match="another agent has this node"):
         frozen.exchange(json.dumps({"message": 1, "do": [], "whole": False}))
+
+
+def test_a_supervisor_that_was_killed_is_noticed_though_it_cannot_ring(desk: Desk) -> None:
+    desk.launch("sleep 1000")
+    until(lambda: desk.wait("running") and not desk.agent.wait(0.0), "all that it told was heard")
+    status = read_status(desk.folder / "n1/run/1/1")
+    assert status is not None and status.pid is not None
+    supervisor = int(Path(f"/proc/{status.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGKILL)
+    assert desk.agent.wait(60.0)
+    assert desk.wait("ended").outcome == "lost"
+    assert not desk.agent.wait(0.0)
+
+
+def test_only_the_latest_call_waits(desk: Desk) -> None:
+    """A scheduler that was killed leaves calls behind, and there is room for few at once."""
+    came: list[bool] = []
+    early = threading.Thread(target=lambda: came.append(desk.agent.wait(600.0)))
+    early.start()
+    until(lambda: not (desk.agent.wait(0.0) or early.is_alive()), "the early one has given up")
+    assert came == [False]

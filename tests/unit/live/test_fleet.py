@@ -19,6 +19,7 @@ from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.hosts import HostAnswer, HostThere
 from rota.live.journal_store import LeadLost
 from rota.live.requests import submitted_job
+from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Started, Suspended
 from rota.wire.spec import Spec
@@ -36,6 +37,8 @@ class InProcess:
             name: NodeAgent(folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=pretend_gpus) for name in names
         }
         self.away: set[str] = set()
+        self.ghosts: dict[str, str] = {}
+        """Hosts that are dead and were not noticed to be, and the names of their nodes."""
         self.draining: set[str] = set()
         self.answers_to_lose = 0
         self.held: list[tuple[str, str]] | None = None
@@ -50,7 +53,8 @@ class InProcess:
     def close(self) -> None: ...
 
     def there(self) -> Mapping[str, HostThere]:
-        return {
+        ghosts = {host: HostThere(self.agents[name].facts) for host, name in self.ghosts.items()}
+        return ghosts | {
             f"host-{name}": HostThere(agent.facts, draining=name in self.draining)
             for name, agent in self.agents.items()
             if name not in self.away
@@ -94,18 +98,25 @@ class Bench:
 
     def open(self) -> Fleet:
         made = Fleet(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER)
-        cluster, devices = made.machines(), [name for names in made.devices() for name in names]
+        self.cluster, self.devices = made.machines(), [name for names in made.devices() for name in names]
         made.open(
             DriverContext(
                 wake=lambda: None,
                 submitted=lambda number: self.job,
                 clock=lambda: (self.stopped_s or time.time()) + self.ahead_s,
-                cluster=lambda: cluster,
-                device=lambda gpu: devices[gpu],
+                cluster=lambda: self.cluster,
+                device=lambda gpu: self.devices[gpu],
                 epoch=self.epoch,
             )
         )
         return made
+
+    def join(self, name: str) -> int:
+        """As the core would have it join. Its number."""
+        facts = self.hosts.agents[name].facts
+        nodes = [*self.cluster.nodes, Node(name, facts.accelerator, len(facts.devices))]
+        self.cluster, self.devices = Cluster.of(nodes, "joined"), [*self.devices, *facts.devices]
+        return len(nodes) - 1
 
     def events(self) -> list[External]:
         """Until nothing more is told."""
@@ -364,6 +375,47 @@ def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
             assert json.loads(again.exchange(json.dumps(asked | {"epoch": epoch}))) == {"refused": 2, "message": 7}
         assert json.loads(again.exchange(json.dumps(asked | {"do": []}))) == {"refused": 2, "message": 7}
         assert json.loads(again.exchange(json.dumps(asked | {"do": [], "epoch": 2})))["boot"] == again.facts.boot
+
+
+def test_a_node_that_joins_is_used_when_all_that_it_had_has_ended(bench: Bench) -> None:
+    """It was frozen for so long that its jobs were taken for dead. Now it is back, and they are in their grace."""
+    bench.fleet.carry_out([bench.launch(seconds=1000.0)])
+    bench.heard(started(0), started(1))
+    bench.hosts.away.add("b")
+    bench.events()
+    bench.ahead_s += GONE_AFTER + 1
+    assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
+    bench.hosts.away.clear()
+    sent = bench.hosts.sent
+    assert not any(isinstance(event, NodeReported) and event.node == 1 for event in bench.fleet.events())
+    assert bench.hosts.sent - sent <= 1, "it is not spoken to before it has joined"
+    number = bench.join("b")
+    first = bench.fleet.events()
+    assert not any(isinstance(event, NodeReported) and event.node == number for event in first)
+    reports: list[NodeReported] = []
+
+    def reported() -> bool:
+        bench.ahead_s += 1.0
+        reports.extend(event for event in bench.events() if isinstance(event, NodeReported) and event.node == number)
+        return bool(reports)
+
+    until(reported, "it is reported")
+    assert reports[0].inventory == ()
+    assert bench.hosts.agents["a"].exchange(json.dumps({"message": 0, "do": [], "whole": True})).count('"running"'), "a goes on"
+
+
+def test_of_two_lives_of_a_machine_the_newest_is_spoken_to(bench: Bench) -> None:
+    bench.hosts.ghosts["earlier"] = "b"
+    bench.fleet.carry_out([bench.launch()])
+    before, found = bench.hosts.sent, list[External]()
+
+    def begun() -> bool:
+        found.extend(bench.fleet.events())
+        return any(started(1)(event) for event in found)
+
+    until(begun, "the part on b has begun")
+    assert sum(isinstance(event, NodeReported) and event.node == 1 for event in found) <= 1, "it was there all along"
+    assert bench.hosts.sent - before < 20
 
 
 PLAIN = """
