@@ -1,10 +1,10 @@
-"""Chaos on a real Ray cluster: faults of twelve kinds at seeded moments. Nothing may get lost, run twice or end differently.
+"""Chaos on a real Ray cluster: faults of thirteen kinds at seeded moments. Nothing may get lost, run twice or end differently.
 
     python -m tests.live.ray_chaos --faults 20 --only raylet-killed --seed 1      # make ray-chaos
 
 A head, three nodes with two pretend GPUs each, a gang on two of them and a job beside it. Each node has a network namespace, if
-that is allowed here; else all are on loopback, and no network is cut. After each fault all has to be well again before the next.
-Ends with one line of JSON.
+that is allowed here; else all are on loopback, and no network is cut. The journal is in PostgreSQL, if that is installed. After
+each fault all has to be well again before the next. Ends with one line of JSON.
 """
 
 import argparse
@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.replay import replay
 from tests.live.harness import until
@@ -28,6 +30,7 @@ from tests.live.network import Network, problem
 from tests.live.ray_cluster import RayCluster
 from tests.live.ray_crowd import ACCELERATOR, GPUS, NODES, Crowd, RaySite
 from tests.live.ray_faults import Fault, Faults
+from tests.postgres import postgres_server
 
 LEASE_SECONDS = 20.0
 
@@ -80,6 +83,7 @@ def run(
             "lease_seconds": lease_seconds,
             "grace_slack_silent_seconds": [GRACE_SECONDS, SLACK_SECONDS, SILENT_SECONDS],
             "namespaces": site.cluster.network is not None,
+            "postgres": site.server is not None,
             "seed": seed,
         }
 
@@ -92,7 +96,12 @@ def _set_up(folder: Path, seed: int, lease_seconds: float, say: Callable[[str], 
             say(f"{why}: all nodes are on loopback, and no network is cut")
         network = None if why else stack.enter_context(Network())
         cluster = stack.enter_context(contextlib.closing(RayCluster(folder, network)))
-        site = stack.enter_context(contextlib.closing(RaySite(folder, cluster, lease_seconds)))
+        server = None
+        try:
+            server = stack.enter_context(postgres_server())
+        except pytest.skip.Exception as missing:
+            say(f"{missing}: the journal is a file, and PostgreSQL is not restarted")
+        site = stack.enter_context(contextlib.closing(RaySite(folder, cluster, lease_seconds, server)))
         for name in NODES:
             cluster.start(name, GPUS, ACCELERATOR)
         for name in NODES:
@@ -141,7 +150,7 @@ def _quantiles(name: str, seconds: list[float]) -> dict[str, float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Break a Ray cluster, its scheduler and its jobs; check that nothing is lost.")
-    parser.add_argument("--faults", type=int, default=240)
+    parser.add_argument("--faults", type=int, default=260)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="parts of names of kinds of faults, such as killed,partition")
     parser.add_argument("--lease-seconds", type=float, default=LEASE_SECONDS)

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rota
+from rota.compose.live_scheduler import WORDS
+from rota.live.journal import Journal
+from rota.live.journal_place import find_place, open_journal
 from tests.live.harness import Site
 from tests.live.ray_cluster import SETTINGS, RayCluster, end_supervisors
+from tests.postgres import PostgresServer
 
 SCRIPT, HURRIED = Path(__file__).with_name("ray_chaos_job.py"), Path(__file__).with_name("hurried.py")
 PACKAGES = str(Path(rota.__file__).parents[1])
@@ -51,17 +55,22 @@ class Start(NamedTuple):
 class RaySite(Site):
     """A home whose jobs run on a Ray cluster."""
 
-    def __init__(self, folder: Path, cluster: RayCluster, lease_seconds: float) -> None:
+    def __init__(self, folder: Path, cluster: RayCluster, lease_seconds: float, server: PostgresServer | None = None) -> None:
+        """`server`: has the journal; None: it is a file in the home."""
         super().__init__(folder, policy="fifo", lease_seconds=lease_seconds)
-        self.cluster, self.nodes = cluster, folder / "nodes"
+        self.cluster, self.nodes, self.server = cluster, folder / "nodes", server
         del self.flags["--pretend"]
         self.env = dict(SETTINGS)
         self.python = [sys.executable, str(HURRIED)]
         self.flags |= {"--ray": cluster.address, "--node-folder": str(self.nodes)}
+        self.flags |= {"--journal": server.url} if server is not None else {}
 
     def up_nodes(self) -> set[str]:
         """Nodes that the scheduler has and hears of."""
         return {row.name for row in self.client().nodes() if row.up}
+
+    def journal(self) -> Journal:
+        return open_journal(find_place(self.home), WORDS)
 
     def close(self) -> None:
         super().close()

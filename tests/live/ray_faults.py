@@ -15,7 +15,7 @@ PATIENCE = 300.0
 MOMENT_SECONDS = 1.5
 """A fault comes within so long after all was well."""
 AWAY_SECONDS = 5.0
-"""For so long, at most, all nodes or the head are away."""
+"""For so long, at most, all nodes, the head or PostgreSQL are away."""
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -52,6 +52,7 @@ class Faults:
             "supervisor-killed": self._supervisor_killed,
             "daemon-killed": self._daemon_killed,
             "head-restarted": self._head_restarted,
+            "journal-restarted": self._journal_restarted,
             "node-paused": lambda: self._stopped(self._short()),
             "partition-short": lambda: self._cut_off(self._short()),
             "all-away": self._all_away,
@@ -61,6 +62,8 @@ class Faults:
         }
         if site.cluster.network is None:
             del self.kinds["partition-short"], self.kinds["partition-long"]
+        if site.server is None:
+            del self.kinds["journal-restarted"]
 
     def strike(self, number: int, only: str = "") -> Fault:
         """The next fault: each kind as often as the others. What is drawn depends on the seed and its number alone."""
@@ -182,6 +185,15 @@ class Faults:
         at_s, hit = time.time(), self._on(NODES)
         self.site.cluster.restart_gcs(self._draw.uniform(0.0, AWAY_SECONDS))
         return Fault("", "gcs", at_s, hit)
+
+    def _journal_restarted(self) -> Fault:
+        self._part()
+        server, at_s, hit = self.site.server, time.time(), self._on(NODES)
+        assert server is not None
+        server.crash()
+        time.sleep(self._draw.uniform(0.0, AWAY_SECONDS))
+        server.start()
+        return Fault("", "postgres", at_s, hit)
 
     # Machines.
 
