@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from rota.model.commands import Launch, Resize
 from rota.wire.submitted import SubmittedJob
 
 PORTS = 20_000, 12_000
-"""First port and how many: where the processes of a gang may meet."""
+"""First port and how many: where the processes of a gang may meet. Jobs of two homes rarely get the same one."""
 INTERFACE_NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 """Variables by which libraries are told the network interface. What a job sets itself stands."""
 
@@ -40,7 +41,7 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         **job.env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": place.address,
-        "MASTER_PORT": str(first + (command.job * 8 + command.incarnation) % count),
+        "MASTER_PORT": str(first + (crc32(home_id.encode()) + command.job * 8 + command.incarnation) % count),
         "NNODES": str(place.nodes),
         "NODE_RANK": str(place.rank),
         "PYTHONUNBUFFERED": "1",

@@ -401,7 +401,9 @@ def test_a_job_is_shown_with_everything_its_spec_said(tmp_path: Path) -> None:
         spec = daemon.job(str(job)).spec
         assert spec is not None and "secret" not in str(spec)
         assert (
-            spec["checkpoint"] == {"dir": "/ckpt", "grace": 300.0} and spec["env"] == ["PATH", "TOKEN"] and spec["run"] == "true"
+            spec["checkpoint"] == {"dir": "/ckpt", "grace": 300.0, "saves": True}
+            and spec["env"] == ["PATH", "TOKEN"]
+            and spec["run"] == "true"
         )
         assert (spec["retries"], spec["deadline"], spec["progress"], spec["profile"], spec["tenant"], spec["steps"]) == (
             2,

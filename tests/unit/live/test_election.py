@@ -11,6 +11,7 @@ import pytest
 from rota.live import election as election_module
 from rota.live import postgres_store
 from rota.live.election import Election
+from rota.live.journal import KeptJob
 from rota.live.journal_place import PostgresPlace, open_journal
 from rota.live.journal_store import JournalAway, LeadLost
 from tests.postgres import PostgresServer, postgres_server
@@ -146,7 +147,7 @@ class Contender(threading.Thread):
             while not self.done.is_set():
                 try:
                     # The job table says who wrote: an entry of another would show.
-                    journal.append(float(election.epoch), [], None, {journal.last + 1: ({}, {"by": self.number}, False)})
+                    journal.append(float(election.epoch), [], None, {journal.last + 1: KeptJob({}, {"by": self.number}, False)})
                     self.acknowledged.append((election.epoch, journal.last))
                 except JournalAway:
                     time.sleep(0.01)
@@ -163,7 +164,7 @@ def test_one_writer_for_each_epoch(server: PostgresServer) -> None:
     try:
         end = time.monotonic() + PATIENCE
         while len({epoch for each in contenders for epoch, _ in each.acknowledged}) < 8:
-            assert time.monotonic() < end
+            assert time.monotonic() < end and not any(each.problem for each in contenders)
             time.sleep(draw.uniform(0.0, 0.2))
             _end_sessions(server, place, draw)
     finally:
