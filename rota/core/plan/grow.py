@@ -33,6 +33,7 @@ def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants, aliv
         pool, count = options.pool.item(asked), options.gpus.item(asked)
         here = idle & (state.machines.cluster.gpu_node == state.machines.cluster.gpu_node[incarnation.gpus[0]])
         room = int(here.sum()) if len(incarnation.parts) == 1 else 0
+        busy = job in state.jobs.in_flight  # it starts, or changes its size
         idle_s = jobs.phase_s.item(row) + tactic.idle_seconds
         for option in options.by_kind[table.kind.item(at)].tolist():
             more = options.gpus.item(option) - count
@@ -40,9 +41,9 @@ def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants, aliv
                 continue
             gain = options.rate.item(option) / options.rate.item(asked)
             fits = options.gpus.item(option) - len(incarnation.gpus) <= room
-            if option != has and fits and gain >= tactic.least_gain and state.now_s < idle_s:
-                again_s = min(again_s, idle_s)
-            ready = option == has or (fits and state.now_s >= idle_s and job not in state.jobs.in_flight)
+            if option != has and fits and gain >= tactic.least_gain and (busy or state.now_s < idle_s):
+                again_s = min(again_s, state.now_s + tactic.idle_seconds if busy else idle_s)
+            ready = option == has or (fits and state.now_s >= idle_s and not busy)
             by_pool.setdefault(pool, []).append(Growable(at, option, more, gain, ready))
     for pool, sizes in by_pool.items():
         for at, option in tactic.choose(sizes, grants.left.item(pool) // MILLI).items():

@@ -71,3 +71,11 @@ def test_a_job_that_shares_its_gpus_does_not_grow() -> None:
     run = engine(Arrival(0.0, first), Arrival(100.0, second), cluster="1x(3xV100)", rates=rates)
     assert np.isfinite(run.run().finished_s).all()
     assert run.scheduler.state.knowledge.tried
+
+
+def test_a_job_that_was_still_starting_when_gpus_came_free_grows_later() -> None:
+    """Its start takes longer than GPUs have to be idle; the other leaves meanwhile, and after that nothing happens by itself."""
+    other = Arrival(0.0, JobSpec(gpus=2, steps=20.0, can_park=True))
+    grows = Arrival(40.0, JobSpec(gpus=4, gpu_counts=(2, 4), can_resize=True, can_park=True, steps=1000.0))
+    record = engine(other, grows, policy="fifo", tactics="grow:idle_seconds=5", launch_seconds=30.0).run()
+    assert record.resizes[1] == 1 and record.finished_s[1] < 1200.0
