@@ -192,7 +192,9 @@ def test_scripts_take_turns_asleep_in_between_and_an_agent_dies_meanwhile(tmp_pa
         jobs = [submit_script(place, PLAIN, 200, f"plain-{number}") for number in range(5)]
         until(lambda: "parked" in phases(place).values(), "one is parked")
         for node in ("n1", "n2"):
-            os.kill(cluster.agent(node, place.nodes), signal.SIGKILL)
+            agent = cluster.agent(node)
+            assert agent is not None
+            os.kill(agent, signal.SIGKILL)
         until(lambda: all(row.ended for row in place.rows().values()), "all are done", 300.0)
         rows = place.rows()
         for job in jobs:

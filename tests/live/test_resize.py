@@ -1,4 +1,4 @@
-"""`Resize` for real: a training job gets more GPUs while it runs, and gives them back, under one incarnation."""
+"""`Resize` for real: a training job gets more GPUs while it runs, under one incarnation."""
 
 import contextlib
 import os
@@ -38,7 +38,8 @@ with session(model, optimizer, every_seconds=None) as job:
             optimizer.zero_grad()
             model(inputs).mean().backward()
             optimizer.step()
-            print(f"took {epoch} {dist.get_world_size()}", *indices.tolist(), flush=True)
+            line = " ".join(map(str, indices.tolist()))
+            os.write(1, f"took {epoch} {dist.get_world_size()} {line}\\n".encode())  # whole, also beside another rank
             time.sleep(0.2)
         if os.path.exists("enough"):
             break
@@ -54,7 +55,7 @@ def took(log: str) -> dict[int, list[int]]:
     return found
 
 
-def test_a_job_grows_and_shrinks_while_it_runs_and_takes_every_example_once(tmp_path: Path) -> None:
+def test_a_job_grows_while_it_runs_and_takes_every_example_once(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     with contextlib.closing(Site(tmp_path, pretend="2xV100", policy="fifo")) as place:
@@ -75,14 +76,11 @@ def test_a_job_grows_and_shrinks_while_it_runs_and_takes_every_example_once(tmp_
         until(lambda: sizes() == [1], "it trains on the GPU that is left")
         place.client().cancel("first")
         until(lambda: sizes() == [1, 2], "it has grown", 240.0)
-        second = place.submit(1, 20, 0.05, name="second")
-        until(lambda: sizes()[:3] == [1, 2, 1], "it has given a GPU back", 240.0)
-        until(lambda: place.rows()[second].ended, "the second is done")
         (place.work / "enough").touch()
         until(lambda: place.rows()[job].ended, "it is done", 240.0)
         row, text = place.rows()[job], log.read_text()
         assert (row.phase, row.lost_steps, row.suspensions) == ("finished", 0, 0), text
-        assert text.count("--- rota: started on") == 1 and text.count("--- rota: started again on") >= 2, text
+        assert text.count("--- rota: started on") == 1 and text.count("--- rota: started again on") == 1, text
         epochs = took(text)
         assert all(sorted(numbers) == list(range(64)) for numbers in epochs.values()), epochs
         place.down()

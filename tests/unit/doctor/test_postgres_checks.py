@@ -6,6 +6,7 @@ from pathlib import Path
 from rota.compose.live_scheduler import WORDS
 from rota.doctor.home_checks import check_jobs, check_journal
 from rota.live.election import Election
+from rota.live.journal import KeptJob
 from rota.live.journal_place import find_place, keep_place, open_journal
 from tests.postgres import postgres_server
 
@@ -25,7 +26,7 @@ def test_a_journal_in_postgresql(tmp_path: Path) -> None:
             with contextlib.closing(open_journal(place, WORDS, election.epoch)) as journal:
                 for number in (1, 2):
                     spec = {"name": f"j{number}", "workdir": str(tmp_path if number == 1 else tmp_path / "gone")}
-                    journal.append(1.0, [], None, {number: (spec, {}, False)})
+                    journal.append(1.0, [], None, {number: KeptJob(spec, {}, False)})
             found = list(check_journal(tmp_path))
             assert [(each.check, each.state) for each in found] == [("journal's server", "ok"), ("journal", "ok"), ("lead", "ok")]
             assert "2 entries, 2 jobs" in found[1].found and "(epoch 1) leads" in found[2].found
