@@ -1,6 +1,6 @@
 """What a node tells of its GPUs: how they are, and how jobs use them. As plain data, because it goes to the scheduler's machine.
 
-Moments are told as ages, in seconds: the clocks of two machines differ.
+It has ages in seconds instead of moments, because the clocks of two machines differ.
 """
 
 import math

@@ -127,7 +127,7 @@ class StepRates:
         return measured_of(self.rows(), now_s)
 
     def rows(self) -> MeasuredRows:
-        """The same by job. Windows that are told begin anew. Of a job whose pace is not measured, its memory may be told."""
+        """The same by job. A window in the result begins anew. A job without a measured pace may have its memory alone."""
         rows: MeasuredRows = {}
         for key, window in self._windows.items():
             status = self._latest[key]

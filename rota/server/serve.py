@@ -147,7 +147,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop, or no longer leads. The jobs outlive it."""
     place = find_place(options.home, options.journal)
     checked = check_options(options)
-    if options.standby:  # mistakes are told before it waits; what there is to run jobs on is looked at when it leads
+    if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
     with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as epoch:
