@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -33,6 +33,7 @@ from rota.report.bounds import bounds
 from rota.report.metrics import Summary, summarise
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
+from tests.examples import examples
 
 TOLERANCE = 1e-9
 TYPES = ("V100", "P100", "K80")
@@ -163,7 +164,7 @@ def runs(draw: st.DrawFn) -> tuple[Case, Summary, Summary]:
 
 
 @given(runs())
-@settings(max_examples=600, deadline=None, derandomize=True)
+@examples(600)
 def test_no_simulation_beats_its_bounds(run: tuple[Case, Summary, Summary]) -> None:
     case, whole, window = run
     assert whole.finished == whole.jobs == len(case.arrivals)
@@ -243,7 +244,7 @@ def check(case: Case, ends: Floats) -> None:
 
 @pytest.mark.parametrize("order", KEYS)
 @given(case=cases(plain=True), taste=st.lists(st.sampled_from([0.25, 1.0, 4.0]), min_size=3, max_size=3))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 def test_no_fluid_schedule_beats_its_bounds(order: str, case: Case, taste: list[float]) -> None:
     check(case, fluid(case, KEYS[order], np.array(taste[: len(case.cluster.pools)])))
 
@@ -252,7 +253,7 @@ def test_no_fluid_schedule_beats_its_bounds(order: str, case: Case, taste: list[
     st.lists(st.tuples(lengths, st.floats(0.5, 300.0)), min_size=1, max_size=20),
     st.integers(1, 64),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 def test_jobs_as_wide_as_the_cluster_reach_the_bound(jobs: list[tuple[float, float]], gpus: int) -> None:
     """Then the cluster is one machine, and shortest-remaining-first is the best there is."""
     submitted = np.cumsum([gap for gap, _ in jobs])
@@ -266,7 +267,7 @@ def test_jobs_as_wide_as_the_cluster_reach_the_bound(jobs: list[tuple[float, flo
 
 
 @given(case=cases(elastic=False))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 def test_offered_load_is_the_least_time_the_work_could_take(case: Case) -> None:
     """Strong duality: the best prices ask for as much of the cluster's time as the best division of the work over pools needs."""
     cluster, arrivals = case.cluster, case.arrivals

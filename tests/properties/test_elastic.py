@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.costs import MoveCosts
@@ -32,6 +32,7 @@ from rota.report.metrics import summarise
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 from rota.sim.record import Record
+from tests.examples import examples
 
 TOLERANCE = 1e-9
 COUNTS, SIZES = (1, 2, 3, 4, 6, 8), (16, 32, 64, 128, 256, 1024)
@@ -136,7 +137,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-@settings(max_examples=120, deadline=None, derandomize=True)
+@examples(120)
 def test_limits_are_kept_and_no_run_beats_its_bounds(case: Case) -> None:
     record = case.run()
     assert not np.isnan(record.finished_s).any()
@@ -160,7 +161,7 @@ def test_limits_are_kept_and_no_run_beats_its_bounds(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=20, deadline=None, derandomize=True)
+@examples(20)
 def test_the_same_seed_gives_the_same_run(case: Case) -> None:
     first, second = case.run(), case.run()
     for name in ("first_run_s", "finished_s", "held_gpu_seconds", "suspensions", "resizes", "launches"):
@@ -168,7 +169,7 @@ def test_the_same_seed_gives_the_same_run(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_more_sizes_never_raise_a_bound_and_fewer_never_lower_it(case: Case) -> None:
     rigid = [Arrival(at_s, replace(spec, gpu_counts=(), batch_sizes=())) for at_s, spec in case.arrivals]
     if not all(case.physics.fastest(spec, case.cluster) for _, spec in rigid):

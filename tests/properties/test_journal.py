@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.costs import MoveCosts
@@ -29,6 +29,7 @@ from rota.policies.srtf import Srtf
 from rota.policies.tiresias import Tiresias
 from rota.sim.engine import Engine, Journal
 from rota.sim.physics import Physics
+from tests.examples import examples
 
 WORDS = codec(Standing)
 CLUSTERS = ["3xV100", "2x(2xV100) + 1x(4xK80)", "1x(4xA100) + 2x(2xP100) + 1xT4"]
@@ -76,7 +77,7 @@ def text(value: Any) -> str:
 
 
 @given(runs())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_deciding_again_gives_the_same_commands_bit_for_bit(run: tuple[Any, Journal]) -> None:
     make, journal = run
     written = json.dumps([[now_s, WORDS.encode(events), WORDS.encode(decided)] for now_s, events, decided in journal])
@@ -89,7 +90,7 @@ def test_deciding_again_gives_the_same_commands_bit_for_bit(run: tuple[Any, Jour
 
 
 @given(runs(), st.floats(0, 1))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_snapshot_and_the_rest_equal_the_whole(run: tuple[Any, Journal], where: float) -> None:
     make, journal = run
     cut = int(where * len(journal))
@@ -108,7 +109,7 @@ def test_snapshot_and_the_rest_equal_the_whole(run: tuple[Any, Journal], where: 
 
 
 @given(runs(), st.floats(0, 1))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40)
 def test_a_fork_lives_the_same_life_and_leaves_the_original_alone(run: tuple[Any, Journal], where: float) -> None:
     make, journal = run
     cut = int(where * len(journal))

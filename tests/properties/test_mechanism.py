@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.plan import grant as mechanism
@@ -13,6 +13,7 @@ from rota.core.plan.draw import Candidates, Preference, spelled_out
 from rota.core.plan.grant import grant
 from rota.model.options import Options
 from rota.model.units import MILLI
+from tests.examples import examples
 
 
 @st.composite
@@ -57,7 +58,7 @@ def walk(options: Options, kind: np.ndarray, candidates: Candidates, capacity: n
 
 @pytest.mark.parametrize("few", [0, mechanism.FEW])
 @given(instance=instances())
-@settings(max_examples=400, deadline=None, derandomize=True)
+@examples(400)
 def test_grants_equal_the_greedy_walk(few: int, instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
     """Both ways: arrays for many candidates, one by one for few."""
     options, table, candidates, capacity = instance
@@ -71,7 +72,7 @@ def test_grants_equal_the_greedy_walk(few: int, instance: tuple[Options, Any, Ca
 
 
 @given(instances())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_backfill_never_delays_the_head(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
     """With a reservation, the first job that does not fit can start no later than without those who overtook it."""
     options, table, candidates, capacity = instance
@@ -107,7 +108,7 @@ def _earliest(options: Options, table: Any, granted: dict[int, int], capacity: n
 
 
 @given(instances())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_backfill_leaves_nothing_that_could_still_overtake(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
     """Whoever waits either fits nowhere in what is left, or would take GPUs that the head has reserved."""
     options, table, candidates, capacity = instance
@@ -156,7 +157,7 @@ def elastic_instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.nda
 
 
 @given(elastic_instances())
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@examples(1500)
 def test_first_fit_equals_the_walk_through_all_options(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
     options, table, candidates, capacity = instance
     grants = grant(candidates, table, capacity)

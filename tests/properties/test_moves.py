@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import Prepared, prepare
@@ -12,6 +12,7 @@ from rota.model.events import Decided
 from rota.model.job import Arrival, JobSpec
 from rota.sim.record import Record
 from rota.traces.trace import Trace
+from tests.examples import examples
 from tests.fuzz.checks import Watched, check_ends, check_placements, check_same
 from tests.fuzz.setup import Setup
 
@@ -66,7 +67,7 @@ def run(study: dict[str, Any]) -> tuple[Prepared, Record, list[tuple[int, float,
 total = 0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(studies())
 def check_study(study: dict[str, Any]) -> None:
     global total

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
@@ -12,6 +12,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.sim.record import Record
 from rota.traces.trace import Trace
 from tests.checked import checked
+from tests.examples import examples
 
 SLICE = 60.0
 PATIENCE = 10
@@ -43,7 +44,7 @@ def simulated(drawn: list[Any], steps: float, **fields: Any) -> Record:
     return checked(made).run()
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(jobs, st.sampled_from(("4xV100", "2x(4xV100)", "1x(2xV100) + 1x(4xV100)")))
 def test_every_job_has_its_turn(drawn: list[Any], cluster: str) -> None:
     """Jobs take hours: one that waited for another to end would wait much longer than this."""
@@ -52,7 +53,7 @@ def test_every_job_has_its_turn(drawn: list[Any], cluster: str) -> None:
     assert (waited <= SLICE * (PATIENCE + 2) * (len(drawn) + 1)).all()
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(jobs, st.sampled_from(("gandiva", "srsf", "las", "tiresias")), st.sampled_from(("link", "driver")))
 def test_memory_is_never_exceeded(drawn: list[Any], policy: str, park: str) -> None:
     record = simulated(drawn, 600.0, cluster="2x(2xV100) + 1x(4xV100)", policy=policy, park=park, tactics="pack")

@@ -28,6 +28,7 @@ from rota.report.metrics import summarise
 from rota.sim.engine import Engine, Journal
 from rota.sim.physics import Physics
 from rota.sim.record import Record
+from tests.examples import examples
 from tests.packing import Crowded, Evenly
 
 TOLERANCE = 1e-9
@@ -139,7 +140,7 @@ def most_at_once(record: Record, gpus: int) -> list[int]:
 
 
 @given(runs())
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 def test_never_three_and_never_strangers(run: tuple[Case, Watched, Record, Journal]) -> None:
     """`validate` looks for strangers after every fold and every decision."""
     case, core, record, _ = run
@@ -162,7 +163,7 @@ def test_the_runs_do_share() -> None:
 
 
 @given(runs(kind=True))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_true_beliefs_foresee_every_step(run: tuple[Case, Watched, Record, Journal]) -> None:
     """With nothing to disturb them, what the core believes a job has done when it ends is what it had to do."""
     case, _, record, journal = run
@@ -180,7 +181,7 @@ def test_true_beliefs_foresee_every_step(run: tuple[Case, Watched, Record, Journ
 
 
 @given(runs(kind=True))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_all_work_is_done_once(run: tuple[Case, Watched, Record, Journal]) -> None:
     """From who had which GPUs when alone follows how many steps each job has done."""
     case, _, record, _ = run
@@ -202,7 +203,7 @@ def test_all_work_is_done_once(run: tuple[Case, Watched, Record, Journal]) -> No
 
 
 @given(runs(), st.floats(0, 1))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(30)
 def test_a_snapshot_and_the_rest_equal_the_whole(run: tuple[Case, Watched, Record, Journal], where: float) -> None:
     case, core, _, journal = run
     words, cut = codec(), int(where * len(journal))
@@ -230,7 +231,7 @@ def test_a_snapshot_and_the_rest_equal_the_whole(run: tuple[Case, Watched, Recor
 
 
 @given(runs(), st.integers(0, 100), st.integers(1, 100))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 def test_no_simulation_beats_its_bounds(run: tuple[Case, Watched, Record, Journal], first: int, length: int) -> None:
     case, _, record, _ = run
     count = len(case.arrivals)
@@ -313,7 +314,7 @@ def cheating(case: Case, weigh: Any) -> Floats:
     "weigh", [lambda left: 1 / (left + 1e-3), np.ones_like, lambda left: left + 1e-3, lambda left: (left + 0.01) ** -2.0]
 )
 @given(case=cases(kind=True, most=8))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(30)
 def test_no_cheating_schedule_beats_its_bounds(weigh: Any, case: Case) -> None:
     ends = cheating(case, weigh)
     found = bounds(case.arrivals, case.cluster, case.physics, packing=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.cluster import Cluster, Node
@@ -10,6 +10,7 @@ from rota.model.floor import Floor, Placer, Request
 from rota.placers.packed import Packed
 from rota.placers.random import Random
 from rota.placers.spread import Spread
+from tests.examples import examples
 
 
 @st.composite
@@ -34,7 +35,7 @@ def floors(draw: st.DrawFn) -> tuple[Floor, list[Request]]:
 
 @pytest.mark.parametrize("placer", [Packed(), Spread(), Random()], ids=lambda p: type(p).__name__)
 @given(case=floors())
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 def test_every_request_gets_its_own_gpus(placer: Placer, case: tuple[Floor, list[Request]]) -> None:
     floor, requests = case
     free = floor.available.copy()
@@ -49,7 +50,7 @@ def test_every_request_gets_its_own_gpus(placer: Placer, case: tuple[Floor, list
 
 
 @given(case=floors())
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 def test_a_single_job_is_packed_on_as_few_nodes_as_possible(case: tuple[Floor, list[Request]]) -> None:
     floor, requests = case
     if not requests:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.explain import explain, reasons
@@ -25,6 +25,7 @@ from rota.sim.chaos import Chaos
 from rota.sim.chaos_jobs import mixed_jobs
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
+from tests.examples import examples
 
 
 def confirm(core: Scheduler) -> int:
@@ -101,7 +102,7 @@ class Watched(Scheduler):
 
 
 @given(st.integers(0, 10**6), st.sampled_from([Fifo(), Fifo(backfill=True), Las(), Srsf(), Tiresias(thresholds=(60.0,))]))
-@settings(max_examples=20, deadline=None, derandomize=True)
+@examples(20)
 def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
     rng = np.random.default_rng(seed)
     cluster = Cluster.parse(["3xV100", "2x(2xV100) + 1x(4xK80)"][seed % 2])
@@ -127,7 +128,7 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([Fifo(), Fifo(backfill=False), Fifo(backfill=True), Las(), Srsf()]))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@examples(15)
 def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, policy: Any) -> None:
     rng = np.random.default_rng(seed)
     cluster = Cluster.parse(["4x(4xV100)", "2x(3x(2xV100))"][seed % 2])

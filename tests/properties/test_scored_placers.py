@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import simulate
@@ -13,6 +13,7 @@ from rota.placers.packed import Packed
 from rota.placers.pal import Pal
 from rota.placers.pm_first import PmFirst
 from rota.traces.synthetic import synthetic
+from tests.examples import examples
 
 CLUSTER = Cluster.parse("6x(4xV100)")
 LEVELS = (0.9, 1.0, 1.1, 2.5)
@@ -40,7 +41,7 @@ def place(placer: Any, scores: Any, free: Any, sizes: list[int], penalty: float)
 
 
 @given(asked(), st.sampled_from([Pal(), Pal(wide=False), PmFirst(), Packed(by_size=False)]))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_everybody_gets_as_many_free_gpus_as_it_asked_for_and_nobody_the_same(question: Any, placer: Any) -> None:
     scores, free, sizes, penalty = question
     placed = place(placer, scores, free, sizes, penalty)
@@ -50,7 +51,7 @@ def test_everybody_gets_as_many_free_gpus_as_it_asked_for_and_nobody_the_same(qu
 
 
 @given(asked())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_the_least_slow_are_taken_first(question: Any) -> None:
     scores, free, sizes, penalty = question
     if not sizes:
@@ -61,7 +62,7 @@ def test_the_least_slow_are_taken_first(question: Any) -> None:
 
 
 @given(asked())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_with_equal_scores_pal_spans_as_few_nodes_as_packed(question: Any) -> None:
     _, free, sizes, penalty = question
     if not sizes:
@@ -72,7 +73,7 @@ def test_with_equal_scores_pal_spans_as_few_nodes_as_packed(question: Any) -> No
 
 
 @given(asked(), st.integers(0, 23))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_a_gpu_that_gets_slower_is_not_chosen_more(question: Any, gpu: int) -> None:
     scores, free, sizes, penalty = question
     if not sizes:
@@ -92,7 +93,7 @@ def cost(scores: Any, gpus: Any, penalties: tuple[float, ...]) -> float:
 
 
 @given(asked(), st.sampled_from([(1.0, 1.0, 1.0), (1.0, 1.2, 1.3), (1.0, 1.1, 3.0), (1.0, 1.7, 1.7)]))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_across_racks_too_the_cheapest_place_is_taken(question: Any, penalties: tuple[float, ...]) -> None:
     """Against every level of slowness and every node, rack, or both, tried one by one."""
     scores, free, sizes, _ = question

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rota.compose.catalogue import make_policy
@@ -12,6 +12,7 @@ from rota.model.tenants import Tenants
 from rota.policies.hierarchical import Hierarchical
 from rota.solver.linear import least
 from rota.solver.program import Program
+from tests.examples import examples
 from tests.solving import Question, assert_feasible, norm
 
 PROFILES = "abc"
@@ -73,8 +74,8 @@ def facts(draw: st.DrawFn, packing: bool = False, weights: bool = True, gangs: b
     return Facts(counts, rates, jobs, pairs)
 
 
-quick = settings(max_examples=40, deadline=None, derandomize=True)
-few = settings(max_examples=15, deadline=None, derandomize=True)
+quick = examples(40)
+few = examples(15)
 
 
 @pytest.mark.parametrize("policy", [*SHARING, *BLIND, "isolated"])

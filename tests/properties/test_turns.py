@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.costs import MoveCosts
 from rota.core.drawing import Drawing
+from tests.examples import examples
 from tests.unit.core.test_turns import SLICE, bench, turn
 
 POOLS = ("V100", "K80")
@@ -29,7 +30,7 @@ def schedules(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 
 @given(found=schedules(), move_seconds=st.sampled_from([0.01, 0.1, 0.4]))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@examples(15)
 def test_no_job_is_ever_far_from_its_share(found: tuple[str, str, Any], move_seconds: float) -> None:
     cluster, jobs, share = found
     wanted = {

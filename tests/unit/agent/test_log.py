@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent import log as log_module
 from rota.agent.log import SMALLEST_LIMIT_BYTES, Log, log_end, read_log
+from tests.examples import examples
 from tests.unit.agent.bench import Bench
 
 
@@ -44,7 +45,7 @@ def test_a_later_incarnation_goes_on_in_the_same_stream(bench: Bench) -> None:
     assert read_log(bench.log(), log_end(bench.log()) - 40, 100).data.endswith(b"5000\n--- rota: finished ---\n")
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.binary(min_size=1, max_size=20_000), max_size=12), st.integers(0, 200_000), st.integers(1, 50_000))
 def test_what_is_read_is_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], offset: int, limit: int

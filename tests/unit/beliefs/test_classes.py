@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.classes import classify
 from rota.errors import OptionError
+from tests.examples import examples
 
 THREE = {
     "gemm": (92.0, 20.0),
@@ -60,7 +61,7 @@ percent = st.floats(0, 100)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.dictionaries(st.text(min_size=1, max_size=4), st.tuples(percent, percent), min_size=1, max_size=15))
 def test_classes_always(features: dict[str, tuple[float, float]]) -> None:
     found = classify(features)

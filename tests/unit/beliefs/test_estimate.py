@@ -5,13 +5,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.estimate import KEPT, TYPICAL_SHARE, Estimator
 from rota.beliefs.rates import SPEEDS, UNPROFILED_SPREAD, Rates, Source
 from rota.core.snapshot import codec
 from rota.errors import ProfileError
+from tests.examples import examples
 
 TYPES, COUNTS = ("K80", "P100", "V100", "A100"), (1, 2, 4)
 CELLS = tuple(product(TYPES, COUNTS))
@@ -261,7 +262,7 @@ SEEN = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(table=TABLE, pairs=PAIRS, seen=SEEN, chosen=st.none() | st.lists(NAME).map(tuple))
 def test_any_table(
     table: dict[tuple[str, str, int], float],
@@ -298,7 +299,7 @@ def test_any_table(
             assert known.rate(name, kind, gpus) == (rate, 0.0)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 99), cells=st.permutations(CELLS), count=st.integers(1, len(CELLS)))
 def test_measured_cells_come_back_and_the_order_does_not_matter(seed: int, cells: list[tuple[str, int]], count: int) -> None:
     rates = synthetic(5, seed=seed, noise=0.1)

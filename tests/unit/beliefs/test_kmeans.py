@@ -5,12 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.kmeans import best_count, kmeans, silhouette
 from rota.errors import OptionError
 from rota.model.units import Floats
+from tests.examples import examples
 
 
 def draw(key: int = 1) -> np.random.Generator:
@@ -106,7 +107,7 @@ clouds = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(clouds, st.integers(1, 6), st.integers(0, 99))
 def test_labels_are_nearest_centres(points: list[tuple[float, ...]], k: int, key: int) -> None:
     rows = np.array(points)

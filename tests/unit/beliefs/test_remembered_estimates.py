@@ -1,10 +1,11 @@
 """Estimates that are remembered are those that would be made anew, whatever was measured and asked in between."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
+from tests.examples import examples
 
 NAMES = ("a", "b", "c", "d", "e")
 TYPES = {"V100": 1.0, "K80": 0.3}
@@ -30,7 +31,7 @@ asked = st.tuples(st.just("ask"), names, kinds, counts, names)
 
 
 @given(st.lists(st.one_of(measured, asked), max_size=25))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_what_is_remembered_is_what_would_be_said_anew(steps: list[tuple[object, ...]]) -> None:
     known = Estimator(REFERENCE, KNOWN)
     for what, name, kind, gpus, *rest in steps:

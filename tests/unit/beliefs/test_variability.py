@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.variability import HALF_LIFE_S, Levels, Variability, plain_name
 from rota.errors import OptionError
+from tests.examples import examples
 
 HOUR = 3600.0
 
@@ -189,7 +190,7 @@ measurements = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(scores, min_size=GPUS, max_size=GPUS), st.sampled_from([0.0, 0.02, 0.3]), measurements)
 def test_learning_always(first: list[float], spread: float, told: list[tuple[list[int], float, float]]) -> None:
     known = again = scored(first, spread)
@@ -209,7 +210,7 @@ def test_learning_always(first: list[float], spread: float, told: list[tuple[lis
     assert np.array_equal(known.scores, again.scores) and known.recent == again.recent
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(scores, min_size=1, max_size=40), st.sampled_from(["pal", "silhouette"]))
 def test_bins_keep_the_order(values: list[float], levels: Levels) -> None:
     (bins,) = scored(values).bins(levels)

@@ -1,13 +1,14 @@
 """Memory of jobs whose specs say nothing of it: what was seen of it counts, and no more is promised than there is."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.model.cluster import Node
 from rota.model.commands import Launch, Suspend, SuspendKind
 from rota.model.events import Exited, Measured, Outcome, Started, Suspended
+from tests.examples import examples
 from tests.unit.core.helpers import Bench, of_type
 
 NAN = float("nan")
@@ -125,7 +126,7 @@ def test_another_size_of_contexts_while_a_job_sleeps() -> None:
     assert state.machines.context_gib.tolist() == [0.0]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.booleans(), st.floats(20.0, 200.0), st.lists(st.tuples(st.floats(1.0, 80.0), st.floats(0.1, 1.0)), min_size=1, max_size=8)
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import prepare, simulate
@@ -22,6 +22,7 @@ from rota.policies.las import Las
 from rota.report.bounds import bounds
 from rota.sim.physics import Physics
 from rota.traces.trace import Trace
+from tests.examples import examples
 from tests.fuzz.checks import Watched
 from tests.unit.core.helpers import Bench
 
@@ -49,7 +50,7 @@ def fewest_gpus(parts: list[int]) -> int:
 
 @pytest.mark.parametrize("placer", ["packed", "spread", "random", "pal", "packed:sticky=false"])
 @given(halves=st.integers(0, 5), wholes=st.integers(0, 2))
-@settings(max_examples=12, deadline=None, derandomize=True)
+@examples(12)
 def test_halves_fill_gpus(placer: str, halves: int, wholes: int) -> None:
     """As few GPUs as any schedule needs, so that all run at once on just so many."""
     if not halves + wholes:

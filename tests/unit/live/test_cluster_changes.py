@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent.gpus import Gpu
@@ -23,6 +23,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.commands import Launch
 from rota.model.events import NodeDrained, NodeJoined, NodeLeft
 from rota.placers.packed import Packed
+from tests.examples import examples
 from tests.unit.live.test_daemon import PATIENCE, ended, running, submit
 from tests.unit.live.test_driver import events_until_exit, submitted
 
@@ -189,7 +190,7 @@ def _cluster(kinds: Sequence[tuple[str, int]]) -> Cluster:
     return Cluster.of(Node(f"n{i + 1}", kind, gpus) for i, (kind, gpus) in enumerate(kinds))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(nodes_, min_size=2, max_size=5))
 def test_whatever_the_clusters_the_scheduler_ends_with_what_is_there(clusters: list[list[tuple[str, int]]]) -> None:
     first = _cluster(clusters[0])

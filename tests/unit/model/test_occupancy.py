@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.occupancy import FREE, IN_PARTS, Occupancy
 from rota.model.units import MILLI, Ints
+from tests.examples import examples
 
 
 def gpus(*numbers: int) -> Ints:
@@ -52,7 +53,7 @@ def test_a_copy_is_independent() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.sampled_from([100, 250, 500, MILLI]), st.booleans()), max_size=60)
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 def test_it_agrees_with_a_plain_table(acts: list[tuple[int, int, int, bool]]) -> None:
     """Never more than a whole GPU, whatever comes and goes."""
     held, plain = empty(4), [dict[int, int]() for _ in range(4)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rota
@@ -20,6 +20,7 @@ from rota.model.view import View
 from rota.policies.goodput import Goodput
 from rota.policies.optimus import Allotted, Optimus
 from rota.traces.trace import Trace
+from tests.examples import examples
 from tests.unit.core.helpers import Bench
 
 RATES = Rates(
@@ -97,7 +98,7 @@ jobs = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 @given(jobs=jobs, later=st.floats(1.0, 3000.0))
 def test_capacities_are_kept_and_answers_repeat(policy: Any, jobs: list[Any], later: float) -> None:
     made = bench(policy, "2x(2xV100) + 3xK80")

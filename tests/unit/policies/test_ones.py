@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import simulate
@@ -20,6 +20,7 @@ from rota.model.view import View
 from rota.policies.ones import Evolved, Ones
 from rota.sim.engine import Engine
 from rota.traces.trace import Trace
+from tests.examples import examples
 
 PUBLISHED = "ones:score=gpu-seconds,batch=largest,epochs_before=2,first_gpus=1,draws=true,interval_seconds=10"
 LINEAR = Rates(table={("linear", "V100", gpus): float(gpus) for gpus in (1, 2, 4, 8, 16)})
@@ -127,7 +128,7 @@ def test_it_goes_on_with_an_old_memory_or_none() -> None:
         assert (pools <= late.capacity).all() and len(answer.position)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.integers(0, 10**6), st.sampled_from(["ones", PUBLISHED, "ones:batch=asked", "ones:evict=0.9,epochs_between=0"]))
 def test_every_job_ends_and_none_runs_at_a_size_it_does_not_accept(seed: int, policy: str) -> None:
     draw = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InputError, ProfileError
@@ -15,6 +15,7 @@ from rota.profiles.describe import describe_file
 from rota.profiles.gavel import read_rates
 from rota.profiles.measured import read_measured
 from rota.profiles.read import read_rates as read_any
+from tests.examples import examples
 
 LM, A3C = "('LM (batch size 5)', 1)", "('A3C', 1)"
 LM2 = "('LM (batch size 5)', 2)"
@@ -169,7 +170,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, uses_fixtures=True)
 @given(st.binary(max_size=60) | TREES.map(lambda tree: json.dumps(tree).encode()))
 def test_anything_is_a_table_or_an_input_error(tmp_path: Path, data: bytes) -> None:
     try:

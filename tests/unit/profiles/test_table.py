@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
 from rota.errors import InputError, ProfileError
 from rota.profiles.table import read_rates
+from tests.examples import examples
 
 HEADER = "profile,accelerator,gpus,steps_per_second"
 
@@ -154,7 +155,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, problem: str) -> N
     assert caught.value.hint
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, uses_fixtures=True)
 @given(
     st.binary()
     | st.lists(st.text(alphabet='0123456789,."-|e\r\n\0_ pV\ufeff')).map(lambda rows: "\n".join([HEADER, *rows]).encode())

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InputError, OptionError, ProfileError
 from rota.model.cluster import Cluster
 from rota.profiles.variability import describe_variability, read_variability
+from tests.examples import examples
 
 RESNET = "uuid,perf\ng0,10\ng0,11\ng0,9\ng1,20\ng1,22\ng1,40\ng2,10\n"
 BERT = "cabinet,node,device,uuid,perf\nc1,004,0,x,1.0\nc1,004,0,x,1.1\nc1,5,1,y,2.0\n"
@@ -170,7 +171,7 @@ def test_summed_up(tmp_path: Path) -> None:
 cells = st.text(st.sampled_from('0123456789.-,e"\nAgpu class score perf uuid_'), max_size=80)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, uses_fixtures=True)
 @given(st.sampled_from(["gpu,class,score\n", "uuid,perf\n", "gpu_id,pm_classA\n", "{", ""]), cells, st.booleans())
 def test_no_text_does_worse_than_an_error(tmp_path: Path, header: str, text: str, sampled: bool) -> None:
     path = write(tmp_path, header + text)

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import ProfileError
 from rota.profiles.table import read_rates
 from rota.profiles.write import MeasuredRate, check_table, write_rates
+from tests.examples import examples
 
 BEFORE = """steps_per_second,profile,accelerator,gpus,nodes,beside
 5.1,net,v100,,,
@@ -29,7 +30,7 @@ def test_what_is_measured_again_replaces_and_the_rest_stays(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path], "no half-written file is left"
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(["a/global64", 'odd, "name"', "b"]), st.sampled_from(["V100", "K80"]), st.integers(1, 16)),

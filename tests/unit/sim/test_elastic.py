@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rota
@@ -26,6 +26,7 @@ from rota.policies.srsf import Srsf
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
 from rota.traces.trace import Trace
+from tests.examples import examples
 
 NOTHING = Assignment(position=np.array([], dtype=np.int64), option=np.array([], dtype=np.int64))
 
@@ -147,7 +148,7 @@ def test_a_gang_on_two_nodes_resizes_on_both(placer: Any) -> None:
         assert set(core.state.machines.cluster.gpu_node[command.gpus].tolist()) == set(command.nodes)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(st.data())
 def test_a_job_granted_any_option_of_its_demand_runs_exactly_by_it(data: st.DataObject) -> None:
     """Whatever it is granted and when, a job is done when the rates of what it was granted add up to its steps."""

@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.solver.knapsack import choose
+from tests.examples import examples
 
 OPTIONS = st.tuples(st.integers(0, 2), st.integers(1, 8), st.floats(-1.0, 10.0))
 """Pool, GPUs, value."""
@@ -30,7 +31,7 @@ def best(job: np.ndarray, pool: np.ndarray, gpus: np.ndarray, value: np.ndarray,
     return found
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(JOBS, st.lists(st.integers(0, 12), min_size=1, max_size=3))
 def test_within_the_capacity_and_close_to_the_best(jobs: list[list[tuple[int, int, float]]], there: list[int]) -> None:
     capacity = np.array(there)

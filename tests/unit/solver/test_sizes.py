@@ -1,11 +1,12 @@
 """Elastic jobs: shares over sizes become steady ones with the same GPU time."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.options import OptionRow, Options
 from rota.solver.sizes import efficient, measured_by, steadied
+from tests.examples import examples
 
 
 def options_of(rates: dict[int, float], pool: int = 0) -> Options:
@@ -31,7 +32,7 @@ def test_where_only_the_large_size_pays_nothing_changes() -> None:
     assert (steadied(options, np.zeros(3, dtype=np.int64), np.arange(3), given_share) == given_share).all()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.integers(1, 32), min_size=2, max_size=6, unique=True),
     st.lists(st.floats(0.0, 1.0), min_size=12, max_size=12),

@@ -6,10 +6,11 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.tactics.defragment import Clearing, Defragment, Movable, fit
+from tests.examples import examples
 
 
 def clear(free: Sequence[int], jobs: Sequence[Movable], gpus: int, nodes: int = 1) -> Clearing | None:
@@ -98,7 +99,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[int], list[Movable]]:
     return free, jobs
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(clusters(), st.integers(2, 10))
 def test_no_way_needs_fewer_moves_or_costs_less(cluster: tuple[list[int], list[Movable]], gpus: int) -> None:
     free, jobs = cluster

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
@@ -14,6 +14,7 @@ from rota.profiles.catalogue import Catalogue
 from rota.traces.gavel_jobs import MODELS, draw, gavel_jobs
 from rota.traces.synthetic import named, open_trace, reseeded
 from rota.traces.trace import Trace
+from tests.examples import examples
 
 
 def run_seconds(trace: Trace) -> list[float]:
@@ -28,7 +29,7 @@ def offered_load(trace: Trace, gpus: int) -> float:
     return work / (gpus * trace.arrivals[-1].submitted_s)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(2, 200), st.integers(0, 10**18), st.floats(0.05, 5), st.integers(1, 512), st.booleans())
 def test_the_load_is_met(jobs: int, seed: int, load: float, gpus: int, multi: bool) -> None:
     trace = gavel_jobs(jobs, seed, load=load, gpus=gpus, multi=multi)

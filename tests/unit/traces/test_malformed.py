@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InputError, TraceError
 from rota.traces.read import FORMATS, read_trace
+from tests.examples import examples
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,7 @@ def test_a_path_that_cannot_be(tmp_path: Path, name: str) -> None:
     assert caught.value.hint
 
 
-fuzzed = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzed = examples(300, uses_fixtures=True)
 
 
 def read_anyhow(path: Path, data: bytes, format: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rota
@@ -16,9 +16,10 @@ from rota.traces.ones_jobs import ones_jobs
 from rota.traces.read import read_trace
 from rota.traces.synthetic import named, reseeded
 from rota.traces.write import write_trace
+from tests.examples import examples
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 10**18))
 def test_it_looks_like_what_ones_was_evaluated_on(seed: int) -> None:
     trace = ones_jobs(seed=seed)
@@ -40,8 +41,8 @@ def test_it_looks_like_what_ones_was_evaluated_on(seed: int) -> None:
 
 def test_epochs_are_around_those_that_were_published() -> None:
     specs = [arrival.spec for arrival in ones_jobs(4000, 5).arrivals if arrival.spec.profile == "ones/resnet50/global512"]
-    for examples, epochs in MODELS["resnet50"].epochs.items():
-        taken = [spec.steps / spec.epoch_steps for spec in specs if round(spec.epoch_steps * 512) == examples]
+    for size, epochs in MODELS["resnet50"].epochs.items():
+        taken = [spec.steps / spec.epoch_steps for spec in specs if round(spec.epoch_steps * 512) == size]
         assert len(taken) > 100 and np.median(taken) == pytest.approx(epochs, rel=0.1)
         assert np.std(np.log(taken)) == pytest.approx(0.2, abs=0.05)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import TraceError
@@ -19,6 +19,7 @@ from rota.traces.synthetic import named, open_trace, reseeded
 from rota.traces.tiresias_jobs import MODELS, NARROW, SIZES, SKEWED, tiresias_jobs
 from rota.traces.trace import Trace
 from rota.traces.write import write_trace
+from tests.examples import examples
 
 SEEDS = st.integers(0, 10**18)
 
@@ -34,7 +35,7 @@ def gpus(trace: Trace) -> np.ndarray:
     return np.array([arrival.spec.gpus for arrival in trace.arrivals])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=9), st.integers(0, 500))
 def test_dealing_gives_each_its_part(weights: list[float], count: int) -> None:
     places = dealt(weights, count)
@@ -43,7 +44,7 @@ def test_dealing_gives_each_its_part(weights: list[float], count: int) -> None:
         assert abs((places == place).sum() - count * weight / sum(weights)) < 1
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS)
 def test_sia_looks_like_what_pal_was_evaluated_on(seed: int) -> None:
     trace = sia_jobs(seed=seed)
@@ -66,7 +67,7 @@ def test_the_work_is_like_that_of_the_published_workloads() -> None:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS)
 def test_tiresias_looks_like_the_testbed(seed: int) -> None:
     trace = tiresias_jobs(seed=seed)
@@ -96,7 +97,7 @@ def test_where_spreading_costs_wide_jobs_cannot_but_pay() -> None:
         assert after.submitted_s == before.submitted_s
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS, st.floats(0.0, 1.0))
 def test_gandiva_has_philly_like_jobs_and_sweeps(seed: int, sweeps: float) -> None:
     trace = gandiva_jobs(300, seed, sweeps=sweeps)
@@ -135,7 +136,7 @@ def test_the_load_of_gandivas_jobs_is_met_exactly(load: float) -> None:
     assert run_seconds(short)[gpus(short) <= 4].max() <= 60.0001
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS, st.sampled_from([150, 500]))
 def test_with_feedback_searches_stop_the_losers_and_nothing_else_changes(seed: int, steps: int) -> None:
     """The same jobs come in the same order; those of a sweep all have as many steps, and the load counts what has to be run."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rota.errors import InputError, NameUnknown, TraceError
@@ -17,6 +17,7 @@ from rota.profiles.catalogue import Catalogue
 from rota.traces.shaping import MODELS, USERS_PER_TENANT
 from rota.traces.synthetic import BUILT_IN, named, open_trace, synthetic
 from rota.traces.trace import Trace
+from tests.examples import examples
 
 
 def offered_load(trace: Trace, gpus: int) -> float:
@@ -24,7 +25,7 @@ def offered_load(trace: Trace, gpus: int) -> float:
     return work / (gpus * (trace.arrivals[-1].submitted_s - trace.arrivals[0].submitted_s))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(2, 300), st.integers(0, 10**18), st.floats(0.05, 5), st.integers(1, 512), st.integers(1, 32))
 def test_the_load_is_met_and_no_job_is_too_large(jobs: int, seed: int, load: float, gpus: int, largest: int) -> None:
     trace = synthetic(jobs, seed, load=load, gpus=gpus, largest=largest)
@@ -76,7 +77,7 @@ def test_tenants_are_unequal_and_have_users() -> None:
     assert len({spec.tenant for spec in (a.spec for a in synthetic(50, tenants=1).arrivals)}) == 1
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(2, 300), st.integers(0, 10**18), st.floats(0.05, 5), st.integers(1, 512), st.floats(0, 1))
 def test_a_rhythm_keeps_the_load_and_the_jobs(jobs: int, seed: int, load: float, gpus: int, rhythm: float) -> None:
     even, moved = synthetic(jobs, seed, load=load, gpus=gpus), synthetic(jobs, seed, load=load, gpus=gpus, rhythm=rhythm)
@@ -250,7 +251,7 @@ def test_a_generated_trace_has_no_format_and_no_columns() -> None:
         open_trace("demo", format="phily")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text() | st.from_regex(r"synthetic:[a-z]{0,8}=?[0-9.e-]{0,5}(,jobs=[0-9]{0,2})?", fullmatch=True))
 def test_any_text_opens_or_is_an_input_error(text: str) -> None:
     assume(text != "-")  # standard input

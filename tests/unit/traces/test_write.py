@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import TraceError
@@ -12,6 +12,7 @@ from rota.traces.read import read_trace
 from rota.traces.synthetic import named
 from rota.traces.trace import Trace
 from rota.traces.write import write_trace
+from tests.examples import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20).map(str.strip)
 NUMBERS = st.floats(0, 1e15)
@@ -35,7 +36,7 @@ SPECS = st.builds(
 TRACES = st.lists(st.builds(Arrival, NUMBERS, SPECS), min_size=1, max_size=8).map(lambda found: Trace.of("t", "made", found))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, uses_fixtures=True)
 @given(TRACES)
 def test_what_is_written_reads_back_the_same(tmp_path: Path, trace: Trace) -> None:
     path = tmp_path / "out.csv"

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.train import agreement
@@ -17,6 +17,7 @@ from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement
 from rota.train.board import Board, FolderBoard, ObjectBoard
 from rota.train.objects import open_objects
 from rota.train.stored import checkpoints_at
+from tests.examples import examples
 
 
 class MustWait(Exception):
@@ -79,7 +80,7 @@ def nobody_sleeps() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nobody_sleeps")
 @pytest.mark.parametrize("place", ["folder", "memory"])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), count=st.integers(2, 4), start=st.sampled_from([0, 57]), coupled=st.booleans())
 def test_ranks_do_the_same_at_the_same_step(
     tmp_path_factory: pytest.TempPathFactory, place: str, data: st.DataObject, count: int, start: int, coupled: bool

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import CheckpointError
 from rota.train import checkpoint
 from rota.train.checkpoint import MANIFEST, Checkpoints
+from tests.examples import examples
 
 
 def writes(text: str):
@@ -75,7 +76,7 @@ def test_a_folder_that_another_job_left_is_gone_on_with(tmp_path: Path) -> None:
     assert read(Checkpoints(tmp_path, incarnation=2).newest()) == "new"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_a_torn_one_is_told_and_the_one_before_is_used(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever a power cut, a bad disk or a person does to any file of it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rota
@@ -19,6 +19,7 @@ from rota.agent.disk import TELL
 from rota.errors import CheckpointError, OptionError
 from rota.train.environment import JobEnvironment, job_environment
 from rota.train.session import CheckpointWarning, Session, Yielded
+from tests.examples import examples
 
 PACKAGES = str(Path(rota.__file__).parents[1])
 
@@ -71,7 +72,7 @@ def whole(epochs: int, batches: int) -> list[object]:
     return [each for epoch in range(epochs) for each in [*((epoch, batch) for batch in range(batches)), f"behind {epoch}"]]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     epochs=st.integers(1, 3),
     batches=st.integers(1, 4),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 fsspec = pytest.importorskip("fsspec")
@@ -24,6 +24,7 @@ from rota.train.environment import JobEnvironment  # noqa: E402
 from rota.train.objects import FolderObjects, Objects, open_objects  # noqa: E402
 from rota.train.session import CheckpointWarning, Session, Yielded  # noqa: E402
 from rota.train.stored import StoredCheckpoints, checkpoints_at  # noqa: E402
+from tests.examples import examples  # noqa: E402
 from tests.unit.train.stores import LibraryError, SmallStore  # noqa: E402
 
 PACKAGES = str(Path(rota.__file__).parents[1])
@@ -148,7 +149,7 @@ def test_what_another_job_left_is_gone_on_with(url: str) -> None:
     assert read(store(url, 2).newest()) == "new"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_a_torn_one_is_told_and_the_one_before_is_used(data: st.DataObject) -> None:
     """Whatever a store, a network or a person does to any object of it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -26,6 +26,7 @@ from rota.train.data import ResumableLoader  # noqa: E402
 from rota.train.environment import JobEnvironment  # noqa: E402
 from rota.train.session import Yielded  # noqa: E402
 from rota.train.torch import TorchSession, session  # noqa: E402
+from tests.examples import examples  # noqa: E402
 from tests.unit.agent.bench import Bench  # noqa: E402
 from tests.unit.agent.conftest import bench  # noqa: E402
 
@@ -131,7 +132,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, l
     return found
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(scheduler=st.sampled_from(sorted(SCHEDULERS)), stops=st.lists(st.integers(1, 7), max_size=6))
 def test_interrupted_anywhere_it_is_the_same_run(
     tmp_path_factory: pytest.TempPathFactory, straight: dict[str, Any], scheduler: str, stops: list[int]
@@ -175,7 +176,7 @@ def test_every_epoch_has_an_order_of_its_own_and_every_example_once(tmp_path: Pa
     assert len({tuple(epoch) for epoch in epochs}) == EPOCHS
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     length=st.integers(1, 40),
     parts=st.lists(st.tuples(st.integers(4, 9), st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=5),
