@@ -1,8 +1,8 @@
 """What a test needs is marked by where it is, and a test with real processes may fail once.
 
 `make test` runs tests with real processes apart from the others: they mostly wait, and a busy machine makes them wait longer.
-If one fails it is run once more, since the machine may have been busy. The run names each of those and says why it failed. More than
-`MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
+If one fails it is run once more, since the machine may have been busy. The run names each of those and says why it failed.
+More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
 """
 
 import pytest

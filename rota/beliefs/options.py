@@ -23,7 +23,7 @@ def make_options(
             alone[row.kind][row.pool] = row.rate
     for number in range(known, len(kinds)):
         rows += _rows_of(number, kinds, alone, cluster, rates, packing)
-    return Options.of(rows, len(kinds))
+    return Options.of(rows, len(kinds), before.lasting if before is not None else ())
 
 
 def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rates, *, packing: bool) -> Options:
@@ -34,7 +34,7 @@ def grown(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Rate
     for number in range(len(kinds)):
         found = _rows_of(number, kinds, alone, cluster, rates, packing)
         rows += [row for row in found if _key(row) not in have]
-    return Options.of(rows, len(kinds))
+    return Options.of(rows, len(kinds), options.lasting)
 
 
 def _rows_of(
@@ -70,7 +70,8 @@ def renewed(options: Options, kinds: Sequence[Kind], cluster: Cluster, rates: Ra
     for way in ways:
         if way.partner_kind >= 0 and changed & {way.kind, way.partner_kind}:  # known not to run in this company
             fresh.setdefault(_key(way), way._replace(rate=STANDS_STILL, spread=0.0))
-    return Options.of([fresh.get(_key(way), way)._replace(account=way.account) for way in ways], len(kinds))
+    ordered = [fresh.get(_key(way), way)._replace(account=way.account) for way in ways]
+    return Options.of(ordered, len(kinds), options.lasting)
 
 
 OptionKey = tuple[int, int, int, int, int]

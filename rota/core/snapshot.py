@@ -121,7 +121,9 @@ def restore(plain: Plain, words: Codec) -> State:
             hint="use the Rota that wrote it",
         )
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
-    return State(now_s=words.decode(plain["now_s"]), **records)
+    state = State(now_s=words.decode(plain["now_s"]), **records)
+    state.note_lasting_gpus()
+    return state
 
 
 _RECORDS: dict[str, type] = {

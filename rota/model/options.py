@@ -107,6 +107,8 @@ class Options:
     """Whether any of them is."""
     elastic: bool
     """Whether any kind accepts more than one size."""
+    lasting: tuple[int, ...] = ()
+    """GPUs of each pool on nodes that have not left; empty if none has. An option that needs more makes no other hopeless."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -126,7 +128,9 @@ class Options:
         return map(OptionRow._make, zip(*(column.tolist() for column in columns), strict=True))
 
     @classmethod
-    def of(cls, ways: Sequence[OptionRow | tuple[int, int, int, float, float]], kinds: int) -> "Options":
+    def of(
+        cls, ways: Sequence[OptionRow | tuple[int, int, int, float, float]], kinds: int, lasting: tuple[int, ...] = ()
+    ) -> "Options":
         """Build from rows, which keep their order: a new row is added at the end, so that numbers in use stay true."""
         ordered = [OptionRow(*way) for way in ways]
         whole = [(w.kind, w.pool, w.milligpus, w.partner_kind, w.batch_size, w.account) for w in ordered]
@@ -145,8 +149,7 @@ class Options:
         account = _numbered(of_kind, account, kind, usual)
         by_kind = _by_kind(kind, solo[np.lexsort((pool[solo], milligpus[solo], -rate[solo]))], kinds)
         exists = by_kind >= 0
-        best = by_kind[kind, 0]
-        hopeless = rate * MUCH_SLOWER * milligpus[best] < rate[best] * milligpus if len(ordered) else np.zeros(0, dtype=bool)
+        hopeless = _hopeless(kind, pool, milligpus, rate, by_kind, lasting)
         options = cls(
             kind=kind,
             pool=pool,
@@ -171,12 +174,21 @@ class Options:
             hopeless=hopeless,
             uneven=bool(hopeless.any()),
             elastic=not usual.all(),
+            lasting=lasting,
         )
         for name in cls.__slots__:
             column = getattr(options, name)
             if isinstance(column, np.ndarray):
                 column.setflags(write=False)  # policies see these very arrays
         return options
+
+    def with_lasting(self, lasting: tuple[int, ...]) -> "Options":
+        """The same options once nodes have left, and each pool has these GPUs."""
+        if lasting == self.lasting:
+            return self
+        hopeless = _hopeless(self.kind, self.pool, self.milligpus, self.rate, self.by_kind, lasting)
+        hopeless.setflags(write=False)
+        return replace(self, hopeless=hopeless, uneven=bool(hopeless.any()), lasting=lasting)
 
     def with_accounts(self, rows: Ints) -> "Options":
         """The same options, in which these have an account too."""
@@ -192,6 +204,21 @@ class Options:
         for column in (account, by_account):
             column.setflags(write=False)
         return replace(self, account=account, by_account=by_account)
+
+
+def _hopeless(kind: Ints, pool: Ints, milligpus: Ints, rate: Floats, by_kind: Ints, lasting: tuple[int, ...]) -> Bools:
+    """Which options are MUCH_SLOWER than the best of their kind that fits on the nodes that have not left."""
+    if not len(kind):
+        return np.zeros(0, dtype=bool)
+    first = by_kind[:, 0]
+    if lasting:
+        room = np.zeros(int(pool.max()) + 1, dtype=np.int64)
+        room[: len(lasting)] = lasting[: len(room)]
+        fits = (by_kind >= 0) & (milligpus[by_kind] <= room[pool[by_kind]] * MILLI)
+        first = np.where(fits.any(axis=1), by_kind[np.arange(len(by_kind)), fits.argmax(axis=1)], first)
+    best = first[kind]
+    slower: Bools = rate * MUCH_SLOWER * milligpus[best] < rate[best] * milligpus
+    return slower
 
 
 def _numbered(of_kind: Ints, account: Ints, kind: Ints, usual: Bools) -> Ints:

@@ -7,7 +7,7 @@ import numpy as np
 from rota.model.allocation import Ranking
 from rota.model.units import Floats
 from rota.model.view import View
-from rota.policies.queues import Standing, check_thresholds, queue_limits, queue_up
+from rota.policies.queues import SLACK_DIGITS, Standing, check_thresholds, queue_limits, queue_up
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Gittins:
 
     def allocate(self, view: View) -> Ranking:
         queues = queue_up(view, self.thresholds, self.promote, "gpu-seconds")
-        past = np.sort(np.array(self.history) if self.history else view.history_gpu_seconds)
+        past = np.sort(np.array(self.history) if self.history else view.history_gpu_seconds.round(SLACK_DIGITS))
         delta = np.full(len(view.jobs), self.delta) if self.delta else queue_limits(self.thresholds)[queues.level]
-        index = gittins_index(past, queues.service, delta)
+        index = gittins_index(past, queues.service.round(SLACK_DIGITS), delta)
         return Ranking.permutation(
             np.lexsort((-index, queues.level)),
             run_seconds=queues.run_seconds,

@@ -13,6 +13,8 @@ from rota.model.view import View
 
 SLACK = 1e-6
 """GPU-seconds by which a timer may fall short of its threshold through rounding."""
+SLACK_DIGITS = 6
+"""Decimals of service in GPU-seconds that count where jobs are compared: the rest is rounding, and must not break a tie."""
 
 NEW, SUNK_OR_RAISED = 2, 3
 """Both stand behind those that run (0) and those that wait (1); who just came before who just changed queues."""

@@ -99,6 +99,7 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     state.machines.host_gib[event.node] = 0.0
     state.set_draining(event.node, False)
     state.machines.gone.add(event.node)
+    state.note_lasting_gpus()
     for job, row in state.jobs.row.items():
         refresh_schedulable(state, job, row)
 

@@ -11,7 +11,7 @@ from rota.core.state.state import State
 from rota.core.when import AtEvents, WholeSteps
 from rota.model.allocation import Allocation, Ranking
 from rota.model.job import Phase
-from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Floats
+from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Floats, Ints
 
 
 def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools | None:
@@ -53,7 +53,7 @@ def holds_until_s(
     of whole steps: until all jobs have done theirs."""
     decide = settings.decide
     if isinstance(decide, WholeSteps):
-        return _all_done_s(decide, state, table, grants)
+        return _all_done_s(decide, state, table, grants, granted)
     if not len(table):
         return FOREVER
     holds = holds_seconds(allocation, granted, table)
@@ -68,26 +68,28 @@ def holds_until_s(
     return max(until_s, state.now_s + SHORTEST_HOLD_SECONDS)
 
 
-def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants: Grants) -> float:
-    """When all jobs will have started and done the whole steps of this round. If none runs: when the policy may be asked again,
-    or a round later if it may be asked now and has no better answer."""
-    position = grants.position
+def _all_done_s(rounds: WholeSteps, state: State, table: CandidateTable, grants: Grants, granted: Bools) -> float:
+    """When all jobs will have started and done the whole steps of this round, jobs that are left running too. If none runs: when
+    the policy may be asked again, or a round later if it may be asked now and has no better answer."""
+    left = (granted & (grants.option < 0)).nonzero()[0]
+    position = np.concatenate((grants.position, left))
     if not len(position):
         may_ask_s = rounds.may_ask_s(state.question.asked_s)
         return may_ask_s if may_ask_s > state.now_s else state.now_s + rounds.round_seconds
-    rate = state.knowledge.options.rate[grants.option[position]]
+    option = np.concatenate((grants.option[grants.position], state.jobs.table.option[table.rows[left]]))
+    rate = state.knowledge.options.rate[option]
     steps = np.minimum(rounds.steps_per_round(rate), table.steps_left[position])
-    seconds = steps / rate + _start_seconds(state, table, grants)
+    seconds = steps / rate + _start_seconds(state, table, position, option)
     return state.now_s + max(float(seconds.max()), SHORTEST_HOLD_SECONDS)
 
 
-def _start_seconds(state: State, table: CandidateTable, grants: Grants) -> Floats:
-    """How long each granted job is believed to take until it runs as granted: what moving costs it, by what it holds on its GPUs.
-    One that sleeps wakes up sooner where it is, but may have to go elsewhere: it takes as long as a job usually does."""
+def _start_seconds(state: State, table: CandidateTable, position: Ints, option: Ints) -> Floats:
+    """How long each of these jobs is believed to take until it runs by its option: what moving costs it, by what it holds on its
+    GPUs. One that sleeps wakes up sooner where it is, but may have to go elsewhere: it takes as long as a job usually does."""
     jobs, costs = state.jobs, state.knowledge.costs
-    rows = table.rows[grants.position]
+    rows = table.rows[position]
     phase, found = jobs.table.phase[rows], np.zeros(len(rows))
-    goes_on = (phase == Phase.RUNNING) & (grants.option[grants.position] == table.granted_option[grants.position])
+    goes_on = (phase == Phase.RUNNING) & (option == table.granted_option[position])
     for at in (~goes_on).nonzero()[0].tolist():
         spec = jobs.specs[jobs.table.id.item(rows[at])]
         found[at] = max(costs.resume_of(spec), costs.move_seconds) if phase[at] == Phase.PARKED else costs.move_of(spec)

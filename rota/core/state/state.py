@@ -329,9 +329,15 @@ class State:
         known.grow(node.gpus)
         self._usable = None
         known.options = grown(known.options, list(self.jobs.kind_of), machines.cluster, known.rates, packing=packing)
+        self.note_lasting_gpus()
         self.jobs.table.widen(known.options.accounts)
         self._new_best_rates()
         self.question.touch()
+
+    def note_lasting_gpus(self) -> None:
+        """Compare options with those that still fit, after a node joined or left."""
+        machines, known = self.machines, self.knowledge
+        known.options = known.options.with_lasting(tuple(machines.lasting_gpus().tolist()) if machines.gone else ())
 
     def _new_best_rates(self) -> None:
         """Jobs may be faster by an option that is new, or have one for the first time."""

@@ -96,3 +96,15 @@ def test_no_policy_suspends_it(policy: str) -> None:
     result = rota.simulate(Trace.of("some", "some", arrivals), policy=policy, cluster="4xV100", round_seconds=30)
     assert [job["suspensions"] for job in result.jobs[::3]] == [0, 0, 0, 0]
     assert all(job["finished_s"] is not None for job in result.jobs)
+
+
+def test_in_rounds_of_whole_steps_it_gets_the_steps_of_every_round() -> None:
+    """Found by drawing set-ups: a round that only a job like that ran in lasted until the policy was asked again, for one round's
+    steps."""
+
+    def finished_s(saves: bool) -> float:
+        trace = Trace.of("one", "one", [Arrival(0.0, JobSpec(name="a", steps=2000.0, saves=saves))])
+        result = rota.simulate(trace, policy="isolated", cluster="1xV100", preset="gavel")
+        return float(result.jobs[0]["finished_s"])
+
+    assert finished_s(saves=False) == finished_s(saves=True)

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from rota.beliefs.rates import Rates
-from rota.core.snapshot import codec
+from rota.core.snapshot import codec, restore, take
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind, WakeAt
 from rota.model.events import (
     CancelAsked,
     Exited,
     NodeDrained,
+    NodeLeft,
     NodeLost,
     NodeReported,
     NodesReported,
@@ -260,3 +261,15 @@ def test_no_parking_without_memory() -> None:
     start_gang(bench, gpus=1, steps=1000.0, can_park=True, parked_gib=8.0)
     (suspend,) = of_type(bench.submit(at_s=5.0, steps=1.0), Suspend)
     assert suspend.kind is SuspendKind.CHECKPOINT
+
+
+def test_a_type_on_which_a_job_hardly_runs_is_taken_when_the_others_have_left() -> None:
+    """Found by drawing set-ups: a job that was only estimated not to run there waited for good, and others behind it."""
+    rates = Rates(table={("a", "V100", 1): 1.0, ("a", "K80", 1): 1e-6}, speeds={"V100": 1.0, "K80": 1.0})
+    made = Bench([Node("n1", "V100", 1), Node("n2", "K80", 1)], rates=rates)
+    made.obey(made.submit(steps=10.0, profile="a"))
+    assert made.submit(steps=10.0, profile="a") == [], "it waits for a V100"
+    (launch, *_) = of_type(made.tell(NodeLeft(0, 5.0), at_s=5.0), Launch)
+    assert launch.nodes == (1,)
+    twin = restore(take(made.state, codec()), codec())
+    assert twin.knowledge.options.hopeless.tolist() == made.state.knowledge.options.hopeless.tolist() == [False, False]

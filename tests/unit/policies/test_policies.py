@@ -159,6 +159,20 @@ def test_gittins_prefers_who_is_likely_to_end_soon() -> None:
     assert view.jobs.ids[policy.allocate(view).order].tolist() == [1, 0], "whoever passed 10 s is probably long"
 
 
+def test_gittins_breaks_ties_by_submission_and_not_by_rounding() -> None:
+    """Found by drawing set-ups: two jobs of 50 GPU-seconds each differed in the last digit, and that decided."""
+    policy = Gittins(thresholds=(10.0, 200.0), history=(20.0, 60.0, 500.0))
+    bench = Bench("2xV100", policy)
+    for _ in range(2):
+        bench.obey(bench.submit(steps=900.0))
+    bench.tell(at_s=50.0)
+    view = bench.core.view()
+    for less in (0.0, 1e-9, -1e-9):
+        view.jobs.attained_gpu_seconds.setflags(write=True)
+        view.jobs.attained_gpu_seconds[1] = view.jobs.attained_gpu_seconds[0] - less
+        assert policy.allocate(view).order.tolist() == [0, 1]
+
+
 def test_shares_give_time_in_proportion() -> None:
     class Thirds:
         """Two thirds of the GPU to the first kind, one third to the second."""
