@@ -10,8 +10,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?=
 ARGS ?=
 JOBS ?= 2
-# One more than cores: tests of live schedulers mostly wait.
-TEST_JOBS ?= 3
+# Twice the cores: tests with real processes mostly wait.
+WAITING_JOBS ?= 4
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -28,13 +28,14 @@ PSYCOPG_STAMP := $(VENV)/.psycopg-$(PSYCOPG)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
+.PHONY: help setup demo quick test test-all lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
 	@echo 'make demo    run the demo; alone, it installs no tools for tests'
 	@echo 'make quick   lint, types and the fast tests, in less than a minute: for while you edit'
 	@echo 'make test    everything CI checks: lint, types, docs, tests'
+	@echo 'make test-all  the long tests as well, with more examples and other seeds (SEED=n): an hour or more'
 	@echo 'make lint    check style and formatting'
 	@echo 'make types   check types'
 	@echo 'make format  fix style and formatting where a tool can'
@@ -169,19 +170,28 @@ screenshots: $(DEV_STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
+# Tests that keep a core busy and tests that wait for real processes run apart: beside the first, the second would wait longer.
+suite = $(PY) -m pytest -n $(JOBS) --dist worksteal --durations=10 -m 'not process $(1)' $(2) $(ARGS) \
+    && $(PY) -m pytest -n $(WAITING_JOBS) --dist worksteal --durations=10 -m 'process $(1)' $(2) $(ARGS)
+
 test: lint types docs browser torch ray postgres
 	@echo '== tests'
-	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal --durations=15 $(ARGS)
+	@$(call suite,and not nightly)
 
-# The edit loop: the core and what it stands on, without the slow tests; a little chaos and a batch of set-ups.
+# Everything: long tests too, all examples of every property, and other random ones in every run. A seed reproduces a run.
+test-all: export ROTA_EXAMPLES := many
+test-all: export ROTA_SEED := $(or $(SEED),$(shell date +%Y%m%d))
+test-all: lint types docs browser torch ray postgres
+	@echo "== all tests, seed $$ROTA_SEED (again: make test-all SEED=$$ROTA_SEED)"
+	@$(call suite,,--hypothesis-seed=$$ROTA_SEED)
+
+# The edit loop: every room, without tests that are slow or start processes; a little chaos and a batch of set-ups.
 QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_short_run \
     'tests/properties/test_setups.py::test_every_setup_keeps_every_promise[0]'
-NOT_QUICK := tests/unit/train tests/unit/cli tests/unit/compose tests/unit/papers tests/unit/traces tests/unit/report tests/unit/agent tests/unit/live tests/unit/server tests/unit/sweeps \
-    tests/unit/wire/test_client.py tests/unit/cli/test_live_commands.py tests/unit/cli/test_submit.py
 
 quick: lint types
 	@echo '== quick tests'
-	@$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(QUICK) $(NOT_QUICK:%=--ignore=%) $(ARGS)
+	@$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow and not nightly and not process and not postgres' $(QUICK) $(ARGS)
 
 format: $(DEV_STAMP)
 	@$(PY) -m ruff check --fix .

@@ -1,7 +1,8 @@
-"""How many examples a property is tried with. Two profiles, chosen by ROTA_EXAMPLES.
+"""How many examples a property is tried with, and which seeds random tests start from.
 
-`few`, the default, tries a third of the examples, the same in every run: it is for `make quick` and `make test`.
-`many` tries all of them and draws other examples in every run: `make test-all` uses it and prints the seed.
+Two profiles, chosen by ROTA_EXAMPLES. `few`, the default, tries a third of the examples, the same in every run: it is for
+`make quick` and `make test`. `many` tries all of them and draws other examples in every run: `make test-all` uses it, and prints
+the seed, which it takes from the date and gives as ROTA_SEED.
 """
 
 import os
@@ -14,16 +15,28 @@ FEW_PART = 1 / 3
 FEWEST = 8
 """A property is never tried with fewer examples than this, unless it asks for fewer itself."""
 
+SEED = int(os.environ.get("ROTA_SEED", "0"))
+"""0: tests with seeds of their own start from the same ones in every run."""
+
 if PROFILE not in PROFILES:
     raise ValueError(f"ROTA_EXAMPLES={PROFILE} is not a profile. Use one of: {', '.join(PROFILES)}")
 
 
+def scaled(count: int, fewest: int = 1) -> int:
+    """How many of `count` the profile tries, and never fewer than `fewest`."""
+    return max(min(count, fewest), round(count * FEW_PART)) if PROFILE == "few" else count
+
+
 def examples(count: int, *, uses_fixtures: bool = False) -> settings:
     """Settings for a property that deserves `count` examples. `uses_fixtures`: a fixture of the function serves all of them."""
-    few = PROFILE == "few"
     return settings(
-        max_examples=max(min(count, FEWEST), round(count * FEW_PART)) if few else count,
+        max_examples=scaled(count, FEWEST),
         deadline=None,
-        derandomize=few,
+        derandomize=PROFILE == "few",
         suppress_health_check=[HealthCheck.function_scoped_fixture] if uses_fixtures else [],
     )
+
+
+def rotated(seed: int) -> int:
+    """This seed, or another one in every run with another ROTA_SEED."""
+    return seed + SEED * 10_000

@@ -28,8 +28,6 @@ HOSTILE = [
     "  ",
 ]
 
-pytestmark = pytest.mark.slow
-
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -18,8 +18,6 @@ from rota.report.result import duration
 from tests.browser.conftest import PATIENCE_MS, Opener
 from tests.unit.report.made import result_of
 
-pytestmark = pytest.mark.slow
-
 expect.set_options(timeout=PATIENCE_MS)
 
 NARROW = {"width": 390, "height": 844}

@@ -23,8 +23,6 @@ POLICIES = ["tiresias+packed", "tiresias+pal", "tiresias+random"]
 SLOW = 21
 """A GPU that is far slower than the others for class A."""
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def placed(tmp_path_factory: pytest.TempPathFactory) -> Comparison:

@@ -17,8 +17,6 @@ from tests.docs.pages import ROOT
 from tests.live.harness import until
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
-
 PATIENCE = 400.0
 
 

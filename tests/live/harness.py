@@ -58,7 +58,8 @@ while n < steps:
         save(n)
         note(f"{job}.life", f"yield {time.time()} {n}")
         sys.exit(leave)
-    time.sleep(pace)
+    if not os.path.exists(os.path.join(work, "hurry")):
+        time.sleep(pace)
     n += 1
     if n % 5 == 0:
         save(n)
@@ -130,6 +131,10 @@ class Site:
             retries=retries,
         )
         return int(job.id)
+
+    def hurry(self) -> None:
+        """From now on jobs do not pause between steps: a test that needs a long job for a while ends soon on any machine."""
+        (self.work / "hurry").touch()
 
     def rows(self) -> dict[int, JobRow]:
         return {row.id: row for row in self.client().jobs(everything=True)}

@@ -6,12 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import rota
 from tests.live.harness import until
-
-pytestmark = pytest.mark.slow
 
 
 def run(*words: str, home: Path) -> "subprocess.CompletedProcess[str]":

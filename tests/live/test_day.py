@@ -9,7 +9,7 @@ from rota.wire.rows import JobRow
 from tests.live.day import GPUS, LOG_BYTES, STEPS, Day
 from tests.live.harness import Site, check_record
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 MARKERS_BYTES = 1 << 13
 """Lines of Rota's own in a log are not counted."""

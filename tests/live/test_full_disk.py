@@ -14,8 +14,6 @@ from rota.errors import RotaError
 from rota.live.replay import replay
 from tests.live.harness import Site, site, until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:

@@ -14,15 +14,13 @@ import rota.errors
 from rota.sweeps.fidelity import measure_fidelity
 from tests.live.harness import Site, check_record, site, until
 
-pytestmark = pytest.mark.slow
-
 
 def all_ended(place: Site, count: int) -> bool:
     rows = place.rows()
     return len(rows) == count and all(row.ended for row in rows.values())
 
 
-@pytest.mark.parametrize("policy", ["fifo", "tiresias:thresholds=2/5"])
+@pytest.mark.parametrize("policy", [pytest.param("fifo", marks=pytest.mark.nightly), "tiresias:thresholds=2/5"])
 def test_thirty_real_jobs(tmp_path: Path, policy: str) -> None:
     draw = random.Random(4)
     with site(tmp_path, policy=policy) as place:
@@ -89,7 +87,7 @@ def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
             command = [sys.executable, "-m", "rota", "policy", "set", named, "--home", str(place.home)]
             return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
 
-        first = place.submit(1, 150, 0.1)
+        first = place.submit(1, 20_000, 0.1)
         until(lambda: place.rows()[first].phase == "running", "it runs")
         second = place.submit(1, 10, 0.1)
         refused = rota_policy_set("./mine.py:Mine")
@@ -103,6 +101,7 @@ def test_the_policy_is_set_while_jobs_run_and_stays_set(tmp_path: Path) -> None:
         del place.flags["--policy"]
         place.up()
         assert place.client().status().policy == "srsf" and "takes over" not in place.said()
+        place.hurry()
         until(lambda: place.rows()[first].phase == "finished", "it goes on")
         place.down()
         place.up(policy="las")

@@ -4,14 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
 from tests.live.harness import Site, site, until
-
-pytestmark = pytest.mark.slow
 
 
 def rota(place: Site, *words: str) -> str:

@@ -16,8 +16,6 @@ from rota.model.commands import SuspendKind
 from rota.model.events import Suspended
 from tests.live.harness import Site, check_record, site, until
 
-pytestmark = pytest.mark.slow
-
 TIMES = 2
 
 PLAIN = """

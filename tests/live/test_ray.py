@@ -17,8 +17,6 @@ from tests.live.test_parking import PLAIN, check_exact
 from tests.live.test_parking import submit as submit_script
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
-
 PACKAGES = str(Path(rota.__file__).parents[1])
 
 JOB = '''
@@ -155,6 +153,7 @@ def weights(text: str) -> str:
     return next(line for line in text.splitlines() if line.startswith("weights"))
 
 
+@pytest.mark.nightly
 def test_a_gang_of_four_ranks_makes_way_for_another_and_goes_on(tmp_path: Path, cluster: RayCluster) -> None:
     """All ranks of both nodes save after the same step and leave; both gangs end as if each had been alone."""
     pytest.importorskip("torch")
@@ -185,6 +184,7 @@ def test_a_gang_of_four_ranks_makes_way_for_another_and_goes_on(tmp_path: Path, 
             assert weights(said) == weights(alone)
 
 
+@pytest.mark.nightly
 def test_scripts_take_turns_asleep_in_between_and_an_agent_dies_meanwhile(tmp_path: Path, cluster: RayCluster) -> None:
     """Five jobs on four GPUs. They know nothing of Rota, and each ends in the process in which it began."""
     with contextlib.closing(RaySite(tmp_path, cluster, policy="las")) as place:
@@ -204,6 +204,7 @@ def test_scripts_take_turns_asleep_in_between_and_an_agent_dies_meanwhile(tmp_pa
         assert sum(row.suspensions for row in rows.values()) >= 1
 
 
+@pytest.mark.nightly
 def test_a_machine_dies_and_another_one_joins(tmp_path: Path, cluster: RayCluster) -> None:
     """What ran on the dead one goes on elsewhere from its last checkpoint, once its lease is over."""
     with contextlib.closing(RaySite(tmp_path, cluster, lease_seconds=12.0)) as place:

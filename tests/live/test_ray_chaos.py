@@ -6,9 +6,10 @@ import pytest
 
 pytest.importorskip("ray")
 
+from tests.examples import rotated
 from tests.live.ray_chaos import MUST_BE_ZERO, run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 KINDS = (
     "raylet-killed,agent-killed,rank-killed,supervisor-killed,daemon-killed,head-restarted,journal-restarted,node-frozen,"
@@ -18,7 +19,7 @@ KINDS = (
 
 
 def test_nothing_is_lost_and_nothing_runs_twice_on_a_cluster(tmp_path: Path) -> None:
-    found = run(tmp_path, faults=len(KINDS.split(",")), seed=3, only=KINDS)
+    found = run(tmp_path, faults=len(KINDS.split(",")), seed=rotated(3), only=KINDS)
     wanted = set(KINDS.split(","))
     wanted -= set() if found["namespaces"] else {"partition-short"}
     wanted -= set() if found["postgres"] else {"journal-restarted"}

@@ -19,7 +19,6 @@ from tests.live.test_standby import Standby
 from tests.postgres import PostgresServer, postgres_server
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,6 @@ from rota.model.events import Decided
 from tests.live.harness import Site, until
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
-
 PACKAGES = str(Path(rota.__file__).parents[1])
 TRAIN = """
 import os, time

@@ -17,8 +17,6 @@ from rota.server.background import stop
 from tests.live.harness import PATIENCE, Site, check_record, until
 from tests.postgres import PostgresServer, postgres_server
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
@@ -129,6 +127,7 @@ def test_a_standby_takes_over_from_a_leader_that_was_killed(led: Led) -> None:
         assert journal._store.rows("SELECT value FROM meta WHERE key = 'epoch'") == [("2",)]
 
 
+@pytest.mark.nightly
 def test_a_leader_that_stood_still_writes_nothing_and_ends(led: Led) -> None:
     standby = led.stand_by(1)
     standby.until("standby: process ")
@@ -149,6 +148,7 @@ def test_a_leader_that_stood_still_writes_nothing_and_ends(led: Led) -> None:
     assert standby.process.poll() is None, "the one that leads was not disturbed"
 
 
+@pytest.mark.nightly
 def test_postgresql_may_crash_while_jobs_run(led: Led, server: PostgresServer) -> None:
     jobs = start_jobs(led, 80)
     server.crash()

@@ -12,8 +12,6 @@ import rota
 from tests.live.harness import Site, check_record, until
 
 pytest.importorskip("fsspec")
-pytestmark = pytest.mark.slow
-
 PACKAGES = str(Path(rota.__file__).parents[1])
 TIMES = 3
 PATIENCE = 300.0

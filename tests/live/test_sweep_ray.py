@@ -20,7 +20,7 @@ from tests.live.harness import heed_interrupts, until
 from tests.live.ray_cluster import SETTINGS, RayCluster
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 PACKAGE = Path(rota.__file__).parent
 LONG = 300.0

@@ -3,14 +3,10 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
 from tests.live.harness import Site, until
-
-pytestmark = pytest.mark.slow
 
 HEADER = "profile,accelerator,gpus,steps_per_second\n"
 V100_FASTER = HEADER + "net,V100,1,40\nnet,K80,1,2\n"

@@ -11,8 +11,6 @@ import rota
 from tests.live.harness import Site, check_record, site, until
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
-
 PACKAGES = str(Path(rota.__file__).parents[1])
 TIMES = 20
 PATIENCE = 600.0
@@ -64,6 +62,7 @@ def outcome(text: str) -> tuple[list[str], str]:
     return [line for line in lines if line.startswith("took")], next(line for line in lines if line.startswith("weights"))
 
 
+@pytest.mark.nightly
 def test_suspended_twenty_times_a_job_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Time slicing on one GPU. The signal goes to the processes that load data too."""
     script = tmp_path / "train.py"

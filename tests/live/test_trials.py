@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
@@ -14,8 +12,6 @@ from rota.live.replay import replay
 from rota.model.events import Measured
 from rota.wire.rows import TrialRow
 from tests.live.harness import Site, until
-
-pytestmark = pytest.mark.slow
 
 TRAINER = '''
 """Makes a step every `pace` seconds. With `penalty`, one job makes a step at a time, and takes longer if it had to wait."""

@@ -36,6 +36,7 @@ from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults
 from rota.sim.chaos_jobs import mixed_jobs
 from rota.tactics.defragment import Defragment
 from rota.tactics.migrate import Migrate
+from tests.examples import rotated, scaled
 from tests.packing import Crowded, Evenly, pairs
 
 FLOOR = Cluster.of(
@@ -60,8 +61,8 @@ PLACERS: list[Placer] = [Packed(), Random(), Packed(sticky=False), Spread(), Pal
 CUTS = """drops|repeats|node crashes|losses vouched for|job crashes|yields|core crashes|core crashes before sending|partitions|
 policy failures|leases ended|holds|cancels""".replace("\n", "").split("|")
 
-BATCHES, SEEDS_PER_BATCH, STEPS_PER_BATCH = 20, 13, 50_000
-"""20 batches of 13 seeds or more, each at least 50,000 steps: a million."""
+BATCHES, SEEDS_PER_BATCH, STEPS_PER_BATCH = scaled(20), 13, 50_000
+"""20 batches of 13 seeds or more, each at least 50,000 steps: a million, and a third of that in `make test`."""
 
 
 def world(seed: int, **options: Any) -> Chaos:
@@ -144,8 +145,9 @@ def test_jobs_that_gandiva_moves_all_end(seed: int) -> None:
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_nothing_is_lost_and_nothing_runs_twice(batch: int) -> None:
-    steps, counts, seed = 0, Counter[str](), 1000 * batch
-    while steps < STEPS_PER_BATCH or seed < 1000 * batch + SEEDS_PER_BATCH:
+    steps, counts, first = 0, Counter[str](), rotated(1000 * batch)
+    seed = first
+    while steps < STEPS_PER_BATCH or seed < first + SEEDS_PER_BATCH:
         chaos = world(seed, check_every=5).run(200_000)
         assert not chaos.core.state.jobs.row and not chaos.gpu_owner, "everything came to its end and gave its GPUs back"
         steps += chaos.steps

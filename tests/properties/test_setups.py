@@ -14,17 +14,18 @@ from rota.core.plan import make_plan as planning
 from rota.model.floor import Floor, Request
 from rota.model.units import Ints
 from rota.placers.packed import Packed
+from tests.examples import rotated, scaled
 from tests.fuzz.checks import Wrong, check_setup
 from tests.fuzz.setup import make_setup
 
-BATCHES, CASES = 12, 30
+BATCHES, CASES = scaled(12), 30
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_setup_keeps_every_promise(batch: int, tmp_path: Path) -> None:
     covered = Counter[str]()
     for number in range(CASES):
-        covered.update(check_setup(1_000_000 + batch * CASES + number, tmp_path))
+        covered.update(check_setup(rotated(1_000_000 + batch * CASES + number), tmp_path))
     assert covered["jobs"] > 2 * CASES and covered["again"] > 0 and covered["neutral"] > 0
 
 

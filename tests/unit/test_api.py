@@ -76,6 +76,7 @@ def test_a_type_nobody_knows_is_warned_of_and_printed_with_the_result() -> None:
     assert TPU in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_comparison_warns_once_and_prints_its_notes() -> None:
     with pytest.warns(GuessWarning) as heard:
         found = rota.compare(["fifo", "srsf"], cluster="24xTPU9", seeds=2)
@@ -84,6 +85,7 @@ def test_a_comparison_warns_once_and_prints_its_notes() -> None:
     assert TPU in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_sweep_warns_too(tmp_path: Path) -> None:
     with pytest.warns(GuessWarning) as heard:
         found = rota.sweep(["fifo"], trace="synthetic:jobs=5", cluster=["24xTPU9", "24xV100"], out=tmp_path / "out")
@@ -131,6 +133,7 @@ def test_a_count_nobody_measured_scales_as_the_model_does(tmp_path: Path) -> Non
     assert jct("8xV100", profile=table) == pytest.approx(jct("8xV100"), rel=0.1), "as many steps, each eight times as large"
 
 
+@pytest.mark.slow
 def test_jobs_save_now_and_then_where_nodes_fail() -> None:
     options = {"cluster": "6x(4xV100)", "node_mtbf_seconds": 20_000.0, "policy": "fifo:backfill=true"}
     usual = rota.simulate("demo", **options)  # type: ignore[arg-type]
@@ -140,6 +143,7 @@ def test_jobs_save_now_and_then_where_nodes_fail() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hopeless_cluster_is_given_up() -> None:
     with pytest.raises(rota.errors.Stalled, match="none gets to its end"):
         rota.simulate("demo", cluster="24x(1xV100)", node_mtbf_seconds=3.0, node_repair_seconds=1.0, first=1)

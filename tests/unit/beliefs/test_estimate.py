@@ -127,6 +127,7 @@ def test_twice_the_rates_measured_twice_the_estimates() -> None:
         assert second[1] == pytest.approx(first[1])
 
 
+@pytest.mark.slow
 def test_the_spread_shrinks_with_what_is_measured_and_says_how_far_off() -> None:
     rates = synthetic(24, rank=3, noise=0.05)
     draw = np.random.Generator(np.random.Philox(key=5))

@@ -1,5 +1,6 @@
 """Estimates that are remembered are those that would be made anew, whatever was measured and asked in between."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ asked = st.tuples(st.just("ask"), names, kinds, counts, names)
 
 @given(st.lists(st.one_of(measured, asked), max_size=25))
 @examples(60)
+@pytest.mark.slow
 def test_what_is_remembered_is_what_would_be_said_anew(steps: list[tuple[object, ...]]) -> None:
     known = Estimator(REFERENCE, KNOWN)
     for what, name, kind, gpus, *rest in steps:

@@ -212,6 +212,7 @@ def test_learning_always(first: list[float], spread: float, told: list[tuple[lis
 
 @examples(80)
 @given(st.lists(scores, min_size=1, max_size=40), st.sampled_from(["pal", "silhouette"]))
+@pytest.mark.slow
 def test_bins_keep_the_order(values: list[float], levels: Levels) -> None:
     (bins,) = scored(values).bins(levels)
     order = np.argsort(values, kind="stable")

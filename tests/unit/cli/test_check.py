@@ -10,6 +10,7 @@ from tests.unit.cli.test_bad_input import folder, rota
 __all__ = ["folder"]
 
 
+@pytest.mark.slow
 def test_what_is_right_is_said(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "fine.yaml").write_text("run: train\ngpus: 4\n")
     (folder / "fine.csv").write_text("profile,accelerator,gpus,steps_per_second\nx,V100,1,2.5\n")

@@ -54,6 +54,7 @@ def test_sim_json_is_the_contract_and_nothing_else(capsys: pytest.CaptureFixture
     assert value["params"]["policy"] == "tiresias"
 
 
+@pytest.mark.slow
 def test_same_seed_same_result(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     words = (
         "sim",
@@ -80,6 +81,7 @@ def test_sim_table_shows_bound_and_load(capsys: pytest.CaptureFixture[str], monk
     assert "offered load" in out and "no schedule beats mean JCT" in out and "srsf" in out
 
 
+@pytest.mark.slow
 def test_compare_lists_one_object_per_policy(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = rota(capsys, monkeypatch, "compare", "fifo", "srsf+spread", "-o", "json")
     assert code == 0
@@ -117,6 +119,7 @@ def test_policy_list_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 
 @pytest.mark.parametrize("name", ["fifo", "fifo:backfill=true", "sjf", "srtf", "srsf", "las", "tiresias:promote=4", "gittins"])
+@pytest.mark.slow
 def test_policy_check_passes_for_the_built_in_ones(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -137,6 +140,7 @@ BAD_POLICIES = {
 
 
 @pytest.mark.parametrize("name", BAD_POLICIES)
+@pytest.mark.slow
 def test_policy_check_finds_what_is_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
@@ -172,6 +176,7 @@ def test_nothing_asked_for_shows_the_help(
     assert code == 0 and err == "" and out.startswith("Usage: rota") and "\nCommands:" in out
 
 
+@pytest.mark.slow
 def test_a_guess_is_told_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     note = "note: TPU9 is no accelerator type known here and counts as a V100.\n"
     for words in (("sim",), ("compare", "fifo", "srsf"), ("sweep", "fifo", "--out", str(tmp_path / "out"))):

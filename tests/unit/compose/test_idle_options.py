@@ -161,6 +161,7 @@ def test_a_trace_made_in_python_has_no_format_and_no_columns() -> None:
             rota.simulate(made, cluster="1xV100", **fields)
 
 
+@pytest.mark.slow
 def test_flags_of_the_output_that_do_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, err = command(capsys, monkeypatch, "sim", "--trace", SMALL, "--per-job")
     assert "note: --per-job does nothing with -o table" in err

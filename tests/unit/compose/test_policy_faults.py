@@ -93,6 +93,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", [("sim", "--policy"), ("compare", "fifo"), ("sweep", "fifo")])
+@pytest.mark.slow
 def test_debug_shows_the_traceback(tmp_path: Path, command: tuple[str, ...]) -> None:
     words = [*command, mine(tmp_path, "return 1 / 0"), "--trace", "synthetic:jobs=5", "--cluster", "24xV100"]
     words += ["--out", str(tmp_path / "out")] if command[0] == "sweep" else []
@@ -105,12 +106,14 @@ def test_debug_shows_the_traceback(tmp_path: Path, command: tuple[str, ...]) -> 
         assert "--debug for the traceback" in plain.stderr and "--debug" not in told.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_debug_shows_the_line_of_an_objective_too(tmp_path: Path) -> None:
     policy = mine(tmp_path, "program.maximise((program.rate * program.rate).sum())")
     told = run("sim", "--policy", policy, "--trace", "synthetic:jobs=5", "--cluster", "24xV100", "--debug")
     assert told.returncode == 2 and 'mine.py", line 8, in allocate' in told.stderr and "typer" not in told.stderr
 
 
+@pytest.mark.slow
 def test_an_error_that_no_policy_caused_has_no_traceback() -> None:
     told = run("sim", "--trace", "demo", "--cluster", "24xH1000", "--debug")
     assert told.returncode == 2 and "Traceback" not in told.stderr

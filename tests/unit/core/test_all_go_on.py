@@ -65,6 +65,7 @@ def test_it_is_asked_where_an_end_may_change_something(why: str, fields: dict[st
 
 @pytest.mark.parametrize("policy", [Srsf(), Tiresias(), Tiresias(thresholds=(60.0, 600.0), promote=2.0)])
 @pytest.mark.parametrize("load", [0.4, 0.8, 1.1])
+@pytest.mark.slow
 def test_every_result_is_what_it_is_when_the_policy_is_always_asked(policy: Any, load: float) -> None:
     trace = synthetic(120, 3, load=load, gpus=16)
     few: list[float] = []

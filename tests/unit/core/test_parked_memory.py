@@ -1,6 +1,7 @@
 """Memory of jobs whose specs say nothing of it: what was seen of it counts, and no more is promised than there is."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ def test_another_size_of_contexts_while_a_job_sleeps() -> None:
 @given(
     st.booleans(), st.floats(20.0, 200.0), st.lists(st.tuples(st.floats(1.0, 80.0), st.floats(0.1, 1.0)), min_size=1, max_size=8)
 )
+@pytest.mark.slow
 def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(
     keeps: bool, host_gib: float, jobs: list[tuple[float, float]]
 ) -> None:

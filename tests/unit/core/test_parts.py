@@ -51,6 +51,7 @@ def fewest_gpus(parts: list[int]) -> int:
 @pytest.mark.parametrize("placer", ["packed", "spread", "random", "pal", "packed:sticky=false"])
 @given(halves=st.integers(0, 5), wholes=st.integers(0, 2))
 @examples(12)
+@pytest.mark.slow
 def test_halves_fill_gpus(placer: str, halves: int, wholes: int) -> None:
     """As few GPUs as any schedule needs, so that all run at once on just so many."""
     if not halves + wholes:

@@ -52,6 +52,7 @@ def test_the_same_policy_keeps_its_memory() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.slow
 def test_snapshots_work_with_the_catalogue_and_with_every_memory(policy: str) -> None:
     """A run that goes on from a snapshot ends as it would have without."""
     ready, engine = halfway(policy)

@@ -3,6 +3,8 @@
 import contextlib
 from pathlib import Path
 
+import pytest
+
 from rota.compose.live_scheduler import WORDS
 from rota.doctor.home_checks import check_jobs, check_journal
 from rota.live.election import Election
@@ -15,6 +17,7 @@ def told(home: Path) -> list[tuple[str, str]]:
     return [(each.check, each.state) for each in check_journal(home)]
 
 
+@pytest.mark.slow
 def test_a_journal_in_postgresql(tmp_path: Path) -> None:
     with postgres_server() as server:
         place = find_place(tmp_path, server.url)

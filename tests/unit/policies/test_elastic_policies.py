@@ -100,6 +100,7 @@ jobs = st.lists(
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @examples(25)
 @given(jobs=jobs, later=st.floats(1.0, 3000.0))
+@pytest.mark.slow
 def test_capacities_are_kept_and_answers_repeat(policy: Any, jobs: list[Any], later: float) -> None:
     made = bench(policy, "2x(2xV100) + 3xK80")
     for number, (gpus, counts, several, steps) in enumerate(jobs):

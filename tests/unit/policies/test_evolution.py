@@ -146,6 +146,7 @@ def drawn(problem: Problem, left: Floats, rng: np.random.Generator, count: int) 
     return filling.genes
 
 
+@pytest.mark.slow
 def test_evolution_beats_drawing_and_the_greedy_order_by_the_papers_score() -> None:
     """On 20 states, with as many schedules looked at. Greedy: those with least left first, which evolution starts from too."""
     generations, population = 40, 16

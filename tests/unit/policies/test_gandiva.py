@@ -113,6 +113,7 @@ def test_memory_decides_who_fits_beside_whom() -> None:
     assert small.scheduler.state.knowledge.tried == 1
 
 
+@pytest.mark.slow
 def test_jobs_of_one_size_share_servers_and_others_go_elsewhere() -> None:
     """A job takes turns only on a server for its size."""
     jobs = [
@@ -176,6 +177,7 @@ def test_a_wide_job_gets_servers_where_nodes_differ_in_size() -> None:
     assert np.isfinite(record.finished_s).all() and record.finished_s[-1] < 3000.0
 
 
+@pytest.mark.slow
 def test_a_server_goes_to_another_size_within_its_pool() -> None:
     sizes = [(2, "V100"), *[(1, "V100")] * 5, *[(2, "V100")] * 8, *[(2, "P100")] * 12]
     jobs = [

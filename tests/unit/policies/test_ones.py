@@ -57,6 +57,7 @@ def test_a_job_may_begin_with_more_gpus() -> None:
     assert sizes(engine([elastic(4000.0, gpus=4)], "ones:first_gpus=4"), 0)[:2] == [4, 8]
 
 
+@pytest.mark.slow
 def test_with_nothing_to_gain_the_schedule_stays() -> None:
     """The first oracle: no mutations, no arrivals, and every job at its limit."""
     jobs = [elastic(2e4, gpus=1, gpu_counts=(1, 2, 4)) for _ in range(4)]
@@ -67,6 +68,7 @@ def test_with_nothing_to_gain_the_schedule_stays() -> None:
     assert not record.suspensions.any()
 
 
+@pytest.mark.slow
 def test_the_shorter_of_two_jobs_ends_first_when_there_is_one_gpu() -> None:
     """The fourth oracle, in a run. What jobs have left is foreseen from those that have finished."""
     history = [elastic(500.0, 600.0 * number, gpu_counts=(), name=f"short-{number}") for number in range(3)]
@@ -80,6 +82,7 @@ def test_the_shorter_of_two_jobs_ends_first_when_there_is_one_gpu() -> None:
     assert record.finished_s[4] < record.finished_s[3]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
     """The sixth oracle."""
     fields: dict[str, Any] = {"policy": "ones", "cluster": "4x(4xRTX5000)"}
@@ -106,6 +109,7 @@ def asked(run: Engine, until_s: float) -> View:
     return seen[-1]
 
 
+@pytest.mark.slow
 def test_its_memory_survives_as_text_and_answers_alike() -> None:
     run = engine([elastic(3000.0, 40.0 * number, gpus=2) for number in range(8)])
     view = asked(run, 500.0)
@@ -117,6 +121,7 @@ def test_its_memory_survives_as_text_and_answers_alike() -> None:
     assert encode_answer(policy.allocate(again), words)["memory"] == text
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_an_old_memory_or_none() -> None:
     """After a crash it sees what the last snapshot has: jobs may have come and gone since."""
     run = engine([elastic(3000.0, 100.0 * number, gpus=2) for number in range(12)])
@@ -130,6 +135,7 @@ def test_it_goes_on_with_an_old_memory_or_none() -> None:
 
 @examples(8)
 @given(st.integers(0, 10**6), st.sampled_from(["ones", PUBLISHED, "ones:batch=asked", "ones:evict=0.9,epochs_between=0"]))
+@pytest.mark.slow
 def test_every_job_ends_and_none_runs_at_a_size_it_does_not_accept(seed: int, policy: str) -> None:
     draw = np.random.default_rng(seed)
     jobs = [
@@ -148,6 +154,7 @@ def test_every_job_ends_and_none_runs_at_a_size_it_does_not_accept(seed: int, po
         assert gpus in (jobs[job].spec.gpu_counts or (jobs[job].spec.gpus,))
 
 
+@pytest.mark.slow
 def test_limits_halve_when_a_job_is_left_out() -> None:
     """A job that was stopped may come back with what it had; each time that it is left out of what is deployed, with half."""
     jobs = [elastic(20_000.0, 0.0, gpus=4), *(elastic(800.0, 900.0 + 5 * n, gpus=4) for n in range(24))]

@@ -173,6 +173,7 @@ def test_gittins_breaks_ties_by_submission_and_not_by_rounding() -> None:
         assert policy.allocate(view).order.tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_shares_give_time_in_proportion() -> None:
     class Thirds:
         """Two thirds of the GPU to the first kind, one third to the second."""

@@ -172,6 +172,7 @@ TREES = st.recursive(
 
 @examples(300, uses_fixtures=True)
 @given(st.binary(max_size=60) | TREES.map(lambda tree: json.dumps(tree).encode()))
+@pytest.mark.slow
 def test_anything_is_a_table_or_an_input_error(tmp_path: Path, data: bytes) -> None:
     try:
         rates = read_rates(write(tmp_path, data))

@@ -333,6 +333,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.usefixtures("modules")
+@pytest.mark.slow
 def test_tied_weights_count_once_and_frozen_ones_not_at_all() -> None:
     assert module_tensors("nets.py:Tied") == Tensors("Tied", 3, 872, "embedding.weight", 800)
     assert module_tensors("nets.py:Tied", {"tie": False}).parameters == 1672

@@ -97,6 +97,7 @@ def test_the_same_policy_twice_keeps_both() -> None:
     assert [line.label for line in found.lines] == ["fifo", "fifo #2"]
 
 
+@pytest.mark.slow
 def test_pandas_has_a_row_per_run_and_per_job(seeded: Comparison) -> None:
     pandas = pytest.importorskip("pandas")
     frame = seeded.to_pandas()
@@ -147,6 +148,7 @@ def test_seeds_that_change_nothing_give_no_interval(tmp_path: Path) -> None:
     assert "95% interval over" not in found.page()
 
 
+@pytest.mark.slow
 def test_a_column_has_one_unit() -> None:
     """What a user saw: minutes, hours and days below each other in one column."""
     assert durations([36_000.0, 600.0, 60.0]) == ["600m", "10.0m", "1.00m"]

@@ -357,6 +357,7 @@ def test_the_same_runs_give_the_same_page_and_no_figure_of_the_machine() -> None
         assert word not in page(pair())
 
 
+@pytest.mark.slow
 def test_a_page_with_many_jobs_stays_small() -> None:
     runs = {f"p{seed}": [large_result(20_000, 240, policy="p", seed=seed)] for seed in (1, 2)}
     assert len(page(Comparison(runs))) < 3_000_000

@@ -108,6 +108,7 @@ def test_cells_of_one_job_along_a_row_merge_and_rows_stay_apart(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("most", [1, 5, 60, 300])
+@pytest.mark.slow
 def test_a_coarse_map_agrees_with_a_plain_count(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.report.timeline.MOST_ROWS", 9)
     run = large_result(300, 24, policy="p", seed=3, pieces=2)

@@ -150,6 +150,7 @@ def test_a_gang_on_two_nodes_resizes_on_both(placer: Any) -> None:
 
 @examples(150)
 @given(st.data())
+@pytest.mark.slow
 def test_a_job_granted_any_option_of_its_demand_runs_exactly_by_it(data: st.DataObject) -> None:
     """Whatever it is granted and when, a job is done when the rates of what it was granted add up to its steps."""
     counts = data.draw(st.lists(st.integers(1, 4), max_size=3).map(tuple))

@@ -108,6 +108,7 @@ class AtOnce:
 
 
 @pytest.mark.parametrize(("policy", "story"), [(Nobody(), "got no job anywhere"), (AtOnce(), "got no job far")])
+@pytest.mark.slow
 def test_decisions_that_help_nobody_end_in_an_error(policy: Any, story: str) -> None:
     with pytest.raises(Stalled) as caught:
         simulate(trace(*[JobSpec(steps=1e5)] * 3), policy=policy, cluster="1xV100", preset="ideal")
@@ -115,6 +116,7 @@ def test_decisions_that_help_nobody_end_in_an_error(policy: Any, story: str) -> 
     assert type(policy).__name__ in said and story in said and "3 are unfinished" in said and "last plan lets" in said
 
 
+@pytest.mark.slow
 def test_the_check_of_a_policy_has_a_time_limit() -> None:
     class Sleepy:
         def allocate(self, view: View) -> Ranking:

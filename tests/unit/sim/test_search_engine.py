@@ -106,6 +106,7 @@ def test_a_search_that_makes_no_sense_is_refused() -> None:
     policy=st.sampled_from(["fifo", "gandiva", "las", "srsf"]),
     costs=st.booleans(),
 )
+@pytest.mark.slow
 def test_the_best_always_train_to_the_end(order: list[str], keep: int, gpus: int, steps: float, policy: str, costs: bool) -> None:
     """Whoever is let run when: no job of the best few is cancelled, each other one was not before it made its steps and so many
     better ones did, and all end."""

@@ -33,6 +33,7 @@ def best(job: np.ndarray, pool: np.ndarray, gpus: np.ndarray, value: np.ndarray,
 
 @examples(150)
 @given(JOBS, st.lists(st.integers(0, 12), min_size=1, max_size=3))
+@pytest.mark.slow
 def test_within_the_capacity_and_close_to_the_best(jobs: list[list[tuple[int, int, float]]], there: list[int]) -> None:
     capacity = np.array(there)
     job, pool, gpus, value = columns(jobs, len(capacity))
@@ -51,6 +52,7 @@ def test_within_the_capacity_and_close_to_the_best(jobs: list[list[tuple[int, in
     assert found >= 0.5 * most - 1e-9
 
 
+@pytest.mark.slow
 def test_it_is_close_to_the_best_on_average() -> None:
     """The worst cases are small; what matters is what it does on a hundred instances."""
     rng = np.random.default_rng(7)

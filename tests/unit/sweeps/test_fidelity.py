@@ -52,6 +52,7 @@ def test_a_report_has_the_names_of_the_contract() -> None:
     assert "+2.0%" in text and "ranks the policies as they really were" in text
 
 
+@pytest.mark.slow
 def test_homes_without_a_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="names no home"):
         measure_fidelity([])

@@ -69,6 +69,7 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
     return Grid(policies=("fifo", "srsf"), traces=("jobs.csv", JOBS), clusters=("4xV100 + 4xK80",))
 
 
+@pytest.mark.slow
 def test_the_same_bytes_as_here(tmp_path: Path, grid: Grid) -> None:
     made: list[Machines] = []
     told: list[tuple[int, int]] = []
@@ -90,6 +91,7 @@ def test_the_same_bytes_as_here(tmp_path: Path, grid: Grid) -> None:
     assert len(made) == 2, "where nothing is missing, other machines are not asked for"
 
 
+@pytest.mark.slow
 def test_what_fails_there_is_told_as_here(tmp_path: Path) -> None:
     huge = "synthetic:jobs=10,gpus=64,largest=16,seed=2"
     grid = Grid(policies=("fifo",), traces=(JOBS, huge), clusters=("4xV100 + 4xK80",))
@@ -97,6 +99,7 @@ def test_what_fails_there_is_told_as_here(tmp_path: Path) -> None:
     assert [each.error for each in there.failed] == [each.error for each in here.failed] and len(there.failed) == 1
 
 
+@pytest.mark.slow
 def test_machines_that_let_every_cell_die_stop_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "dies.py").write_text("import os\nclass Dies:\n    def allocate(self, view):\n        os._exit(7)\n")
     grid = Grid(policies=(f"{tmp_path / 'dies.py'}:Dies",), traces=(JOBS,), clusters=("8xV100",), seeds=9)
@@ -104,6 +107,7 @@ def test_machines_that_let_every_cell_die_stop_the_sweep(tmp_path: Path) -> None
     assert len(found.failed) == 3 and found.untried == 6 and "its worker died (exit code 7)" in found.failed[0].error
 
 
+@pytest.mark.slow
 def test_a_stop_keeps_what_is_done(tmp_path: Path, grid: Grid) -> None:
     def stop(done: int, total: int) -> None:
         if done == 1:

@@ -101,6 +101,7 @@ def test_settings_of_a_file_cannot_be_varied(tmp_path: Path) -> None:
         grid(traces=(str(path),)).cells()
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_how_many_work(tmp_path: Path) -> None:
     one = sweep(grid(), tmp_path / "one", workers=1)
     sweep(grid(), tmp_path / "two", workers=2)
@@ -113,6 +114,7 @@ def test_results_do_not_depend_on_how_many_work(tmp_path: Path) -> None:
     assert "TRACE.LOAD" in str(one) and "±" in str(one)
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     huge = "synthetic:jobs=10,gpus=64,largest=16,seed=2"
     found = sweep(grid(traces=(JOBS, huge), vary={}, seeds=1), tmp_path)
@@ -122,6 +124,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert problem is not None and "2 cells failed" in problem.message and problem.hint
 
 
+@pytest.mark.slow
 def test_a_file_that_was_cut_short_counts_as_not_there(tmp_path: Path) -> None:
     cells = grid().cells()
     whole = sweep(grid(), tmp_path / "a")
@@ -221,6 +224,7 @@ def test_workers_that_cannot_live_stop_the_sweep(tmp_path: Path, monkeypatch: py
     assert "5 were not tried" in str(found.problem())
 
 
+@pytest.mark.slow
 def test_from_python(tmp_path: Path) -> None:
     found = rota.sweep(["fifo"], out=tmp_path, trace=JOBS, cluster=[CLUSTER, "8xV100"], vary={"trace.load": [0.5, 1]}, workers=2)
     assert len(found.rows) == 4 and "<table>" in found._repr_html_()
@@ -236,6 +240,7 @@ def policy_file(folder: Path, body: str, name: str = "mine.py") -> str:
     return f"{path}:Mine"
 
 
+@pytest.mark.slow
 def test_a_policy_may_print_and_raise_anything(tmp_path: Path) -> None:
     noisy = policy_file(tmp_path, "print('deciding')")
     leaving = policy_file(tmp_path, "raise SystemExit(3)", "leaving.py")
@@ -246,6 +251,7 @@ def test_a_policy_may_print_and_raise_anything(tmp_path: Path) -> None:
     assert "2 cells failed" in str(found)
 
 
+@pytest.mark.slow
 def test_another_grid_in_the_same_folder_keeps_both(tmp_path: Path) -> None:
     """What a user did: two sweeps into one folder, and the results of the first were gone."""
     first = sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
@@ -262,6 +268,7 @@ def test_another_grid_in_the_same_folder_keeps_both(tmp_path: Path) -> None:
     assert larger.reused == 3
 
 
+@pytest.mark.slow
 def test_a_folder_of_an_earlier_version_keeps_its_grid(tmp_path: Path) -> None:
     sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
     before = (tmp_path / "results.csv").read_bytes()
@@ -270,6 +277,7 @@ def test_a_folder_of_an_earlier_version_keeps_its_grid(tmp_path: Path) -> None:
     assert [(folder / "results.csv").read_bytes() for folder in found.others] == [before]
 
 
+@pytest.mark.slow
 def test_a_failed_cell_is_told_once(tmp_path: Path) -> None:
     wide = JOBS.replace("largest=4", "largest=8")
     words = ["fifo", "srsf", "--trace", wide, "--cluster", "4xV100", "--cluster", "8xV100", "--out", str(tmp_path / "out")]
@@ -282,6 +290,7 @@ def test_a_failed_cell_is_told_once(tmp_path: Path) -> None:
     assert [line.split()[:3] for line in lines[3:5]] == [["fifo", "4xV100", "failed"], ["srsf", "4xV100", "failed"]]
 
 
+@pytest.mark.slow
 def test_queueing_and_rho_are_shown(tmp_path: Path) -> None:
     found = sweep(grid(vary={}, seeds=1), tmp_path, workers=1)
     heads, rows = found.cells()

@@ -64,6 +64,7 @@ def timeless(result: dict[str, Any]) -> str:
     return json.dumps({**result, "summary": summary})
 
 
+@pytest.mark.slow
 def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: There) -> None:
     expected, sent, contents = {}, {}, {}
     for name, study in studies(folder).items():
@@ -81,6 +82,7 @@ def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: Th
         assert timeless(answer["result"]) == expected[name], name
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_there_reads_as_here(folder: Path, there: There) -> None:
     (folder / "bad.csv").write_text("submit_time,gpus,duration\n0,one,600\n")
     study = Study(folder / "bad.csv", cluster="8xV100")
@@ -96,6 +98,7 @@ def test_what_goes_wrong_there_reads_as_here(folder: Path, there: There) -> None
     assert "SystemExit: 3" in answer["error"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_told_and_the_next_cell_has_another(folder: Path, there: There) -> None:
     dying = POLICY.replace("return", "import os; os._exit(7)\n        return")
     (folder / "mine.py").write_text(dying)
@@ -111,6 +114,7 @@ def test_a_copy_that_is_damaged_is_not_used(folder: Path, there: There) -> None:
     assert "jobs.csv is damaged" in answer["error"]
 
 
+@pytest.mark.slow
 def test_other_versions_calculate_nothing(folder: Path, there: There) -> None:
     sweeps = {**versions(), "numpy": "1.0"}
     answer = there.run(packed(Study("demo").plain(), sweeps, str(folder), {}), lambda _: b"")

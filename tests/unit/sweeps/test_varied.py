@@ -79,6 +79,7 @@ def test_options_of_policies_and_placers() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_option_is_varied_for_those_that_have_it(tmp_path: Path) -> None:
     """What a user did: several policies, and an option that only one of them has."""
     made = grid(policies=("fifo", "tiresias"), vary={"policy.promote": (0, 8)})
@@ -126,6 +127,7 @@ def write_scores(path: Path, slow: float) -> None:
     path.write_text("gpu,class,score\n" + "".join(f"{gpu},A,{slow if gpu == 0 else 1.0}\n" for gpu in range(4)))
 
 
+@pytest.mark.slow
 def test_a_cell_is_computed_again_when_the_scores_changed(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     write_scores(path, 1.5)
@@ -141,6 +143,7 @@ def test_a_cell_is_computed_again_when_the_scores_changed(tmp_path: Path) -> Non
     assert sweep(made, tmp_path / "out", workers=1).reused == 1, "the first scores are known already"
 
 
+@pytest.mark.slow
 def test_a_sweep_over_options_of_a_policy(tmp_path: Path) -> None:
     found = rota.sweep(
         ["tiresias"], out=tmp_path, trace=JOBS, cluster="2xV100", vary={"policy.thresholds": ["100/900", 5000]}, workers=1

@@ -101,6 +101,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[int], list[Movable]]:
 
 @examples(300)
 @given(clusters(), st.integers(2, 10))
+@pytest.mark.slow
 def test_no_way_needs_fewer_moves_or_costs_less(cluster: tuple[list[int], list[Movable]], gpus: int) -> None:
     free, jobs = cluster
     nodes = -(-gpus // 4)

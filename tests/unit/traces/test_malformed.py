@@ -286,6 +286,7 @@ def test_any_text_is_a_trace_or_an_input_error(tmp_path: Path, text: str, format
 
 @fuzzed
 @given(st.binary(), st.sampled_from(["auto", *FORMATS]))
+@pytest.mark.slow
 def test_any_bytes_are_a_trace_or_an_input_error(tmp_path: Path, data: bytes, format: str) -> None:
     read_anyhow(tmp_path / "fuzz.csv", data, format)
 
@@ -328,6 +329,7 @@ CELLS = st.text(max_size=12) | st.sampled_from(
 
 @fuzzed
 @given(st.sampled_from(FILES), st.data())
+@pytest.mark.slow
 def test_any_corrupted_cell_is_a_trace_or_an_input_error(tmp_path: Path, text: str, data: st.DataObject) -> None:
     separator = "\t" if "\t" in text else ","
     rows = [line.split(separator) for line in text.splitlines()]

@@ -80,6 +80,7 @@ def test_tiresias_looks_like_the_testbed(seed: int) -> None:
     assert {arrival.spec.profile for arrival in trace.arrivals} <= set(MODELS)
 
 
+@pytest.mark.slow
 def test_means_are_the_published_ones() -> None:
     traces = [tiresias_jobs(seed=seed) for seed in range(40)]
     service = [float((gpus(trace) * run_seconds(trace)).mean()) for trace in traces]

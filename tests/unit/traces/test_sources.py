@@ -35,6 +35,7 @@ def run(*words: str, given: bytes) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.parametrize("given", [JOBS.encode(), gzip.compress(JOBS.encode())], ids=["plain", "compressed"])
+@pytest.mark.slow
 def test_a_trace_from_standard_input(given: bytes) -> None:
     done = run("sim", "--trace", "-", "--cluster", "4xV100", "-o", "csv", "--per-job", given=given)
     assert done.returncode == 0 and done.stdout.count(b"\n") == 3
@@ -42,6 +43,7 @@ def test_a_trace_from_standard_input(given: bytes) -> None:
     assert both.returncode == 0 and b"standard input: 2 jobs" in both.stdout
 
 
+@pytest.mark.slow
 def test_what_cannot_come_from_standard_input() -> None:
     done = run("sim", "--trace", "-", "--cluster", "4xV100", given=b"")
     assert done.returncode == 2 and b"standard input" in done.stderr and b"empty" in done.stderr

@@ -38,6 +38,7 @@ TRACES = st.lists(st.builds(Arrival, NUMBERS, SPECS), min_size=1, max_size=8).ma
 
 @examples(200, uses_fixtures=True)
 @given(TRACES)
+@pytest.mark.slow
 def test_what_is_written_reads_back_the_same(tmp_path: Path, trace: Trace) -> None:
     path = tmp_path / "out.csv"
     write_trace(trace, path)
