@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from rota.errors import NameUnknown, OptionError
 from rota.server.api import make_app
+from rota.server.connections import ConnectionLimits
+from rota.server.http_server import HttpServer
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, WhyRow
@@ -192,18 +192,11 @@ class Served:
     token: str
     home: Path
     port: int
-
-
-class Server(uvicorn.Server):
-    """Lets go of who waits for changes before it waits for them to go."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.changes.close()  # type: ignore[union-attr]
-        await super().shutdown(sockets)
+    server: HttpServer
 
 
 @contextlib.contextmanager
-def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Served]:
+def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: ConnectionLimits | None = None) -> Iterator[Served]:
     """A real server in a thread, on a free port of the loopback or on a socket in the home; its address lies in the home."""
     daemon = daemon or Standin()
     token = make_token(home)
@@ -217,7 +210,7 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Ser
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         url = f"http://127.0.0.1:{port}"
-    server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20))
+    server = HttpServer(app, limits, log_config=None, timeout_graceful_shutdown=20)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -226,7 +219,7 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Ser
             time.sleep(0.005)
         assert server.started
         write_address(home, url, 1, "0")
-        yield Served(daemon, url, token, home, port)
+        yield Served(daemon, url, token, home, port, server)
     finally:
         server.should_exit = True
         thread.join(30)
