@@ -23,7 +23,7 @@ from typing import Any
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
-from rota.errors import NameUnknown, OptionError, RotaError
+from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
@@ -74,6 +74,14 @@ class _Submit:
 
 
 @dataclass(frozen=True)
+class _SubmitAgain:
+    """A job that was submitted before under the same key."""
+
+    job: int
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
 class _Cancel:
     job: int
     done: "Future[int]"
@@ -93,7 +101,7 @@ class _SetScores:
     names: list[str]
 
 
-_Item = External | _Submit | _Cancel | _SetPolicy | _SetScores | None
+_Item = External | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None
 """None: the driver has something to tell."""
 
 
@@ -140,7 +148,7 @@ class Daemon:
         self._set_up_anew = before is not None and before != self.configuration
         self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
         for job, submitted, record in self.journal.jobs():
-            self.history.records[job] = JobRecord.of(job, submitted, record)
+            self.history.restore(JobRecord.of(job, submitted, record))
         devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
         self._machines = driver.machines()
         self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
@@ -238,6 +246,7 @@ class Daemon:
         answered: list[tuple[Future[int], int]] = []
         events = self._gather(items, now, answered)
         if not events:
+            _set_results(answered)
             return
         state = self.scheduler.state
         with self._lock:
@@ -254,8 +263,7 @@ class Daemon:
         self._durably(lambda: self.journal.append(now, events, decided, changed))
         with self._lock:
             commands = self.scheduler.commit(decided)
-        for future, job in answered:
-            future.set_result(job)
+        _set_results(answered)
         self.driver.acknowledge()
         self._do(commands)
         self._announce()
@@ -307,11 +315,15 @@ class Daemon:
         last = self.scheduler.state.jobs.last_job
         for item in items:
             if isinstance(item, _Submit):
+                if self._submitted_before(item, answered):
+                    continue
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
                 job = replace(item.job, name=item.job.name or f"job-{last}")
                 self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
+            elif isinstance(item, _SubmitAgain):
+                answered.append((item.done, item.job))  # after the turn that wrote it down
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
                 answered.append((item.done, item.job))
@@ -342,6 +354,17 @@ class Daemon:
         self._settled = False
         if self._cluster.text:
             self._tell(self._cluster.text)
+
+    def _submitted_before(self, item: _Submit, answered: "list[tuple[Future[int], int]]") -> bool:
+        """Whether its key has a job already, which then answers it. Two submissions of one key may come in together."""
+        try:
+            before = self.history.keys.find(item.job)
+        except ConflictError as problem:
+            item.done.set_exception(problem)
+            return True
+        if before is not None:
+            answered.append((item.done, before))
+        return before is not None
 
     def _change_policy(self, item: _SetPolicy) -> None:
         """From the next entry on. A question that is open goes to the new policy."""
@@ -407,19 +430,23 @@ class Daemon:
 
     # Requests ----------------------------------------------------------------------------------------------------
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
-        """Durable when this returns. What can never run here is refused."""
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
+        """Durable when this returns. What can never run here is refused. The same submission with the same key is one job."""
+        job = replace(submitted_job(spec, user, workdir, env), idempotency_key=key)
+        done: Future[int] = Future()
+        before = self.history.keys.find(job)
+        if before is not None:  # whatever stands in the way of a new job now
+            self._items.put(_SubmitAgain(before, done))
+            return self.job(str(self._answer(done)))
         if self._reserve.full or self._reserve.short():
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
-        job = submitted_job(spec, user, workdir, env)
         way, why = self.driver.how_parked(job)
         if not job.saves:
             way, why = left_running(way, why)
         wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         self._check_possible(wanted)
-        done: Future[int] = Future()
         self._items.put(_Submit(job, wanted, f"{way}: {why}", done))
         return self.job(str(self._answer(done)))
 
@@ -427,7 +454,7 @@ class Daemon:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
-            raise RotaError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
+            raise BusyError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
 
     def _check_possible(self, wanted: JobSpec) -> None:
         cluster = self.driver.machines()
@@ -534,6 +561,11 @@ class Daemon:
         with self._changes:
             self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
             return self._number
+
+
+def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
+    for future, job in answered:
+        future.set_result(job)
 
 
 def _full(home: Path) -> str:

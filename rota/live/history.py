@@ -13,6 +13,7 @@ from rota.agent.outcome import SAVED_AND_LEFT, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.state.state import State
 from rota.live.journal import KeptJob
+from rota.live.submission_keys import SubmissionKeys
 from rota.live.where import where_text
 from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
@@ -90,6 +91,7 @@ class JobHistory:
 
     def __init__(self) -> None:
         self.records: dict[int, JobRecord] = {}
+        self.keys = SubmissionKeys()
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
         """Records that the journal has not seen yet as they are,"""
@@ -98,8 +100,13 @@ class JobHistory:
         self._unfinished: set[tuple[int, int]] = set()
         """Incarnations of several parts, one of which has ended otherwise than finished."""
 
-    def add(self, record: JobRecord) -> None:
+    def restore(self, record: JobRecord) -> None:
+        """Take in a record as the journal has it."""
         self.records[record.id] = record
+        self.keys.add(record.id, record.submitted)
+
+    def add(self, record: JobRecord) -> None:
+        self.restore(record)
         self.changed.add(record.id)
         self._added.add(record.id)
 

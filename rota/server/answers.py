@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.errors import InputError, NameUnknown, RotaError
+from rota.errors import ConflictError, IllegalTransition, InputError, NameUnknown, PolicyBroken, RotaError, SolverFailed
 from rota.wire.problems import told
 
 VERSION_HEADER = "Rota-Version"
@@ -37,9 +37,21 @@ class Refusal(Exception):
 
 
 def status_of(error: RotaError) -> int:
-    if isinstance(error, NameUnknown):
-        return 404
-    return 400 if isinstance(error, InputError) else 500
+    """A defect alone is 500. What the scheduler cannot do now, such as take a job while its disk is full, is 503."""
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return 503
+
+
+_STATUS: tuple[tuple[type[RotaError], int], ...] = (
+    (NameUnknown, 404),
+    (ConflictError, 409),
+    (InputError, 400),
+    (PolicyBroken, 409),
+    (SolverFailed, 409),
+    (IllegalTransition, 500),
+)
 
 
 def _fields(row: Any) -> dict[str, Any]:

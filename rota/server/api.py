@@ -45,7 +45,7 @@ Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Second
 class ServedDaemon(Watched, Protocol):
     """What the API asks of a daemon. Every method may be called from any thread."""
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
     def cancel(self, job: int) -> JobRow: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
@@ -98,8 +98,10 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
 
     @api.post("/jobs", status_code=HTTPStatus.CREATED, response_model=JobRow, openapi_extra=_BODY)
     def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
-        """Submit a job. When the answer comes, the job is in the journal."""
-        return JsonAnswer(daemon.submit(sent.spec, sent.user, sent.workdir, sent.env), HTTPStatus.CREATED)
+        """Submit a job. When the answer comes, the job is in the journal. The same submission again with the same
+        `idempotency_key` is answered with the job that is there."""
+        row = daemon.submit(sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key)
+        return JsonAnswer(row, HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
     def jobs(

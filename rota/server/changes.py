@@ -6,7 +6,7 @@ from typing import Protocol
 
 from anyio import CapacityLimiter, to_thread
 
-from rota.errors import RotaError
+from rota.errors import BusyError
 from rota.server.answers import Refusal
 
 MOST_WAITING = 256
@@ -47,7 +47,7 @@ class Changes:
             return number
         if self._waiting >= min(MOST_WAITING, self.most_waiting):
             raise Refusal(
-                RotaError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
+                BusyError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
             )
         self._waiting += 1
         try:

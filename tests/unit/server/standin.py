@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rota.errors import NameUnknown, OptionError
+from rota.errors import ConflictError, NameUnknown, OptionError
 from rota.server.api import make_app
 from rota.server.connections import ConnectionLimits
 from rota.server.http_server import HttpServer
@@ -41,11 +41,16 @@ class Standin:
         self.rows: dict[int, JobRow] = {}
         self.output: dict[int, bytes] = {}
         self.sent: dict[int, tuple[Spec, str, str, Mapping[str, str]]] = {}
+        self.keys: dict[tuple[str, str], int] = {}
         self.number = 1
         self.problem = ""
         self.policy = "tiresias"
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
+        if key and (before := self.keys.get((user, key))) is not None:
+            if self.sent[before] != (spec, user, workdir, env):
+                raise ConflictError("another job was submitted under this key.", field="idempotency_key", value=key, hint="")
+            return self.rows[before]
         gpus = spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus
         if gpus > GPUS:
             raise OptionError(f"UNSATISFIABLE: the cluster has {GPUS}.", field="gpus", value=gpus, hint="fewer GPUs")
@@ -53,6 +58,7 @@ class Standin:
             raise RuntimeError("a secret of the daemon")
         with self._changed:
             job = len(self.rows) + 1
+            self.keys[user, key] = job
             self.sent[job] = (spec, user, workdir, env)
             self.output[job] = b""
             row = JobRow(
