@@ -1,6 +1,7 @@
 """What goes back to a client: JSON, never a traceback."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,11 @@ class JsonAnswer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         # Every sign beyond ASCII is escaped: a job's output may hold halves of characters, which UTF-8 cannot carry.
-        return json.dumps(content, allow_nan=False, separators=(",", ":"), default=_fields).encode("ascii")
+        try:
+            text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=_fields)
+        except ValueError:  # a number that JSON does not know, such as the time left of a job that hardly moves
+            text = json.dumps(_sayable(content), allow_nan=False, separators=(",", ":"))
+        return text.encode("ascii")
 
 
 class Refusal(Exception):
@@ -52,6 +57,17 @@ _STATUS: tuple[tuple[type[RotaError], int], ...] = (
     (SolverFailed, 409),
     (IllegalTransition, 500),
 )
+
+
+def _sayable(content: Any) -> Any:
+    """The same as plain data, with None in place of numbers that JSON does not know."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, Mapping):
+        return {str(name): _sayable(each) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [_sayable(each) for each in content]
+    return _sayable(_fields(content)) if hasattr(content, "__dataclass_fields__") else content
 
 
 def _fields(row: Any) -> dict[str, Any]:

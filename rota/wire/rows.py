@@ -87,6 +87,8 @@ class JobRow:
     """The latest numbers that its script told, such as its loss."""
     parking: str = ""
     """How it is suspended and why so: `preload: ...`, `sleep: ...` or `exit: ...`, and what came of it."""
+    steps_problem: str = ""
+    """Why not all steps count that the job reported; empty: all count."""
     spec: dict[str, Any] | None = None
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
     trials: list[TrialRow] | None = None
