@@ -52,7 +52,7 @@ from rota.model.options import Kind
 from rota.model.units import FOREVER
 from rota.park.ways import can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
+from rota.wire.rows import JobRow, LogChunk, NodeRow, ReadyRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
@@ -61,6 +61,8 @@ SNAPSHOT_EVERY = 1000
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
+SLOW_WRITE_SECONDS = 5.0
+"""A write to the journal that takes longer is a problem."""
 DEVICES = "devices"
 """In a configuration: the names of the GPUs of each node, by the node's number."""
 
@@ -138,6 +140,8 @@ class Daemon:
         self._number = 0
         self._stopping = False
         self._reserve = DiskReserve(home)
+        self._writing_s: float | None = None
+        """Since when a write to the journal is under way, by the monotonic clock."""
         self._away = ""
         """Why the journal cannot be written now, if its server does not answer."""
         self.journal = journal if journal is not None else open_journal(find_place(home), words)
@@ -277,9 +281,11 @@ class Daemon:
     def _durably(self, write: Callable[[], None]) -> None:
         """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
         Nor does anything before the journal's server answers."""
+        self._writing_s = time.monotonic()
         while True:
             try:
                 write()
+                self._writing_s = None
                 if self._away:
                     self._away = ""
                     self._tell("the journal can be written again")
@@ -550,6 +556,25 @@ class Daemon:
                 slow_gpus=slow_gpus(state),
                 disk_problem=self.disk_problem,
             )
+
+    def ready(self) -> ReadyRow:
+        """Whether jobs can be taken and run. It waits for the lock, so ask it with a time limit."""
+        problems = {}
+        if not self._thread.is_alive():
+            problems["scheduler"] = "it has stopped"
+        writing_s = self._writing_s
+        if self._away:
+            problems["journal"] = "its database does not answer"
+        elif self._reserve.full:
+            problems["journal"] = "its disk is full"
+        elif writing_s is not None and (seconds := time.monotonic() - writing_s) > SLOW_WRITE_SECONDS:
+            problems["journal"] = f"a write has taken {seconds:.0f} s so far"
+        with self._lock:
+            machines = self.scheduler.state.machines
+            up = [bool(machines.node_up[i]) for i in range(len(machines.cluster.nodes)) if i not in machines.gone]
+        if not any(up):
+            problems["nodes"] = "none is up"
+        return ReadyRow(ready=not problems, problems=problems, nodes_up=sum(up), nodes=len(up))
 
     def nodes(self) -> list[NodeRow]:
         readings = self.driver.readings()  # it may take a second, so not under the lock

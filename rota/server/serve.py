@@ -36,7 +36,7 @@ from rota.model.units import FOREVER
 from rota.ray.hosts import RayHosts
 from rota.server.api import make_app
 from rota.server.http_server import HttpServer
-from rota.server.standby import leading
+from rota.server.standby import Lead, leading
 from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
@@ -149,10 +149,11 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
-    with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as epoch:
+    with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
         if options.standby:
             checked = check_options(options)
-        _serve(options, checked, open_journal(place, WORDS, epoch), run, say)
+        run.lead = lead
+        _serve(options, checked, open_journal(place, WORDS, lead.epoch), run, say)
     if run.failed:
         problem, usual = run.failed[0], "rota up again; nothing that was acknowledged is lost"
         raise RotaError(f"The scheduler stopped: {problem}.", hint=problem.hint if isinstance(problem, LeadLost) else usual)
@@ -178,7 +179,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             journal=journal,
         )
         token = make_token(options.home)
-        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
+        app = make_app(daemon, token, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem)
         server = run.server = HttpServer(app)
         server.should_exit = bool(run.failed)
         _leave_in_order(server)
@@ -276,6 +277,11 @@ class _Run:
     def __init__(self) -> None:
         self.server: HttpServer | None = None
         self.failed: list[BaseException] = []
+        self.lead = Lead()
+
+    def lead_problem(self) -> str:
+        """Any thread."""
+        return "another scheduler leads" if any(isinstance(each, LeadLost) for each in self.failed) else self.lead.problem()
 
     def fall(self, problem: BaseException) -> None:
         """Any thread."""

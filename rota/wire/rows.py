@@ -164,6 +164,21 @@ class StatusRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyRow:
+    """Whether a scheduler can take and run jobs. It holds nothing that is secret: it is told without the token."""
+
+    ready: bool
+    problems: dict[str, str] = field(default_factory=dict)
+    """What is not well (scheduler, journal, lead or nodes) -> why. Empty: all is."""
+    nodes_up: int = 0
+    nodes: int = 0
+    """Nodes that have not left, up or not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
     """One GPU. What was read of it is None where it is not known, as of made-up GPUs."""
 

@@ -19,7 +19,7 @@ from rota.server.connections import ConnectionLimits
 from rota.server.http_server import HttpServer
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, WhyRow
+from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReadyRow, ReasonRow, StatusRow, WhyRow
 from rota.wire.spec import Range, Spec
 
 GPUS = 6
@@ -44,6 +44,9 @@ class Standin:
         self.keys: dict[tuple[str, str], int] = {}
         self.number = 1
         self.problem = ""
+        self.asked_ready = 0
+        self.stuck: threading.Event | None = None
+        """If set, it is not known whether it is ready until this happens."""
         self.policy = "tiresias"
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
@@ -156,6 +159,12 @@ class Standin:
                 gpus=gpus,
             )
         ]
+
+    def ready(self) -> ReadyRow:
+        self.asked_ready += 1
+        if self.stuck is not None:
+            self.stuck.wait(60)
+        return ReadyRow(ready=not self.problem, problems={"journal": self.problem} if self.problem else {}, nodes_up=1, nodes=1)
 
     def set_policy(self, named: str) -> StatusRow:
         if named.startswith("broken"):
