@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -193,10 +194,14 @@ class Notify(_Strict):
     run: str = Field(min_length=1, description="The command; `ROTA_MESSAGE` holds what happened.")
 
 
+_Command = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"\S"})]
+_Vector = Annotated[list[str], WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1})]
+
+
 class Spec(_Strict):
     """A training job."""
 
-    run: str | list[str] = Field(
+    run: _Command | _Vector = Field(
         description="The command: a text goes to `bash -c` as one argument, a list is an argument vector."
     )
     name: str | None = Field(None, min_length=1, max_length=200, description="A name for people.")
