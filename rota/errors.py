@@ -7,8 +7,10 @@ RotaError                      carries a message and, where there is one, the ne
 │   ├── ProfileError           a table of rates
 │   ├── SpecError              a job spec
 │   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
-│   └── OptionError            a value that a policy, placer or setting does not take
+│   ├── OptionError            a value that a policy, placer or setting does not take
+│   └── ConflictError          a request that contradicts an earlier one
 ├── UnreachableError           no scheduler answers, or it does not take this client
+├── BusyError                  the scheduler has not answered in time, or has too many clients
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
 ├── SolverFailed               an optimisation problem has no solution, or none was found
 ├── JournalError               the journal cannot be read or written
@@ -79,6 +81,10 @@ class OptionError(InputError):
     """A policy, placer or setting does not take this value."""
 
 
+class ConflictError(InputError):
+    """A request contradicts an earlier one."""
+
+
 class NameUnknown(InputError):
     """A name that does not exist; the message offers the closest one that does."""
 
@@ -93,6 +99,10 @@ class NameUnknown(InputError):
 
 class UnreachableError(RotaError):
     """No scheduler answers where one should be, or it does not take this client."""
+
+
+class BusyError(RotaError):
+    """The scheduler has not answered in time, or has too many clients. The same request may be sent again."""
 
 
 class PolicyBroken(RotaError):

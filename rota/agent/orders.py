@@ -95,6 +95,8 @@ class IncarnationStatus:
     park_way: str = ""
     """As its order says, as `park_why`."""
     park_why: str = ""
+    steps_problem: str = ""
+    """Why not all steps count that the job reported; set by the scheduler that takes the status in. Empty: all count."""
 
     @property
     def start_sequence(self) -> int:

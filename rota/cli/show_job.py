@@ -41,6 +41,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
         bar = words.progress(row) if words.done(row) is not None else ""
         yield "progress", "  ".join(filter(None, (bar, steps, words.speed(row))))
+    yield "steps", words.clean(row.steps_problem)
     busy = "" if row.utilisation is None else f"{row.utilisation:.0%} busy alone"
     memory = "" if row.peak_gib is None else f"{row.peak_gib:.3g} GiB of memory on each at most"
     yield "GPUs", ", ".join(filter(None, (busy, memory)))

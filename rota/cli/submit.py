@@ -1,6 +1,7 @@
 """`rota submit`: give the scheduler a job."""
 
 import math
+import sys
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +10,11 @@ import typer
 
 from rota.cli import options as flag
 from rota.cli.quick import Quick
-from rota.errors import InputError, OptionError, SpecError
+from rota.errors import InputError, OptionError, RotaError, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rota.files.tree import TreeEntry
     from rota.wire.rows import JobRow
 
@@ -72,6 +75,10 @@ def submit(
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the job; without a value, as it is here. Repeatable."),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="TEXT", help="Submit once: the same job with the same key again is the first job."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen. Planned.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
@@ -105,8 +112,10 @@ def submit(
     from rota.cli import words
     from rota.wire.client import connect
 
+    client = connect(home)
+    client.on_retry = _note_retry()
     try:
-        row = connect(home).submit_spec({**spec, **flags})
+        row = client.submit_spec({**spec, **flags}, key=key or "")
     except InputError as error:
         raise _located(error, tree, flags) from None
     if not words.data(shaped, [row], single=True):
@@ -171,6 +180,23 @@ def _located(error: InputError, tree: "TreeEntry | None", flags: dict[str, Any])
     found = SpecError(f"{tree.where}:{entry.line}  {error.message}", hint=error.hint)
     found.field, found.line = error.field, entry.line
     return found
+
+
+def _note_retry() -> "Callable[[RotaError], None]":
+    """Says once that it is tried again."""
+    noted: list[RotaError] = []
+
+    def note(problem: RotaError) -> None:
+        from rota.cli import words
+        from rota.wire.client import RETRY_SECONDS
+
+        if not noted:
+            sys.stderr.write(
+                f"{words.clean(problem.message)} Trying again for {RETRY_SECONDS:.0f} s; the job is submitted once.\n"
+            )
+        noted.append(problem)
+
+    return note
 
 
 def _tell(row: "JobRow", home: str | None) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
-from rota.errors import NameUnknown, OptionError, RotaError
+from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
@@ -52,7 +52,7 @@ from rota.model.options import Kind
 from rota.model.units import FOREVER
 from rota.park.ways import can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
+from rota.wire.rows import JobRow, LogChunk, NodeRow, ReadyRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
@@ -61,6 +61,8 @@ SNAPSHOT_EVERY = 1000
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
+SLOW_WRITE_SECONDS = 5.0
+"""A write to the journal that takes longer is a problem."""
 DEVICES = "devices"
 """In a configuration: the names of the GPUs of each node, by the node's number."""
 
@@ -70,6 +72,14 @@ class _Submit:
     job: SubmittedJob
     wanted: JobSpec
     parking: str
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
+class _SubmitAgain:
+    """A job that was submitted before under the same key."""
+
+    job: int
     done: "Future[int]"
 
 
@@ -93,7 +103,7 @@ class _SetScores:
     names: list[str]
 
 
-_Item = External | _Submit | _Cancel | _SetPolicy | _SetScores | None
+_Item = External | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None
 """None: the driver has something to tell."""
 
 
@@ -130,6 +140,8 @@ class Daemon:
         self._number = 0
         self._stopping = False
         self._reserve = DiskReserve(home)
+        self._writing_s: float | None = None
+        """Since when a write to the journal is under way, by the monotonic clock."""
         self._away = ""
         """Why the journal cannot be written now, if its server does not answer."""
         self.journal = journal if journal is not None else open_journal(find_place(home), words)
@@ -140,7 +152,7 @@ class Daemon:
         self._set_up_anew = before is not None and before != self.configuration
         self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
         for job, submitted, record in self.journal.jobs():
-            self.history.records[job] = JobRecord.of(job, submitted, record)
+            self.history.restore(JobRecord.of(job, submitted, record))
         devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
         self._machines = driver.machines()
         self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
@@ -238,6 +250,7 @@ class Daemon:
         answered: list[tuple[Future[int], int]] = []
         events = self._gather(items, now, answered)
         if not events:
+            _set_results(answered)
             return
         state = self.scheduler.state
         with self._lock:
@@ -254,8 +267,7 @@ class Daemon:
         self._durably(lambda: self.journal.append(now, events, decided, changed))
         with self._lock:
             commands = self.scheduler.commit(decided)
-        for future, job in answered:
-            future.set_result(job)
+        _set_results(answered)
         self.driver.acknowledge()
         self._do(commands)
         self._announce()
@@ -269,9 +281,11 @@ class Daemon:
     def _durably(self, write: Callable[[], None]) -> None:
         """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
         Nor does anything before the journal's server answers."""
+        self._writing_s = time.monotonic()
         while True:
             try:
                 write()
+                self._writing_s = None
                 if self._away:
                     self._away = ""
                     self._tell("the journal can be written again")
@@ -307,11 +321,15 @@ class Daemon:
         last = self.scheduler.state.jobs.last_job
         for item in items:
             if isinstance(item, _Submit):
+                if self._submitted_before(item, answered):
+                    continue
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
                 job = replace(item.job, name=item.job.name or f"job-{last}")
                 self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
+            elif isinstance(item, _SubmitAgain):
+                answered.append((item.done, item.job))  # after the turn that wrote it down
             elif isinstance(item, _Cancel):
                 events.append(CancelAsked(item.job, now))
                 answered.append((item.done, item.job))
@@ -342,6 +360,17 @@ class Daemon:
         self._settled = False
         if self._cluster.text:
             self._tell(self._cluster.text)
+
+    def _submitted_before(self, item: _Submit, answered: "list[tuple[Future[int], int]]") -> bool:
+        """Whether its key has a job already, which then answers it. Two submissions of one key may come in together."""
+        try:
+            before = self.history.keys.find(item.job)
+        except ConflictError as problem:
+            item.done.set_exception(problem)
+            return True
+        if before is not None:
+            answered.append((item.done, before))
+        return before is not None
 
     def _change_policy(self, item: _SetPolicy) -> None:
         """From the next entry on. A question that is open goes to the new policy."""
@@ -407,19 +436,23 @@ class Daemon:
 
     # Requests ----------------------------------------------------------------------------------------------------
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
-        """Durable when this returns. What can never run here is refused."""
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
+        """Durable when this returns. What can never run here is refused. The same submission with the same key is one job."""
+        job = replace(submitted_job(spec, user, workdir, env), idempotency_key=key)
+        done: Future[int] = Future()
+        before = self.history.keys.find(job)
+        if before is not None:  # whatever stands in the way of a new job now
+            self._items.put(_SubmitAgain(before, done))
+            return self.job(str(self._answer(done)))
         if self._reserve.full or self._reserve.short():
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
-        job = submitted_job(spec, user, workdir, env)
         way, why = self.driver.how_parked(job)
         if not job.saves:
             way, why = left_running(way, why)
         wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         self._check_possible(wanted)
-        done: Future[int] = Future()
         self._items.put(_Submit(job, wanted, f"{way}: {why}", done))
         return self.job(str(self._answer(done)))
 
@@ -427,7 +460,7 @@ class Daemon:
         try:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
-            raise RotaError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
+            raise BusyError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
 
     def _check_possible(self, wanted: JobSpec) -> None:
         cluster = self.driver.machines()
@@ -524,6 +557,25 @@ class Daemon:
                 disk_problem=self.disk_problem,
             )
 
+    def ready(self) -> ReadyRow:
+        """Whether jobs can be taken and run. It waits for the lock, so ask it with a time limit."""
+        problems = {}
+        if not self._thread.is_alive():
+            problems["scheduler"] = "it has stopped"
+        writing_s = self._writing_s
+        if self._away:
+            problems["journal"] = "its database does not answer"
+        elif self._reserve.full:
+            problems["journal"] = "its disk is full"
+        elif writing_s is not None and (seconds := time.monotonic() - writing_s) > SLOW_WRITE_SECONDS:
+            problems["journal"] = f"a write has taken {seconds:.0f} s so far"
+        with self._lock:
+            machines = self.scheduler.state.machines
+            up = [bool(machines.node_up[i]) for i in range(len(machines.cluster.nodes)) if i not in machines.gone]
+        if not any(up):
+            problems["nodes"] = "none is up"
+        return ReadyRow(ready=not problems, problems=problems, nodes_up=sum(up), nodes=len(up))
+
     def nodes(self) -> list[NodeRow]:
         readings = self.driver.readings()  # it may take a second, so not under the lock
         with self._lock:
@@ -534,6 +586,11 @@ class Daemon:
         with self._changes:
             self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
             return self._number
+
+
+def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
+    for future, job in answered:
+        future.set_result(job)
 
 
 def _full(home: Path) -> str:

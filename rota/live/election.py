@@ -51,6 +51,8 @@ class Election:
         self._thread: threading.Thread | None = None
         self.epoch = 0
         """Of this process, once it leads."""
+        self._held_s = 0.0
+        """When the server last confirmed the lead, by the monotonic clock."""
 
     def try_to_lead(self) -> bool:
         """Whether this process leads from now on. Raises `JournalAway`."""
@@ -71,8 +73,13 @@ class Election:
                 self._end_former()
             self._end_session()
             raise fault(self._place, problem) from problem
-        self.epoch = leader.epoch
+        self.epoch, self._held_s = leader.epoch, time.monotonic()
         return True
+
+    def problem(self) -> str:
+        """Why it is not sure that this process leads; empty: it does. Any thread."""
+        seconds = time.monotonic() - self._held_s
+        return f"its database has not confirmed it for {seconds:.0f} s" if seconds > SILENT_SECONDS else ""
 
     def _end_former(self) -> None:
         """A former leader stands still in the midst of a transaction, and the server waits for the rest of a message. While this
@@ -135,6 +142,8 @@ class Election:
                 raise lead_lost(self.epoch, latest)
             if fresh and not self._take_lock(session):
                 self._end_session()  # another is about to begin an epoch, or the server has not ended our old session yet
+                return
+            self._held_s = time.monotonic()
         except self._psycopg.Error as problem:
             self._end_session()
             raise fault(self._place, problem) from problem

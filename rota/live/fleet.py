@@ -34,6 +34,7 @@ from rota.live.job_environment import GangPlace, job_environment
 from rota.live.journal_store import lead_lost
 from rota.live.local import home_id
 from rota.live.part_events import PartEvents, progress_in_one
+from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
@@ -331,7 +332,8 @@ class Fleet:
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
         if "gpus" in told:
             node.gpus, self._gpus_changed = read_report(told["gpus"], told["boot_s"] + node.behind_s), True
-        changed = [read_part(each) for each in told["parts"]]
+        parts = [read_part(each) for each in told["parts"]]
+        changed = [(within_requested(status, self._context.submitted), rank) for status, rank in parts]
         if not node.clear(changed):
             node.whole, node.due_s = True, now_s + AGAIN_SECONDS
             return []

@@ -3,6 +3,7 @@
 The scheduler forgets a job when it has ended, and never knows its command; the history keeps both.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from rota.agent.outcome import SAVED_AND_LEFT, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.state.state import State
 from rota.live.journal import KeptJob
+from rota.live.submission_keys import SubmissionKeys
 from rota.live.where import where_text
 from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
@@ -53,6 +55,8 @@ class JobRecord:
     """How it can be suspended, and why so, as of when it was submitted, or as the node found that last started it."""
     parking_problem: str = ""
     """Why it could not be parked, the last time that was tried."""
+    steps_problem: str = ""
+    """Why not all steps count that the job reported; empty: all count."""
 
     @property
     def ended(self) -> bool:
@@ -82,6 +86,7 @@ _KEPT = (
     "metrics",
     "parking",
     "parking_problem",
+    "steps_problem",
 )
 
 
@@ -90,6 +95,7 @@ class JobHistory:
 
     def __init__(self) -> None:
         self.records: dict[int, JobRecord] = {}
+        self.keys = SubmissionKeys()
         self._rows: dict[int, tuple[Any, JobRow]] = {}
         self.changed: set[int] = set()
         """Records that the journal has not seen yet as they are,"""
@@ -98,8 +104,13 @@ class JobHistory:
         self._unfinished: set[tuple[int, int]] = set()
         """Incarnations of several parts, one of which has ended otherwise than finished."""
 
-    def add(self, record: JobRecord) -> None:
+    def restore(self, record: JobRecord) -> None:
+        """Take in a record as the journal has it."""
         self.records[record.id] = record
+        self.keys.add(record.id, record.submitted)
+
+    def add(self, record: JobRecord) -> None:
+        self.restore(record)
         self.changed.add(record.id)
         self._added.add(record.id)
 
@@ -173,6 +184,7 @@ class JobHistory:
             record.exit_code = part.exit_code
             record.metrics = dict(part.metrics) or record.metrics
             record.parking_problem = part.parking_problem
+            record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.submitted.progress or part.tells_steps:
                 record.steps_per_second = _speed(part) or record.steps_per_second
@@ -242,6 +254,7 @@ class JobHistory:
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         total = job.steps if job.steps is not None else steps_reported
         left = max(total - (done or 0.0), 0.0) / rate_known if total and rate_known and not record.ended else None
+        left = left if left is not None and math.isfinite(left) else None
         return JobRow(
             id=record.id,
             name=job.name,
@@ -270,6 +283,7 @@ class JobHistory:
             command=job.command,
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
             parking=record.parking + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
+            steps_problem=(part.steps_problem if part is not None else "") or record.steps_problem,
         )
 
     def why(self, record: JobRecord, state: State, latest: Statuses, now_s: float) -> WhyRow:
@@ -327,11 +341,13 @@ def _how(part: IncarnationStatus | None) -> str:
 
 
 def iso(seconds: float | None) -> str | None:
-    return (
-        None
-        if seconds is None
-        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    """The instant in UTC; None if it is not known, or not within the years 1 to 9999."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _numbers(value: object) -> list[int]:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.job_environment import GangPlace, job_environment, size_variables
 from rota.live.part_events import PartEvents
+from rota.live.reported_steps import within_requested
 from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
@@ -192,7 +193,7 @@ class Local:
 
     def events(self) -> list[External]:
         """The machine's first poll tells everything, and the later ones what changed."""
-        events = self._parts.take(self.machine.poll())
+        events = self._parts.take(self._within(self.machine.poll()))
         self._measure()
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
@@ -202,7 +203,7 @@ class Local:
         return events
 
     def _measure(self) -> None:
-        inventory, readings = self.machine.inventory(), self._watch.latest() if self._watch is not None else {}
+        inventory, readings = self.inventory(), self._watch.latest() if self._watch is not None else {}
         uuids = {index: uuid for uuid, index in self._index.items()}
         uses = gpu_use(holders(inventory, self.machine.variables, uuids), readings, life_of) if readings else {}
         self._step_rates.look(inventory, self._parts.started, uses)
@@ -223,7 +224,10 @@ class Local:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def inventory(self) -> list[IncarnationStatus]:
-        return self.machine.inventory()
+        return self._within(self.machine.inventory())
+
+    def _within(self, statuses: Iterable[IncarnationStatus]) -> list[IncarnationStatus]:
+        return [within_requested(each, self._context.submitted) for each in statuses]
 
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._parts.running

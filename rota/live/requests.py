@@ -63,9 +63,6 @@ def _checkpoint_place(folder: Path, said: str) -> str:
 
 def asked_for(job: SubmittedJob) -> dict[str, Any]:
     """What was submitted, under the names that a spec has for it. Of variables only the names: values may be secrets."""
-    deadline = (
-        None if job.deadline_at is None else datetime.fromtimestamp(job.deadline_at, UTC).isoformat().replace("+00:00", "Z")
-    )
     return {
         "name": job.name,
         "run": job.argv[2] if job.argv[:2] == ("bash", "-c") and len(job.argv) == 3 else list(job.argv),
@@ -78,13 +75,23 @@ def asked_for(job: SubmittedJob) -> dict[str, Any]:
         "profile": job.profile or None,
         "weight": job.weight,
         "tenant": job.tenant or None,
-        "deadline": deadline,
+        "deadline": _date_text(job.deadline_at),
         "retries": job.retries,
         "checkpoint": {"dir": job.checkpoint_dir, "grace": job.grace_seconds, "saves": job.saves},
         "park": job.park,
         "gpu_memory": f"{job.gpu_gib:g} GiB" if job.gpu_gib else None,
         "env": sorted(job.env),
     }
+
+
+def _date_text(at_s: float | None) -> str | None:
+    """A deadline in UTC. Homes hold some that earlier versions took and that no date can say: these are seconds since 1970."""
+    if at_s is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{at_s:.0f} seconds since 1970"
 
 
 def can_resize(job: SubmittedJob, *, starts_anew: bool) -> bool:

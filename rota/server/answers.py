@@ -1,13 +1,14 @@
 """What goes back to a client: JSON, never a traceback."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.errors import InputError, NameUnknown, RotaError
+from rota.errors import ConflictError, IllegalTransition, InputError, NameUnknown, PolicyBroken, RotaError, SolverFailed
 from rota.wire.problems import told
 
 VERSION_HEADER = "Rota-Version"
@@ -22,7 +23,11 @@ class JsonAnswer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         # Every sign beyond ASCII is escaped: a job's output may hold halves of characters, which UTF-8 cannot carry.
-        return json.dumps(content, allow_nan=False, separators=(",", ":"), default=_fields).encode("ascii")
+        try:
+            text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=_fields)
+        except ValueError:  # a number that JSON does not know, such as the time left of a job that hardly moves
+            text = json.dumps(_sayable(content), allow_nan=False, separators=(",", ":"))
+        return text.encode("ascii")
 
 
 class Refusal(Exception):
@@ -37,9 +42,32 @@ class Refusal(Exception):
 
 
 def status_of(error: RotaError) -> int:
-    if isinstance(error, NameUnknown):
-        return 404
-    return 400 if isinstance(error, InputError) else 500
+    """A defect alone is 500. What the scheduler cannot do now, such as take a job while its disk is full, is 503."""
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return 503
+
+
+_STATUS: tuple[tuple[type[RotaError], int], ...] = (
+    (NameUnknown, 404),
+    (ConflictError, 409),
+    (InputError, 400),
+    (PolicyBroken, 409),
+    (SolverFailed, 409),
+    (IllegalTransition, 500),
+)
+
+
+def _sayable(content: Any) -> Any:
+    """The same as plain data, with None in place of numbers that JSON does not know."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, Mapping):
+        return {str(name): _sayable(each) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [_sayable(each) for each in content]
+    return _sayable(_fields(content)) if hasattr(content, "__dataclass_fields__") else content
 
 
 def _fields(row: Any) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 Questions to the daemon may wait for its lock, so they run in threads; waiting for changes has a thread of its own.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,9 +18,11 @@ from rota.files.rows import shown
 from rota.server.answers import JsonAnswer, Refusal, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
+from rota.server.description import POLICY_BODY, SUBMISSION_BODY, describe, problems
+from rota.server.readiness import Readiness
 from rota.server.reading import Submission, read_policy, read_submission
 from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
+from rota.wire.rows import JobRow, LogChunk, NodeRow, ReadyRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
 
 LONGEST_KEY = 200
@@ -27,6 +30,9 @@ LONGEST_KEY = 200
 LARGEST_PIECE_BYTES = 1_048_576
 _MOST = 2**53
 """Numbers up to here mean the same to every reader of JSON."""
+
+_NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
+_OF_A_JOB = problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
 User = Annotated[str, Query(max_length=100, description="Only this user's.")]
@@ -42,10 +48,26 @@ Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes y
 Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRow:
+    """That the process lives."""
+
+    ok: bool
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """How much has changed."""
+
+    number: int
+    """Of the changes so far."""
+
+
 class ServedDaemon(Watched, Protocol):
     """What the API asks of a daemon. Every method may be called from any thread."""
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow: ...
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
     def cancel(self, job: int) -> JobRow: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
@@ -54,10 +76,14 @@ class ServedDaemon(Watched, Protocol):
     def status(self) -> StatusRow: ...
     def nodes(self) -> list[NodeRow]: ...
     def set_policy(self, named: str) -> StatusRow: ...
+    def ready(self) -> ReadyRow: ...
 
 
-def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = ()) -> FastAPI:
-    """The application. `allowed_hosts`: names of this machine that requests may use, besides the loopback ones.
+def make_app(
+    daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = (), lead_problem: Callable[[], str] = lambda: ""
+) -> FastAPI:
+    """The application. `allowed_hosts`: names of this machine that requests may use, besides the loopback ones. `lead_problem`:
+    why it is not sure that this process leads; empty: it is.
 
     `app.state.changes.close()` ends all waiting for changes; call it in the event loop before the server stops.
     """
@@ -74,17 +100,27 @@ def make_app(daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = 
     app.add_middleware(RequestGuard, token=token, allowed_hosts=allowed_hosts)
     _errors(app)
 
-    @app.get("/healthz")
-    async def health() -> dict[str, Any]:
-        """Whether the daemon answers. Not a question to the scheduler, so it never waits for one."""
-        return {"ok": True, "version": __version__}
+    describe(app)
+    readiness = Readiness(daemon, lead_problem)
+
+    @app.get("/healthz", response_model=HealthRow, responses=problems())
+    async def health() -> JsonAnswer:
+        """Whether the process lives. It asks nothing of the scheduler, so it never waits for it. Needs no token."""
+        return JsonAnswer(HealthRow(ok=True, version=__version__))
+
+    @app.get("/readyz", response_model=ReadyRow, responses={**problems(), _NOT_NOW: {"model": ReadyRow}})
+    async def ready() -> JsonAnswer:
+        """Whether jobs can be taken and run: journal, lead and nodes are well. 503 if one of them is not, with which. Needs no
+        token."""
+        found = await readiness.now()
+        return JsonAnswer(found, HTTPStatus.OK if found.ready else _NOT_NOW)
 
     app.include_router(_router(daemon, app.state.changes), prefix=API)
     return app
 
 
 def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
-    api = APIRouter()
+    api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED))
 
     def found(key: str, alone: bool = False) -> JobRow:
         # The empty text is the beginning of every name.
@@ -96,10 +132,18 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         except OptionError as error:
             raise Refusal(error, HTTPStatus.CONFLICT) from None
 
-    @api.post("/jobs", status_code=HTTPStatus.CREATED, response_model=JobRow, openapi_extra=_BODY)
+    @api.post(
+        "/jobs",
+        status_code=HTTPStatus.CREATED,
+        response_model=JobRow,
+        openapi_extra=SUBMISSION_BODY,
+        responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
+    )
     def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
-        """Submit a job. When the answer comes, the job is in the journal."""
-        return JsonAnswer(daemon.submit(sent.spec, sent.user, sent.workdir, sent.env), HTTPStatus.CREATED)
+        """Submit a job. When the answer comes, the job is in the journal. The same submission again with the same
+        `idempotency_key` is answered with the job that is there."""
+        row = daemon.submit(sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key)
+        return JsonAnswer(row, HTTPStatus.CREATED)
 
     @api.get("/jobs", response_model=list[JobRow])
     def jobs(
@@ -114,22 +158,22 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         return JsonAnswer(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)))
 
     # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
-    @api.get("/jobs/{key:path}/why", response_model=WhyRow)
+    @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
     def why(key: str) -> JsonAnswer:
         """Why a job is not running."""
         return JsonAnswer(daemon.why(found(key).id))
 
-    @api.get("/jobs/{key:path}/logs", response_model=LogChunk)
+    @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
     def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
         """A piece of a job's output."""
         return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
 
-    @api.post("/jobs/{key:path}/cancel", response_model=JobRow)
+    @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
     def cancel(key: str) -> JsonAnswer:
         """Stop a job for good."""
         return JsonAnswer(daemon.cancel(found(key, alone=True).id))
 
-    @api.get("/jobs/{key:path}", response_model=JobRow)
+    @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
     def job(key: str, alone: Alone = False) -> JsonAnswer:
         """One job."""
         return JsonAnswer(found(key, alone))
@@ -144,15 +188,20 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         """The nodes and their GPUs. What is read of GPUs may take a second."""
         return JsonAnswer(daemon.nodes())
 
-    @api.post("/policy", response_model=StatusRow, openapi_extra=_POLICY_BODY)
+    @api.post(
+        "/policy",
+        response_model=StatusRow,
+        openapi_extra=POLICY_BODY,
+        responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, _NOT_NOW),
+    )
     def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:
         """Decide by another policy from now on."""
         return JsonAnswer(daemon.set_policy(named))
 
-    @api.get("/changes")
+    @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
     async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
         """Wait until something has changed."""
-        return JsonAnswer({"number": await changes.after(seen, timeout)})
+        return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout)))
 
     return api
 
@@ -161,47 +210,8 @@ async def _policy(request: Request) -> str:
     return read_policy(await request.body())
 
 
-_POLICY_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["policy"],
-                    "additionalProperties": False,
-                    "properties": {"policy": {"type": "string", "description": "NAME[:key=value,...][+placer]"}},
-                }
-            }
-        },
-    }
-}
-
-
 async def _submission(request: Request) -> Submission:
     return read_submission(await request.body())
-
-
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["spec", "user", "workdir"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "spec": {"type": "object", "description": "A job spec; see the page on job specs."},
-                        "user": {"type": "string"},
-                        "workdir": {"type": "string", "description": "An absolute path."},
-                        "env": {"type": "object", "additionalProperties": {"type": "string"}},
-                    },
-                }
-            }
-        },
-    }
-}
 
 
 def _errors(app: FastAPI) -> None:

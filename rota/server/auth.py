@@ -22,6 +22,8 @@ API = "/api/v1"
 SHORTEST_TOKEN = 16
 BODY_SECONDS = 30.0
 """A client that takes longer to send its request is not served."""
+KNOWN = "rota.known"
+"""In the scope of a request that came with the token."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.ASCII)
 
@@ -57,7 +59,9 @@ class RequestGuard:
             error = RotaError("This scheduler does not answer to that host name.", hint="http://127.0.0.1, http://localhost")
             raise Refusal(error, 421)
         path: str = scope["path"]
-        if (path == API or path.startswith(API + "/")) and not self._is_known(headers.getlist("authorization")):
+        if self._is_known(headers.getlist("authorization")):
+            scope[KNOWN] = True
+        elif path == API or path.startswith(API + "/"):
             error = RotaError("The token is missing or wrong.", hint="Authorization: Bearer, with the token in the home")
             raise Refusal(error, 401, {"WWW-Authenticate": "Bearer"})
 

@@ -21,6 +21,8 @@ LOG_FILE = "up.log"
 """What a scheduler in the background says."""
 LOOK_SECONDS = 0.05
 READY_SECONDS, STOP_SECONDS = 120.0, 60.0
+UNIT_FILES = "65536:524288"
+"""Open files that a scheduler under systemd may have, and how many its jobs may allow themselves."""
 
 
 def start_in_background(home: Path, arguments: Sequence[str]) -> str:
@@ -88,7 +90,8 @@ def _is_free(lock: Path) -> bool:
 
 
 def systemd_unit(home: Path, arguments: Sequence[str], folder: Path) -> str:
-    """A unit that runs `rota` with these arguments. `KillMode=process`: the jobs of a scheduler outlive it."""
+    """A unit that runs `rota` with these arguments. Jobs are processes of the unit and outlive the scheduler, so what limits the
+    unit limits the jobs: a job that runs out of memory does not stop the scheduler, and jobs may have any number of processes."""
     command = " ".join(_quoted(word) for word in (sys.executable, "-m", "rota", *arguments))
     return f"""[Unit]
 Description=Rota scheduler, home {_escaped(str(home))}
@@ -99,6 +102,9 @@ WorkingDirectory={_escaped(str(folder))}
 KillMode=process
 Restart=on-failure
 RestartSec=5
+LimitNOFILE={UNIT_FILES}
+TasksMax=infinity
+OOMPolicy=continue
 
 [Install]
 WantedBy=default.target

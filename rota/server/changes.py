@@ -6,7 +6,7 @@ from typing import Protocol
 
 from anyio import CapacityLimiter, to_thread
 
-from rota.errors import RotaError
+from rota.errors import BusyError
 from rota.server.answers import Refusal
 
 MOST_WAITING = 256
@@ -29,6 +29,7 @@ class Changes:
 
     def __init__(self, daemon: Watched) -> None:
         self._daemon = daemon
+        self.most_waiting = MOST_WAITING
         self._number = 0
         self._waiting = 0
         self._closed = False
@@ -44,9 +45,9 @@ class Changes:
         # A number below `seen` comes from a daemon that was started anew: that is a change too.
         if number != seen or timeout <= 0 or self._closed:
             return number
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= min(MOST_WAITING, self.most_waiting):
             raise Refusal(
-                RotaError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
+                BusyError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
             )
         self._waiting += 1
         try:

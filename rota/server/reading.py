@@ -14,6 +14,7 @@ from rota.wire.spec import Spec, spec_from
 
 LONGEST_USER = 100
 LONGEST_PATH = 4096
+LONGEST_IDEMPOTENCY_KEY = 200
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HINT = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
 
@@ -26,20 +27,27 @@ class Submission:
     user: str
     workdir: str
     env: Mapping[str, str]
+    idempotency_key: str = ""
+    """Of the client's choice; empty: none."""
 
 
 def read_submission(raw: bytes) -> Submission:
-    plain = _parsed(raw)
+    return submission_of(_parsed(raw))
+
+
+def submission_of(plain: Any) -> Submission:
+    """One submission out of a request."""
     if not isinstance(plain, dict):
         raise InputError("the request is not a JSON object.", hint=_HINT)
     for name in plain:
-        if name not in ("spec", "user", "workdir", "env"):
+        if name not in ("spec", "user", "workdir", "env", "idempotency_key"):
             raise InputError("unknown field.", field=shown(name), hint=_HINT)
     return Submission(
         spec=spec_from(_entry(plain.get("spec", {}), "", 0)),
         user=_user(plain.get("user")),
         workdir=_workdir(plain.get("workdir")),
         env=_env(plain.get("env", {})),
+        idempotency_key=_idempotency_key(plain.get("idempotency_key")),
     )
 
 
@@ -90,6 +98,23 @@ def _clean(text: str, name: str) -> str:
 def _user(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > LONGEST_USER:
         raise InputError("is not the name of a user.", field="user", value=shown(str(value)), hint=_HINT)
+    return value
+
+
+def _idempotency_key(value: Any) -> str:
+    if value is None:
+        return ""
+    if (
+        not isinstance(value, str)
+        or not value.isprintable()
+        or not 1 <= len(value.strip()) <= len(value) <= LONGEST_IDEMPOTENCY_KEY
+    ):
+        raise InputError(
+            f"is not a text of 1 to {LONGEST_IDEMPOTENCY_KEY} characters.",
+            field="idempotency_key",
+            value=shown(str(value)),
+            hint='"idempotency_key": "4f1c0d7e"',
+        )
     return value
 
 

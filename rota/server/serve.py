@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from rota import __version__
 from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
@@ -37,7 +35,8 @@ from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
 from rota.ray.hosts import RayHosts
 from rota.server.api import make_app
-from rota.server.standby import leading
+from rota.server.http_server import HttpServer
+from rota.server.standby import Lead, leading
 from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
@@ -150,10 +149,11 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
-    with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as epoch:
+    with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
         if options.standby:
             checked = check_options(options)
-        _serve(options, checked, open_journal(place, WORDS, epoch), run, say)
+        run.lead = lead
+        _serve(options, checked, open_journal(place, WORDS, lead.epoch), run, say)
     if run.failed:
         problem, usual = run.failed[0], "rota up again; nothing that was acknowledged is lost"
         raise RotaError(f"The scheduler stopped: {problem}.", hint=problem.hint if isinstance(problem, LeadLost) else usual)
@@ -179,8 +179,8 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             journal=journal,
         )
         token = make_token(options.home)
-        app = make_app(daemon, token, allowed_hosts=LOOPBACK)
-        server = run.server = _Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        app = make_app(daemon, token, allowed_hosts=LOOPBACK, lead_problem=run.lead_problem)
+        server = run.server = HttpServer(app)
         server.should_exit = bool(run.failed)
         _leave_in_order(server)
         write_address(options.home, url, os.getpid(), __version__)
@@ -199,7 +199,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             daemon.stop()
 
 
-def _leave_in_order(server: uvicorn.Server) -> None:
+def _leave_in_order(server: HttpServer) -> None:
     """A signal to end is heard, and does no more: the server raises what it caught once more when it has stopped, and by default
     that would end the process before it has cleared up. One that was started in the background ignores SIGINT, and would do so
     until the server runs, though it is said to be ready."""
@@ -271,21 +271,17 @@ def last_configuration(place: JournalPlace) -> Mapping[str, Any]:
     return before if before is not None else {}
 
 
-class _Server(uvicorn.Server):
-    """Sends those who wait for changes home first; otherwise a stop would wait for them."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        app: Any = self.config.app
-        app.state.changes.close()
-        await super().shutdown(sockets)
-
-
 class _Run:
     """What ends a server from elsewhere: the daemon failed, or another scheduler leads."""
 
     def __init__(self) -> None:
-        self.server: _Server | None = None
+        self.server: HttpServer | None = None
         self.failed: list[BaseException] = []
+        self.lead = Lead()
+
+    def lead_problem(self) -> str:
+        """Any thread."""
+        return "another scheduler leads" if any(isinstance(each, LeadLost) for each in self.failed) else self.lead.problem()
 
     def fall(self, problem: BaseException) -> None:
         """Any thread."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from rota.errors import OptionError, RotaError
 from rota.live.election import Election, Leader
@@ -25,6 +25,15 @@ STANDBY = "standby: "
 """How the line begins that says that this process waits."""
 
 
+class Lead(NamedTuple):
+    """That this process leads."""
+
+    epoch: int = 0
+    """0 with SQLite, where the lock of a file decides."""
+    problem: Callable[[], str] = lambda: ""
+    """Why that is not sure; empty: it is. Any thread."""
+
+
 @contextmanager
 def leading(
     home: Path,
@@ -33,8 +42,8 @@ def leading(
     standby: bool,
     say: Callable[[str], None],
     on_lost: Callable[[BaseException], None],
-) -> Iterator[int]:
-    """Inside, this process leads, under the epoch that it gets (0 with SQLite). `standby`: wait until it can."""
+) -> Iterator[Lead]:
+    """Inside, this process leads. `standby`: wait until it can."""
     if not isinstance(place, PostgresPlace):
         if standby:
             raise OptionError(
@@ -43,7 +52,7 @@ def leading(
                 hint="--journal postgresql://USER@HOST/DATABASE",
             )
         with _only_one(home):
-            yield 0
+            yield Lead()
         return
     with closing(Election(place)) as election:
         if standby:
@@ -57,7 +66,7 @@ def leading(
         keep_place(home, place)
         election.keep(on_lost)
         with _sign(home):
-            yield election.epoch
+            yield Lead(election.epoch, election.problem)
 
 
 def _wait(election: Election, say: Callable[[str], None]) -> None:

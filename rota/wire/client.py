@@ -1,18 +1,19 @@
 """The client of a scheduler: what can be asked of it, answered with rows; and a handle on one job."""
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from rota.errors import OptionError, RotaError
+from rota.errors import BusyError, OptionError, RotaError, UnreachableError
 from rota.wire.address import home_folder, read_address
 from rota.wire.job_filter import PAGE_JOBS
 from rota.wire.rows import GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, TrialRow, WhyRow
-from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
+from rota.wire.transport import ANSWER_SECONDS, HttpTransport, UnansweredError
 
 POLL_SECONDS = 20.0
 """How long one question for changes waits at the scheduler."""
@@ -23,6 +24,10 @@ LONGEST_GAP_SECONDS = 1.0
 PIECE_BYTES = 65_536
 FIRST_ANSWER_SECONDS = 90.0
 """A policy may take so long to start and to answer for the first time."""
+RETRY_SECONDS = 60.0
+"""How long a submission without an answer is sent again."""
+KEY_BYTES = 16
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 4.0
 
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
@@ -44,20 +49,47 @@ class Client:
     def __init__(self, url: str, token: str, *, home: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
         self._transport = HttpTransport(url, token, home=home, answer_seconds=answer_seconds)
         self.url, self.home = url, home
+        self.on_retry: Callable[[RotaError], None] = lambda problem: None
+        """Called before a submission is sent again, with the reason."""
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
 
-    def submit(self, run: str | Sequence[str], **spec: Any) -> "Job":
-        """Submit a job: a text for `bash -c`, or an argument vector, and any field of a spec: `gpus=2, name="resnet"`."""
-        row = self.submit_spec({"run": run if isinstance(run, str) else list(run), **spec})
+    def submit(self, run: str | Sequence[str], *, key: str = "", **spec: Any) -> "Job":
+        """Submit a job: a text for `bash -c`, or an argument vector, and any field of a spec: `gpus=2, name="resnet"`. `key`: the
+        same job again with the same key is not submitted a second time."""
+        row = self.submit_spec({"run": run if isinstance(run, str) else list(run), **spec}, key=key)
         return Job(self, row)
 
-    def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "") -> JobRow:
-        """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal."""
-        env = passed_environment(spec.get("env"))
-        sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
-        return _job(self._transport.ask("POST", "/jobs", body=sent))
+    def submit_spec(self, spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> JobRow:
+        """Submit a spec as plain data; the scheduler checks it. On return the job is safe in the scheduler's journal. Without an
+        answer the spec is sent again, under a key that makes sure that it is submitted once."""
+        return _job(self._send_again("/jobs", submission(spec, user=user, workdir=workdir, key=key)))
+
+    def _send_again(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send something that may be sent twice, until it is answered. If nothing could be sent at first, that is an error at
+        once."""
+        until_s, pause, lost = time.monotonic() + RETRY_SECONDS, FIRST_PAUSE_SECONDS, False
+        while True:
+            try:
+                return self._transport.ask("POST", path, body=body)
+            except (UnreachableError, BusyError) as problem:
+                lost = lost or isinstance(problem, UnansweredError | BusyError)
+                if not lost:
+                    raise
+                if time.monotonic() + pause > until_s:
+                    raise _unknown(problem, body) from None
+                self.on_retry(problem)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            self._look_for_scheduler()
+
+    def _look_for_scheduler(self) -> None:
+        """It may have been started again, or another may lead now, at another address."""
+        if self.home:
+            with contextlib.suppress(UnreachableError):
+                self.url, token = read_address(self.home)
+                self._transport = HttpTransport(self.url, token, home=self.home, answer_seconds=self._transport.answer_seconds)
 
     def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
         """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
@@ -135,7 +167,7 @@ class Client:
         try:
             wait = max(0.0, timeout)
             plain = self._transport.ask("GET", "/changes", query={"seen": seen, "timeout": f"{wait:.3f}"}, more_seconds=wait)
-        except Busy:
+        except BusyError:
             time.sleep(min(timeout, 1.0))
             return seen
         return int(plain["number"])
@@ -195,6 +227,27 @@ class Job:
     def cancel(self) -> JobRow:
         """End it for good."""
         return self._client.cancel(self.id)
+
+
+def submission(spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> dict[str, Any]:
+    """One submission as it is sent. Without a key it gets one that no other has."""
+    import secrets
+
+    return {
+        "spec": spec,
+        "user": user or user_name(),
+        "workdir": workdir or str(Path.cwd()),
+        "env": passed_environment(spec.get("env")),
+        "idempotency_key": key or secrets.token_hex(KEY_BYTES),
+    }
+
+
+def _unknown(problem: RotaError, body: Mapping[str, Any]) -> RotaError:
+    """No answer came, however often it was sent."""
+    key = body.get("idempotency_key", "")
+    again = f'the same again with --key {key} (in Python key="{key}"), which submits it once · ' if key else ""
+    error = type(problem)(f"{problem.message} It is not known whether the job was submitted.", hint=f"{again}rota jobs --all")
+    return error
 
 
 def passed_environment(env: Any) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Errors on their way from a scheduler to its clients: plain data on the wire, the same class again on the other side."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rota import errors
@@ -8,6 +9,20 @@ from rota.errors import InputError, RotaError
 
 LARGEST_BODY_BYTES = 1_000_000
 """What a request may carry. A spec is a few hundred bytes; this much is a mistake or an attack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemRow:
+    """An error as clients get it."""
+
+    error: str
+    hint: str
+    """What to try next; may be empty."""
+    kind: str
+    """The name of its class in `rota.errors`."""
+    field: str | None = None
+    """Of the request or the spec, the field at fault."""
+    line: int | None = None
 
 
 def told(error: RotaError) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class JobRow:
     """The latest numbers that its script told, such as its loss."""
     parking: str = ""
     """How it is suspended and why so: `preload: ...`, `sleep: ...` or `exit: ...`, and what came of it."""
+    steps_problem: str = ""
+    """Why not all steps count that the job reported; empty: all count."""
     spec: dict[str, Any] | None = None
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
     trials: list[TrialRow] | None = None
@@ -156,6 +158,21 @@ class StatusRow:
     """GPUs that prove to be slower than others, in words."""
     disk_problem: str = ""
     """That the scheduler's disk is full, in words; empty: it has room."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyRow:
+    """Whether a scheduler can take and run jobs. It holds nothing that is secret: it is told without the token."""
+
+    ready: bool
+    problems: dict[str, str] = field(default_factory=dict)
+    """What is not well (scheduler, journal, lead or nodes) -> why. Empty: all is."""
+    nodes_up: int = 0
+    nodes: int = 0
+    """Nodes that have not left, up or not."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -9,7 +9,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from rota.errors import SpecError
 from rota.files.rows import closest, shown
@@ -22,6 +32,16 @@ _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 TOLD_BY_SESSION = "session"
 """In place of a pattern: the script tells its steps itself, by `rota.train`."""
+
+MAX_STEPS = 10**15
+MAX_BATCH_SIZE = 10**9
+MAX_SECONDS = 1e8
+"""Three years."""
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
+MAX_TEXT = 4096
+MAX_TYPES = 64
+_DEADLINES_S = 0.0, 253370764800.0
+"""The years 1970 to 9998."""
 
 Moment = Literal["started", "finished", "failed", "preempted", "eta-slipped"]
 NOTIFY_ON: tuple[Moment, ...] = get_args(Moment)
@@ -75,7 +95,22 @@ def _memory(value: Any) -> Any:
 Gib = Annotated[
     float, BeforeValidator(_memory), Field(gt=0, le=1e4, allow_inf_nan=False, json_schema_extra={"example": "12 GiB"})
 ]
-Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False, json_schema_extra={"example": "60s"})]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_duration),
+    Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False, json_schema_extra={"example": "60s"}),
+]
+BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)]
+
+
+def _no_null(value: str | None) -> str | None:
+    """Paths and names go to the system, which has no such character in them."""
+    if value is not None and "\0" in value:
+        raise ValueError("holds a null character")
+    return value
+
+
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT), AfterValidator(_no_null)]
 
 
 class _Strict(BaseModel):
@@ -107,9 +142,8 @@ class Range(_Strict):
 class Checkpoint(_Strict):
     """How it saves its state."""
 
-    dir: str | None = Field(
+    dir: Text | None = Field(
         None,
-        min_length=1,
         description="Where its checkpoints go: a folder below the working directory, or a URL, such as s3://BUCKET/FOLDER.",
     )
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
@@ -130,9 +164,9 @@ class Checkpoint(_Strict):
 class Batch(_Strict):
     """An elastic batch size."""
 
-    size: int = Field(ge=1, description="Examples per step.")
-    min: int | None = Field(None, ge=1, description="Smallest it may be given.")
-    max: int | None = Field(None, ge=1, description="Largest it may be given.")
+    size: BatchSize = Field(description="Examples per step.")
+    min: BatchSize | None = Field(None, description="Smallest it may be given.")
+    max: BatchSize | None = Field(None, description="Largest it may be given.")
 
     @model_validator(mode="after")
     def _ordered(self) -> "Batch":
@@ -160,10 +194,14 @@ class Notify(_Strict):
     run: str = Field(min_length=1, description="The command; `ROTA_MESSAGE` holds what happened.")
 
 
+_Command = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"\S"})]
+_Vector = Annotated[list[str], WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1})]
+
+
 class Spec(_Strict):
     """A training job."""
 
-    run: str | list[str] = Field(
+    run: _Command | _Vector = Field(
         description="The command: a text goes to `bash -c` as one argument, a list is an argument vector."
     )
     name: str | None = Field(None, min_length=1, max_length=200, description="A name for people.")
@@ -171,11 +209,16 @@ class Spec(_Strict):
         1, description="How many GPUs, or a part of one: 0.5. {min, max} means that it may be resized."
     )
     accelerators: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list, description="Types it accepts; any, if left out. The policy knows how fast each is."
+        default_factory=list,
+        max_length=MAX_TYPES,
+        description="Types it accepts; any, if left out. The policy knows how fast each is.",
     )
-    steps: int | None = Field(None, ge=1, description="Optimiser steps until it is done. With them, Rota shows progress.")
+    steps: int | None = Field(
+        None, ge=1, le=MAX_STEPS, description="Optimiser steps until it is done. With them, Rota shows progress."
+    )
     progress: str | None = Field(
         None,
+        max_length=MAX_TEXT,
         description="A regular expression that finds the step in its output, with a second group for the total; or `session`, if "
         "the script tells its steps by `rota.train`.",
     )
@@ -187,13 +230,11 @@ class Spec(_Strict):
         None,
         description="The most memory it takes on each GPU: 12 GiB. Jobs share one only if all fits; under MPS it gets no more.",
     )
-    profile: str | None = Field(
-        None, min_length=1, description="The profile that says how fast it is; learned while it runs, if left out."
-    )
+    profile: Text | None = Field(None, description="The profile that says how fast it is; learned while it runs, if left out.")
     weight: float = Field(
-        1.0, gt=0, le=1e6, allow_inf_nan=False, description="Its weight under fair policies, within its tenant."
+        1.0, ge=MIN_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False, description="Its weight under fair policies, within its tenant."
     )
-    tenant: str | None = Field(None, description="The tenant it belongs to, as a path: vision/pretraining.")
+    tenant: str | None = Field(None, max_length=MAX_TEXT, description="The tenant it belongs to, as a path: vision/pretraining.")
     deadline: Annotated[datetime | None, BeforeValidator(_date)] = Field(
         None, description="When it should be done, for policies that use deadlines."
     )
@@ -203,7 +244,7 @@ class Spec(_Strict):
     )
     max_run_time: Seconds | None = Field(None, description="The longest it may run before it is stopped.")
     retries: int = Field(0, ge=0, le=1000, description="How often it may fail and start again; suspensions do not count.")
-    workdir: str | None = Field(None, min_length=1, description="The folder it runs in; where it was submitted, if left out.")
+    workdir: Text | None = Field(None, description="The folder it runs in; where it was submitted, if left out.")
     env: Annotated[Mapping[str, str | int | float | None], BeforeValidator(_variables)] = Field(
         default_factory=dict,
         description="Environment variables. One without a value is passed on from where the job is submitted.",
@@ -257,6 +298,19 @@ class Spec(_Strict):
                 raise ValueError(f"{each!r} is no accelerator type")
         return [canonical(each) for each in value]
 
+    @field_validator("deadline")
+    @classmethod
+    def _in_range(cls, value: datetime | None) -> datetime | None:
+        if value is None:
+            return value
+        try:
+            at_s = value.timestamp()
+        except (OverflowError, ValueError, OSError):  # in this time zone it is before the year 1, or after 9999
+            at_s = -1.0
+        if not _DEADLINES_S[0] <= at_s <= _DEADLINES_S[1]:
+            raise ValueError("is not between the years 1970 and 9998")
+        return value
+
     @field_validator("progress")
     @classmethod
     def _pattern(cls, value: str | None) -> str | None:
@@ -264,7 +318,7 @@ class Spec(_Strict):
             return value
         try:
             groups = re.compile(value).groups
-        except re.error as problem:
+        except (re.error, RecursionError, OverflowError) as problem:
             raise ValueError(f"is no regular expression: {problem}") from None
         if groups not in (1, 2):
             raise ValueError(f"has {groups} groups; one finds the step, a second one the total")

@@ -48,6 +48,8 @@ class SubmittedJob:
     """It may be parked, where that can be."""
     gpu_gib: float = 0.0
     """The most memory it takes on each of its GPUs; 0: it did not say."""
+    idempotency_key: str = ""
+    """The client's key: a submission with the same key is the same job. Empty: there is none."""
 
     def to_plain(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}

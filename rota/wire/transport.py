@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -18,8 +19,12 @@ from rota.wire.problems import LARGEST_BODY_BYTES, heard
 ANSWER_SECONDS = 30.0
 
 
-class Busy(RotaError):
-    """The scheduler has as many waiting clients as it takes."""
+LOST_TRIES, LOST_PAUSE_SECONDS = 3, 0.1
+"""How often a question is asked whose connection is lost. A scheduler closes connections when strangers open too many."""
+
+
+class UnansweredError(UnreachableError):
+    """A request was sent, and no answer came: the scheduler may have done what was asked."""
 
 
 class HttpTransport:
@@ -32,27 +37,41 @@ class HttpTransport:
     def ask(
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None, more_seconds: float = 0.0
     ) -> Any:
-        """`more_seconds`: how much longer than usual the answer may take."""
+        """`more_seconds`: how much longer than usual the answer may take. A request that changes something is sent once."""
         data = _packed(body) if method == "POST" else None
         target = f"/api/v1{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", "Connection": "close"}
-        connection = self._connection(self.answer_seconds + more_seconds)
+        tries = LOST_TRIES if method == "GET" else 1
+        for left in reversed(range(tries)):
+            try:
+                status, text, version = self._exchange(method, target, data, headers, self.answer_seconds + more_seconds)
+                break
+            except UnansweredError as problem:
+                if left == 0 or not isinstance(problem.__cause__, ConnectionError):
+                    raise problem from None
+                time.sleep(LOST_PAUSE_SECONDS)
+        if version is None:
+            raise UnreachableError(
+                f"What answers at {self.url} is not Rota.", hint="rota up, with another --listen · rota doctor"
+            )
+        return self._answer(status, text)
+
+    def _exchange(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> tuple[int, bytes, str | None]:
+        """Status, body and version of the answer."""
+        connection = self._connection(seconds)
         reached = False
         try:
             connection.connect()
             reached = True
             connection.request(method, target, data, headers)
             answer = connection.getresponse()
-            status, text, version = answer.status, answer.read(), answer.getheader("Rota-Version")
+            return answer.status, answer.read(), answer.getheader("Rota-Version")
         except (OSError, http.client.HTTPException) as problem:
-            raise self._unreachable(problem, unsure=reached and method == "POST") from None
+            raise self._unreachable(problem, reached=reached, changes=method == "POST") from problem
         finally:
             connection.close()
-        if version is None:
-            raise UnreachableError(
-                f"What answers at {self.url} is not Rota.", hint="rota up, with another --listen · rota doctor"
-            )
-        return self._answer(status, text)
 
     def _answer(self, status: int, text: bytes) -> Any:
         try:
@@ -67,8 +86,7 @@ class HttpTransport:
                 f"{whose} does not fit this scheduler ({self.url}).",
                 hint="--home with the home that rota up was started with · rota doctor",
             )
-        error = heard(plain if isinstance(plain, dict) else {})
-        raise Busy(error.message, hint=error.hint) if status == 503 else error
+        raise heard(plain if isinstance(plain, dict) else {})
 
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
         if self.url.startswith("unix:"):
@@ -79,7 +97,7 @@ class HttpTransport:
         except (ValueError, http.client.InvalidURL):
             raise UnreachableError(f"{self.url} is not the address of a scheduler.", hint="http://127.0.0.1:7070") from None
 
-    def _unreachable(self, problem: Exception, *, unsure: bool) -> UnreachableError:
+    def _unreachable(self, problem: Exception, *, reached: bool, changes: bool) -> UnreachableError:
         if isinstance(problem, ConnectionRefusedError):
             why = "connection refused"
         elif isinstance(problem, TimeoutError):
@@ -92,11 +110,12 @@ class HttpTransport:
             why = "what answers does not speak HTTP"
         else:
             why = (getattr(problem, "strerror", None) or str(problem)).lower()
-        if unsure:
-            return UnreachableError(
+        if reached and changes:
+            return UnansweredError(
                 f"The scheduler at {self.url} did not answer ({why}); it may have done what was asked.", hint="rota jobs --all"
             )
-        return UnreachableError(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up · rota doctor")
+        kind = UnansweredError if reached else UnreachableError
+        return kind(f"Cannot reach the scheduler at {self.url} ({why}).", hint="rota up · rota doctor")
 
 
 class _Unix(http.client.HTTPConnection):

@@ -51,5 +51,7 @@ def test_a_unit_for_systemd(tmp_path: Path) -> None:
     parsed.read(unit)
     service = parsed["Service"]
     assert service["KillMode"] == "process", "jobs outlive their scheduler"
+    assert service["LimitNOFILE"] == "65536:524288" and service["TasksMax"] == "infinity"
+    assert service["OOMPolicy"] == "continue", "a job that runs out of memory does not stop the scheduler"
     assert service["ExecStart"] == f'{sys.executable} -m rota up --pretend "2xV100 + 2xK80" --policy fifo --home "{home}"'
     assert service["WorkingDirectory"] == str(Path.cwd()) and not home.exists(), "nothing is started"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.compose.live_scheduler import WORDS
+from rota.errors import ConflictError
 from rota.live.journal import Journal
 from rota.live.journal_place import PLACE_FILE, find_place, open_journal
 from rota.server.background import stop
@@ -125,6 +126,24 @@ def test_a_standby_takes_over_from_a_leader_that_was_killed(led: Led) -> None:
     all_done(led, jobs)
     with contextlib.closing(led.journal()) as journal:
         assert journal._store.rows("SELECT value FROM meta WHERE key = 'epoch'") == [("2",)]
+
+
+@pytest.mark.nightly
+def test_a_standby_knows_what_was_submitted_under_which_key(led: Led) -> None:
+    """A client that lost the leader in the midst of its submission sends it again."""
+    standby = led.stand_by(1)
+    standby.until("standby: process ")
+    client = led.client()
+    job = client.submit(["sleep", "600"], gpus=4, key="nightly-7")
+    led.kill()
+    standby.until("ready ")
+    assert client.url != led.client().url
+    assert led.client().submit(["sleep", "600"], gpus=4, key="nightly-7").id == job.id
+    with pytest.raises(ConflictError, match="nightly-7"):
+        led.client().submit(["sleep", "700"], gpus=4, key="nightly-7")
+    assert list(led.rows()) == [job.id]
+    led.client().cancel(job.id)
+    until(lambda: led.rows()[job.id].ended, "it is cancelled")
 
 
 @pytest.mark.nightly

@@ -44,6 +44,14 @@ def test_a_spec_and_flags_that_win(served: Served, rota: Rota) -> None:
     assert "450,000 steps" in rota("submit", "resnet.yaml")[1]
 
 
+def test_a_key_submits_once(served: Served, rota: Rota) -> None:
+    first, again = (rota("submit", "--key", "nightly-7", "--", "python", "train.py") for _ in range(2))
+    assert first == again and first[0] == 0 and len(served.daemon.rows) == 1
+    assert rota("submit", "--", "python", "train.py")[1].startswith("Job 2 ")
+    code, _, err = rota("submit", "--key", "nightly-7", "--", "python", "other.py")
+    assert code == 2 and "idempotency_key: 'nightly-7' — another job was submitted under this key" in err
+
+
 def test_a_script(served: Served, rota: Rota) -> None:
     Path("train.sh").write_text("echo hello\n")
     assert rota("submit", "train.sh", "--steps", "10")[0] == 0

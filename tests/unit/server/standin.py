@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
-from rota.errors import NameUnknown, OptionError
+from rota.errors import ConflictError, NameUnknown, OptionError
 from rota.server.api import make_app
+from rota.server.connections import ConnectionLimits
+from rota.server.http_server import HttpServer
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, WhyRow
+from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReadyRow, ReasonRow, StatusRow, WhyRow
 from rota.wire.spec import Range, Spec
 
 GPUS = 6
@@ -41,11 +41,19 @@ class Standin:
         self.rows: dict[int, JobRow] = {}
         self.output: dict[int, bytes] = {}
         self.sent: dict[int, tuple[Spec, str, str, Mapping[str, str]]] = {}
+        self.keys: dict[tuple[str, str], int] = {}
         self.number = 1
         self.problem = ""
+        self.asked_ready = 0
+        self.stuck: threading.Event | None = None
+        """If set, it is not known whether it is ready until this happens."""
         self.policy = "tiresias"
 
-    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
+        if key and (before := self.keys.get((user, key))) is not None:
+            if self.sent[before] != (spec, user, workdir, env):
+                raise ConflictError("another job was submitted under this key.", field="idempotency_key", value=key, hint="")
+            return self.rows[before]
         gpus = spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus
         if gpus > GPUS:
             raise OptionError(f"UNSATISFIABLE: the cluster has {GPUS}.", field="gpus", value=gpus, hint="fewer GPUs")
@@ -53,6 +61,7 @@ class Standin:
             raise RuntimeError("a secret of the daemon")
         with self._changed:
             job = len(self.rows) + 1
+            self.keys[user, key] = job
             self.sent[job] = (spec, user, workdir, env)
             self.output[job] = b""
             row = JobRow(
@@ -151,6 +160,12 @@ class Standin:
             )
         ]
 
+    def ready(self) -> ReadyRow:
+        self.asked_ready += 1
+        if self.stuck is not None:
+            self.stuck.wait(60)
+        return ReadyRow(ready=not self.problem, problems={"journal": self.problem} if self.problem else {}, nodes_up=1, nodes=1)
+
     def set_policy(self, named: str) -> StatusRow:
         if named.startswith("broken"):
             raise OptionError("its first answer failed.", field="policy", value=named, hint="rota policy check NAME")
@@ -192,18 +207,11 @@ class Served:
     token: str
     home: Path
     port: int
-
-
-class Server(uvicorn.Server):
-    """Lets go of who waits for changes before it waits for them to go."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.changes.close()  # type: ignore[union-attr]
-        await super().shutdown(sockets)
+    server: HttpServer
 
 
 @contextlib.contextmanager
-def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Served]:
+def serve(home: Path, *, unix: bool = False, daemon: Any = None, limits: ConnectionLimits | None = None) -> Iterator[Served]:
     """A real server in a thread, on a free port of the loopback or on a socket in the home; its address lies in the home."""
     daemon = daemon or Standin()
     token = make_token(home)
@@ -217,7 +225,7 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Ser
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         url = f"http://127.0.0.1:{port}"
-    server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20))
+    server = HttpServer(app, limits, log_config=None, timeout_graceful_shutdown=20)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -226,7 +234,7 @@ def serve(home: Path, *, unix: bool = False, daemon: Any = None) -> Iterator[Ser
             time.sleep(0.005)
         assert server.started
         write_address(home, url, 1, "0")
-        yield Served(daemon, url, token, home, port)
+        yield Served(daemon, url, token, home, port, server)
     finally:
         server.should_exit = True
         thread.join(30)

@@ -71,6 +71,54 @@ BAD_BODIES: list[tuple[bytes, str]] = [
 ]
 
 
+_NOT_TAKEN = [
+    ('"deadline": "9999-12-31T23:59:59-23:59"', "deadline"),
+    ('"deadline": "0001-01-01"', "deadline"),
+    ('"deadline": "0001-01-01T00:00:00+23:59"', "deadline"),
+    ('"deadline": "1969-12-31"', "deadline"),
+    ('"batch": {"size": 1, "max": 1e30}', "batch.max"),
+    ('"batch": {"size": 1e30}', "batch.size"),
+    ('"steps": 1e308', "steps"),
+    ('"steps": 1' + "0" * 400, "steps"),
+    ('"weight": 1e-308', "weight"),
+    ('"weight": 1e308', "weight"),
+    ('"checkpoint": {"grace": 1e308}', "checkpoint.grace"),
+    ('"checkpoint": {"grace": "999999999d"}', "checkpoint.grace"),
+    ('"checkpoint": {"dir": "a\\u0000b"}', "checkpoint.dir"),
+    ('"workdir": "a\\u0000b"', "workdir"),
+    ('"profile": "a\\u0000b"', "profile"),
+    ('"gpu_memory": 1e308', "gpu_memory"),
+    ('"gpus": 1e308', "gpus"),
+    ('"retries": 1e308', "retries"),
+    ('"progress": "(a{99999999999999999999})"', "progress"),
+    ('"progress": "' + "(" * 5000 + '"', "progress"),
+    ('"tenant": "' + "a" * 5000 + '"', "tenant"),
+]
+"""What was answered with 500, or taken, and the field that is at fault."""
+
+
+@pytest.mark.parametrize(("fields", "at_fault"), _NOT_TAKEN)
+def test_values_out_of_range_are_refused(served: Served, fields: str, at_fault: str) -> None:
+    body = f'{{"spec": {{"run": "x", {fields}}}, "user": "a", "workdir": "/"}}'
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", body.encode())
+    assert (status, found["kind"], found["field"]) == (400, "SpecError", at_fault), found
+    assert found["hint"] and len(found["error"]) < 500 and served.daemon.rows == {}
+
+
+@pytest.mark.parametrize("key", [1, "", " ", "x" * 201, "a\nb", ["a"], {}])
+def test_a_key_that_is_no_text_is_refused(served: Served, key: object) -> None:
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", {**submission(), "idempotency_key": key})
+    assert (status, found["field"]) == (400, "idempotency_key") and served.daemon.rows == {}
+
+
+def test_a_submission_with_the_same_key_is_answered_with_the_same_job(served: Served) -> None:
+    body = {**submission(), "idempotency_key": "nightly-7"}
+    first, again = (ask(served, "POST", "/api/v1/jobs", body) for _ in range(2))
+    assert first[:2] == again[:2] and first[0] == 201 and len(served.daemon.rows) == 1
+    status, found, _ = ask(served, "POST", "/api/v1/jobs", {**body, "workdir": "/elsewhere"})
+    assert (status, found["kind"], found["field"]) == (409, "ConflictError", "idempotency_key")
+
+
 @pytest.mark.parametrize(("body", "message"), BAD_BODIES)
 def test_a_submission_that_cannot_be_used_is_one_clear_error(served: Served, body: bytes, message: str) -> None:
     status, found, _ = ask(served, "POST", "/api/v1/jobs", body)

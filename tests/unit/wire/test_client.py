@@ -203,19 +203,20 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def something(answer: bytes | None) -> Iterator[str]:
-    """A server of something else: says one thing to one client and hangs up; None: says nothing at all."""
+    """A server of something else: says one thing to each client and hangs up; None: says nothing at all."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
 
         def speak() -> None:
-            line, _ = listening.accept()
-            with line:
-                line.recv(65_536)
-                if answer is None:
-                    done.wait(20)
-                else:
-                    line.sendall(answer)
+            while not done.is_set():
+                line, _ = listening.accept()
+                with line:
+                    line.recv(65_536)
+                    if answer is None:
+                        done.wait(20)
+                    else:
+                        line.sendall(answer)
 
         done = threading.Event()
         thread = threading.Thread(target=speak)
@@ -224,6 +225,8 @@ def something(answer: bytes | None) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             done.set()
+            with contextlib.suppress(OSError), socket.create_connection(listening.getsockname(), timeout=20) as last:
+                last.sendall(b"x")
             thread.join(20)
 
 
@@ -263,9 +266,19 @@ def test_an_answer_that_is_no_json() -> None:
         Client(url, "x" * 43).jobs()
 
 
-def test_a_submission_without_an_answer_may_have_been_taken() -> None:
+def test_a_submission_that_is_never_answered_says_how_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 1.0)
     with something(b"") as url, pytest.raises(UnreachableError, match="it may have done what was asked") as problem:
-        Client(url, "x" * 43).submit("x")
+        client, retries = Client(url, "x" * 43), []
+        client.on_retry = retries.append
+        client.submit("x", key="nightly-7")
+    assert "not known whether the job was submitted" in problem.value.message and len(retries) >= 2
+    assert "--key nightly-7" in problem.value.hint and "rota jobs --all" in problem.value.hint
+
+
+def test_a_cancellation_without_an_answer_is_not_sent_again() -> None:
+    with something(b"") as url, pytest.raises(UnreachableError, match="it may have done what was asked") as problem:
+        Client(url, "x" * 43).cancel(3)
     assert problem.value.hint == "rota jobs --all"
 
 

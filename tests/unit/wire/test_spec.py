@@ -84,7 +84,7 @@ def test_elastic(tmp_path: Path) -> None:
         ("grace: 60s", "grace: soon", 7, "not a length of time"),
         ("grace: 60s", "grace: -1", 7, "greater than 0"),
         ("grace: 60s", "grade: 60s", 7, "unknown field 'grade'. Closest: grace"),
-        ("weight: 1", "weight: 0", 9, "greater than 0"),
+        ("weight: 1", "weight: 0", 9, "greater than or equal to 0.000001"),
         ("weight: 1", "weight: .nan", 9, "finite"),
         ("weight: 1", "gpu_memory: much", 9, "no amount of memory; write 12 GiB"),
         ("weight: 1", "gpu_memory: 0", 9, "greater than 0"),

@@ -1,0 +1,94 @@
+"""What the API says of itself (OpenAPI): bodies, answers, errors and the token."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from rota.server.auth import API
+from rota.server.reading import LONGEST_IDEMPOTENCY_KEY, LONGEST_PATH, LONGEST_USER
+from rota.wire.problems import ProblemRow
+from rota.wire.spec import Spec
+
+_TOKEN = "token"
+_SCHEMAS = "#/components/schemas/{model}"
+_TOO_LARGE = HTTPStatus(413)  # Python has changed its name
+_ALWAYS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_TIMEOUT, _TOO_LARGE, HTTPStatus.MISDIRECTED_REQUEST)
+"""What any request may be answered with."""
+
+
+def problems(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
+    """The errors that a request may be answered with, besides those that any may."""
+    return {int(each): {"model": ProblemRow, "description": each.phrase} for each in sorted({*_ALWAYS, *statuses})}
+
+
+def _body(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": dict(schema)}}}}
+
+
+SUBMISSION = {
+    "type": "object",
+    "required": ["spec", "user", "workdir"],
+    "additionalProperties": False,
+    "properties": {
+        "spec": {"$ref": _SCHEMAS.format(model="Spec")},
+        "user": {"type": "string", "minLength": 1, "maxLength": LONGEST_USER},
+        "workdir": {"type": "string", "pattern": "^/", "maxLength": LONGEST_PATH, "description": "An absolute path."},
+        "env": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+            "additionalProperties": {"type": "string"},
+            "description": "Variables of the submitting process that the job gets.",
+        },
+        "idempotency_key": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_IDEMPOTENCY_KEY,
+            "description": "The same submission with the same key is one job. Another submission of this user with the key is "
+            "refused (409).",
+        },
+    },
+}
+SUBMISSION_BODY = _body(SUBMISSION)
+POLICY_BODY = _body(
+    {
+        "type": "object",
+        "required": ["policy"],
+        "additionalProperties": False,
+        "properties": {
+            "policy": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": LONGEST_PATH,
+                "description": "NAME[:key=value,...][+placer]",
+            }
+        },
+    }
+)
+
+
+def describe(app: FastAPI) -> None:
+    """From now on `app.openapi()` knows the spec of a job, and the token."""
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _complete(get_openapi(title=app.title, version=app.version, routes=app.routes))
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]
+
+
+def _complete(found: dict[str, Any]) -> dict[str, Any]:
+    components = found.setdefault("components", {})
+    spec = Spec.model_json_schema(ref_template=_SCHEMAS)
+    components["schemas"] = {**components.get("schemas", {}), **spec.pop("$defs", {}), "Spec": spec}
+    components["securitySchemes"] = {_TOKEN: {"type": "http", "scheme": "bearer", "description": "The file `token` in the home."}}
+    for name in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(name, None)
+    for path, operations in found["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)  # what cannot be read is 400 here
+            operation["security"] = [{_TOKEN: []}] if path.startswith(API) else []
+    return found

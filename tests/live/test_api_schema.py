@@ -1,0 +1,103 @@
+"""Every request that the description of the API allows, and many that it does not: a real scheduler never answers with a defect.
+
+The description says what is answered: statuses, content types and fields are checked against it.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+schemathesis = pytest.importorskip("schemathesis")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from rota.server.api import make_app  # noqa: E402
+from tests.live.harness import Site, site  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = 40
+"""For each request that the API knows, besides those at the edges of what is allowed."""
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+OURS = {"GET", "POST"}
+NUMBERS = itertools.count()
+KEPT_FIELDS = 2
+NOT_YET = ("after", "max_run_time", "notify", "progress")
+"""Fields that are refused whatever they hold, or nearly so."""
+
+API = schemathesis.openapi.from_dict(make_app(None, "x" * 20).openapi())  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Its one GPU is held by a job that does not end, so the others wait."""
+    with site(tmp_path_factory.mktemp("site"), pretend="1xV100", policy="fifo") as made:
+        made.client().submit(["sleep", "3600"], name="first")
+        made.client().submit("true", name="second")
+        yield made
+        assert "Traceback" not in made.errors() and made.process is not None and made.process.poll() is None
+        rows = [row for row in made.rows().values() if not row.ended]
+        for row in rows:
+            made.client().cancel(row.id)
+
+
+def tamed(body: Any, folder: Path) -> Any:
+    """The same request, but if its job should run, it runs `true`, in a folder of the test. Of every second spec a few fields are
+    kept, so that strange values are not hidden behind others that are refused."""
+    if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
+        return body
+    spec, draw = dict(body["spec"]), random.Random(repr(sorted(body["spec"])))
+    others = sorted(set(spec) - {"run", *NOT_YET})
+    if len(others) > KEPT_FIELDS and draw.random() < 0.5:
+        kept = {"run", *draw.sample(others, KEPT_FIELDS)}
+        spec = {name: value for name, value in spec.items() if name in kept}
+    run = spec.get("run")
+    if isinstance(run, str) and run.strip():
+        spec["run"] = ["true", run]
+    elif isinstance(run, list) and run:
+        spec["run"] = ["true", *run]
+    changed = {**body, "spec": spec}
+    if isinstance(body.get("idempotency_key"), str) and len(body["idempotency_key"]) < 100 and draw.random() < 0.8:
+        changed["idempotency_key"] += f" {next(NUMBERS)}"  # a key that stays would be a conflict
+    if isinstance(changed.get("workdir"), str) and changed["workdir"].startswith("/") and "\0" not in changed["workdir"]:
+        changed["workdir"] = str(folder)
+        if isinstance(spec.get("workdir"), str) and spec["workdir"].startswith("/"):
+            spec["workdir"] = "a"
+    return changed
+
+
+@API.parametrize()
+@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+def test_no_request_is_answered_with_a_defect(case: Any, place: Site) -> None:
+    client = place.client()
+    case.body = tamed(case.body, place.work)
+    if isinstance((case.path_parameters or {}).get("key"), str) and len(case.path_parameters["key"]) % 2:
+        case.path_parameters = {**case.path_parameters, "key": "second"}
+    if case.path.endswith("/changes") and case.query:
+        case.query = {name: "0.01" if name == "timeout" and _is_number(value) else value for name, value in case.query.items()}
+    headers = {**(case.headers or {}), "Authorization": f"Bearer {client._transport._token}", "Host": "localhost"}
+    response = case.call(base_url=client.url, headers=headers, timeout=60)
+    checks = CHECKS if case.method.upper() in OURS and case.method.upper() == case.operation.method.upper() else CHECKS[:1]
+    case.validate_response(response, checks=checks)
+    assert response.headers["rota-version"]
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return float(value) >= 0
+    except (TypeError, ValueError):
+        return False
