@@ -92,6 +92,8 @@ class Status(NamedTuple):
     """What its GPUs gave to the host when it was last parked."""
     parking_problem: str = ""
     """Why it could not be parked, when that was last tried."""
+    lease_s: float | None = None
+    """End of the lease that its supervisor knows of, on the clock that counts from boot; None: written by an older version."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -153,6 +155,15 @@ def launch_instruction(order: WrittenOrder) -> rules.Instruction:
     """A written order as the rules see it. Its lease is on the clock that counts from boot."""
     lease_s = order.written_boot_s + order.lease_seconds
     return rules.Instruction(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
+
+
+def read_message(datagram: bytes) -> dict[str, Any]:
+    """What a datagram says; nothing, if it is none of ours."""
+    try:
+        message = json.loads(datagram)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def seconds(value: object) -> float | None:
