@@ -62,9 +62,10 @@ def rename_word(old: str, new: str) -> None:
     """Replace a word of this process's command line, as others see it, by one of the same length."""
     numbers = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     start, end = int(numbers[45]), int(numbers[46])
+    if len(old) != len(new) or not start < end:
+        return
     words = ctypes.string_at(start, end - start).replace(b"\0" + old.encode() + b"\0", b"\0" + new.encode() + b"\0")
-    if len(old) == len(new) and len(words) == end - start:
-        ctypes.memmove(start, words, len(words))
+    ctypes.memmove(start, words, len(words))
 
 
 def _die_with(supervisor: int) -> Callable[[], None]:

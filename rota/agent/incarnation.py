@@ -14,9 +14,9 @@ from rota.agent import datagrams
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
-from rota.agent.orders import IncarnationStatus, incarnation_status, starting
+from rota.agent.orders import IncarnationStatus, incarnation_status
 from rota.agent.processes import Process, Signs, boot_id, boot_s, holders
-from rota.agent.records import Status, WrittenOrder, read_order, read_status, unix_s, write_order
+from rota.agent.records import Status, WrittenOrder, read_order, read_status, starting, unix_s, write_order
 
 PATIENCE_SECONDS = 10.0
 """For so long a supervisor of ours may take to come up."""

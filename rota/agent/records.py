@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from rota.agent import constants, rules
-from rota.agent.constants import ENDED
+from rota.agent.constants import ENDED, STARTING
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_s
@@ -94,6 +94,22 @@ class Status(NamedTuple):
     """Why it could not be parked, when that was last tried."""
     lease_s: float | None = None
     """End of the lease that its supervisor knows of, on the clock that counts from boot; None: written by an older version."""
+
+
+def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
+    """How it is before its supervisor has written anything."""
+    if order is None:
+        return Status(job, incarnation, sequence=0, state=STARTING)
+    return Status(
+        job,
+        incarnation,
+        order.sequence,
+        STARTING,
+        steps_done=order.from_step,
+        steps_saved=order.from_step,
+        steps_total=order.steps_total,
+        boot_id=order.boot_id,
+    )
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -67,7 +67,6 @@ from rota.agent.output import Output
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.records import (
-    Status,
     WrittenOrder,
     anew_order,
     is_count,
@@ -76,6 +75,7 @@ from rota.agent.records import (
     read_message,
     read_order,
     seconds,
+    starting,
     steps,
     unix_s,
     write_order,
@@ -104,16 +104,7 @@ class Supervisor:
 
     def __init__(self, order: WrittenOrder, known: rules.KnownJob, boot: str) -> None:
         self.order, self.boot = order, boot
-        self.status = Status(
-            job=order.job,
-            incarnation=order.incarnation,
-            sequence=order.sequence,
-            state=RUNNING,
-            steps_done=order.from_step,
-            steps_total=order.steps_total,
-            steps_saved=order.from_step,
-            boot_id=order.boot_id,
-        )
+        self.status = starting(order.job, order.incarnation, order)._replace(state=RUNNING)
         self.stop_signal = signal_number(order.signal)
         lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
@@ -125,7 +116,7 @@ class Supervisor:
         """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
         self.kill_at_s: float | None = None
         self.told_s = 0.0
-        self.killed = self.untold = self.signalled = False
+        self.killed = self.untold = self.signalled = self.stood_still = False
         self.main = 0
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
@@ -295,7 +286,7 @@ class Supervisor:
         log.listen()
         if log.killed and self.exit_code is not None and self.status.asked is None:
             self._carry_out(rules.look_at_clock(self.known, math.inf))
-            self.killed = True
+            self.killed = self.stood_still = True
 
     def _listen_to_job(self) -> None:
         """What the job tells of itself: steps, and what its hook for parking has to say."""
@@ -552,7 +543,7 @@ class Supervisor:
             outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
         elif outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
             outcome, left = LOST, left or f"it died while it was parked ({code})"
-        if self.output is not None and self.output.log.killed:
+        if self.stood_still:
             left = left or "its supervisor stood still when its lease ended"
         if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
             self.status = status._replace(steps_saved=status.steps_done)
