@@ -408,7 +408,7 @@ class Supervisor:
         self.then, self.signalled = None, True
         assert self.output is not None
         self.output.drain(self._now_s())
-        self.output.log.mark(asked_text(self.stop_signal))
+        self.output.before_more = asked_text(self.stop_signal)
         # What is stopped can't hear until it goes on.
         for number in (self.stop_signal, signal.SIGCONT):
             with contextlib.suppress(OSError):

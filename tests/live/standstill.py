@@ -145,7 +145,7 @@ class Standstill:
     def attempts(self) -> list[Attempt]:
         """All that have not ended and whose leases are short by now, as their supervisors wrote."""
         found = []
-        for folder in (self.site.home / RUN).glob("*/*/"):
+        for folder in _folders(self.site.home / RUN):
             status, order = read_status(folder), read_order(folder)
             if status is None or order is None or status.state == ENDED or status.lease_s is None:
                 continue
@@ -186,6 +186,15 @@ class Standstill:
                 words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0") if process.name.isdigit() else []
                 found += [int(process.name)] if word in words and any(each.startswith(folder) for each in words) else []
         return found
+
+
+def _folders(run: Path) -> list[Path]:
+    """Of all attempts. They come and go."""
+    found: list[Path] = []
+    for job in run.iterdir():
+        with contextlib.suppress(OSError):
+            found += [folder for folder in job.iterdir() if folder.is_dir()]
+    return found
 
 
 def _has_ended(folder: Path) -> bool:

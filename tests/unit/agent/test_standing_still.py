@@ -129,17 +129,23 @@ def test_steps_are_told_while_the_log_hangs(bench: Bench, hung: Hung) -> None:
 
 def test_a_job_waits_for_a_log_that_hangs_and_goes_on_with_it(bench: Bench, hung: Hung) -> None:
     """Nothing of its output is lost, and its supervisor does not keep it all in memory."""
-    bench.start("echo ready; seq 1 300000")
+    os.mkfifo(bench.home / "gate")
+    bench.start("echo ready; read line < gate; exec seq 1 300000", workdir=str(bench.home))
+    main = main_of(bench)
     with hung():
-        until(lambda: _state(main_of(bench)) == "S" or bench.part().state == "ended")
+        (bench.home / "gate").write_text("go\n")
+        until(lambda: _waits_in_a_pipe(main), "it waits for its log")
         assert bench.part().state == "running"
     assert bench.wait().outcome == "finished"
     numbers = [line for line in bench.said().splitlines() if line.isdecimal()]
     assert numbers == [str(number) for number in range(1, 300_001)]
 
 
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _waits_in_a_pipe(pid: int) -> bool:
+    """Whether it sleeps, has written more than its pipe holds, and less than all."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    written = int(re.findall(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)[0])
+    return fields[0] == "S" and written > 65_536
 
 
 def test_a_log_that_does_not_open_keeps_the_job_from_starting(bench: Bench, freeze: Hung) -> None:
@@ -166,13 +172,14 @@ def test_another_process_writes_the_log_when_the_first_was_killed(bench: Bench) 
 
 def test_what_was_written_before_the_supervisor_was_killed_is_in_the_log(bench: Bench) -> None:
     """And the process beside it ends, also if it was stopped."""
-    bench.start(STUBBORN)
+    os.mkfifo(bench.home / "gate")
+    bench.start(f"echo ready; read line < gate; echo step 7; {FOREVER}", workdir=str(bench.home), progress=r"step (\d+)")
     os.kill(bench.log_writer(), signal.SIGSTOP)
-    bench.datagram(json.dumps({"op": "suspend", "sequence": 2}).encode())
-    until(lambda: bench.part().asked == "suspend")
+    (bench.home / "gate").write_text("go\n")
+    until(lambda: bench.part().steps_done == 7.0)
     os.kill(bench.supervisor(), signal.SIGKILL)
     until(lambda: not bench.processes("rota.agent.log_writer"), "its end")
-    assert "asked to save and stop; messages about SIGTERM below are the job's own" in bench.said()
+    assert bench.said().endswith("step 7\n")
 
 
 # The supervisor.
