@@ -1,4 +1,5 @@
-"""Starting the job's main process, in a session of its own, so that it never outlives its supervisor."""
+"""Starting the job's main process, in a session of its own, so that it never outlives its supervisor; and what else needs the
+C library."""
 
 import ctypes
 import errno
@@ -6,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from rota.agent.constants import RUN_FOLDER
 from rota.agent.records import WrittenOrder
@@ -14,6 +16,10 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 NOT_FOUND, NOT_RUN = 127, 126
 """The exit codes a shell has for these."""
+
+ASKED_TO_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that end neither a supervisor nor the process beside it."""
+HEEDED = (signal.SIGCHLD, *ASKED_TO_STOP)
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -31,9 +37,35 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
+def heed_signals() -> int:
+    """A descriptor that can be read when a signal has come. Handlers that do nothing, and no SIG_IGN: that would be inherited by
+    the job."""
+    bell, ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    for number in HEEDED:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return bell
+
+
 def adopt_orphans() -> None:
     """Processes whose parents are gone become children of this one: none gets out of sight, and their exits are told."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def wake_when_parent_dies() -> None:
+    """If this process is stopped when its parent dies, it runs again."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def rename_word(old: str, new: str) -> None:
+    """Replace a word of this process's command line, as others see it, by one of the same length."""
+    numbers = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start, end = int(numbers[45]), int(numbers[46])
+    if len(old) != len(new) or not start < end:
+        return
+    words = ctypes.string_at(start, end - start).replace(b"\0" + old.encode() + b"\0", b"\0" + new.encode() + b"\0")
+    ctypes.memmove(start, words, len(words))
 
 
 def _die_with(supervisor: int) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,10 +13,10 @@ from pathlib import Path
 from rota.agent import datagrams
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
-from rota.agent.lost import declare_lost
-from rota.agent.orders import IncarnationStatus, incarnation_status, starting
-from rota.agent.processes import boot_id, boot_s
-from rota.agent.records import Status, WrittenOrder, read_order, read_status, unix_s, write_order
+from rota.agent.lost import declare_lost, signs_of
+from rota.agent.orders import IncarnationStatus, incarnation_status
+from rota.agent.processes import Process, Signs, boot_id, boot_s, holders
+from rota.agent.records import Status, WrittenOrder, read_order, read_status, starting, unix_s, write_order
 
 PATIENCE_SECONDS = 10.0
 """For so long a supervisor of ours may take to come up."""
@@ -56,6 +57,8 @@ class IncarnationHandle:
         self.status: Status | None = None
         self.supervised = False
         """Whether it had a supervisor at the last look."""
+        self.problem = ""
+        """Why the agent ended its supervisor; empty: it did not."""
         self._process: subprocess.Popen[bytes] | None = None
         self._launched_s = 0.0
         self._seen_s = 0.0
@@ -158,9 +161,31 @@ class IncarnationHandle:
         """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
         with contextlib.suppress(OSError):
             last = self.status or starting(self.job, self.incarnation, self.order)
-            self.status = (
-                declare_lost(self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on) or self.status
+            lost = declare_lost(
+                self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
             )
+            self.status = lost or self.status
+
+    # Its lease. These are called from another thread, and change nothing.
+
+    def gone_s(self, *, fresh: bool) -> float:
+        """When its job has to be gone, on the clock that counts from boot; `fresh`: by what its supervisor has written now."""
+        order, status = self.order, read_status(self.folder) if fresh else self.status
+        if order is None or (fresh and order.boot_id != boot_id()):
+            return math.inf
+        lease_s: float | None = order.written_boot_s + order.lease_seconds
+        if status is not None:
+            lease_s = status.lease_s if status.state != ENDED else None
+        return math.inf if lease_s is None else lease_s + min(order.grace_seconds, order.lease_grace_seconds)
+
+    def supervisors(self) -> list[Process]:
+        """Its supervisor, if that lives."""
+        return holders(self.folder / SUPERVISOR_LOCK)
+
+    def signs(self, ancestor: int) -> Signs:
+        """What its processes are known by; `ancestor`: its supervisor."""
+        last = read_status(self.folder) or self.status or starting(self.job, self.incarnation, self.order)
+        return signs_of(self.order, last, self._seen_s)._replace(ancestor=ancestor)
 
     # Speaking to it.
 

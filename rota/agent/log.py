@@ -1,6 +1,7 @@
 """A job's log: what it writes itself, all incarnations one after the other, with lines of ours between them.
 
-The job writes into a pipe, and its supervisor carries that to the file, so a log has a limit that holds however much is written.
+The job writes into a pipe, its supervisor reads that and hands it to the process that writes the file (`log_writer.py`), so a
+log has a limit that holds however much is written.
 It is two files, `JOB.log` and the one before, `JOB.log.1`. When the newer is full it becomes the older, and what was older is
 dropped. Positions count from the first byte that was ever written; the first line of a file that follows another says where it
 begins. Output that would leave the disk with too little room is dropped, and a line says how much.
@@ -9,15 +10,12 @@ begins. Output that would leave the disk with too little room is dropped, and a 
 import contextlib
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 LIMIT_BYTES = 64 << 20
 """What a job's log may take, unless the operator says otherwise."""
 SMALLEST_LIMIT_BYTES = 1 << 14
-PUMP_BYTES = 1 << 18
-"""The most that is copied at a time, so that the supervisor can see to its other work in between."""
 LOOK_AT_DISK_BYTES = 1 << 20
 """Written between two looks at the room on the disk."""
 FREE_BYTES, FREE_PART = 256 << 20, 0.1
@@ -46,7 +44,7 @@ class _Segment(NamedTuple):
 
 
 class Log:
-    """Open for adding at the end. `descriptor` is the end of the pipe that the job gets; `read_end` is the supervisor's."""
+    """Open for adding at the end. Every method may hang for as long as the disk does."""
 
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
@@ -55,51 +53,31 @@ class Log:
         if not path.exists() and _older(path).exists():  # cut off between two renames
             self._begin(_end(_older(path)))
         self._file = os.open(path, _ADD, 0o600)
-        self.read_end, self.descriptor = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.read_end, False)
-        self.rotated: Callable[[bool], None] = lambda done: None
-        """Called before (False) and after (True) another file takes over."""
         self._dropped = self._unlooked = 0
         self._no_room = False
 
-    def size(self) -> int:
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _size(self) -> int:
         return os.fstat(self._file).st_size
-
-    def job_has_it(self) -> None:
-        """The job has its end: without ours, the pipe ends with the job."""
-        os.close(self.descriptor)
-
-    def open_again(self) -> None:
-        """Another process gets the pipe: the one before has left, and all it said was carried."""
-        os.close(self.read_end)
-        self.read_end, self.descriptor = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.read_end, False)
-
-    def pump(self, most: int = PUMP_BYTES) -> bool:
-        """Carry what has come, at most so many bytes. False: nothing was there, or it has ended."""
-        try:
-            data = os.read(self.read_end, most)
-        except BlockingIOError:
-            return False
-        if data:
-            self._write(data)
-        return bool(data)
 
     def mark(self, text: str) -> None:
         """A line of its own, whatever the job left there. A full disk costs us the line and no more."""
         with contextlib.suppress(OSError):
-            size = self.size()
+            size = self._size()
             begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
             os.write(self._file, (b"\n" if begun else b"") + f"--- rota: {text} ---\n".encode(errors="replace"))
 
     def note(self, text: str) -> None:
         """The same while the job lives: not in the middle of a line of its own."""
         with contextlib.suppress(OSError):
-            size = self.size()
+            size = self._size()
             if size == 0 or os.pread(self._file, 1, size - 1) == b"\n":
                 self.mark(text)
 
-    def _write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """Add output. What finds no room is dropped, and a line says so later."""
         if self._full(len(data)):
             self._dropped += len(data)
             return
@@ -108,7 +86,7 @@ class Log:
             self.mark(f"{dropped:,} bytes of output were dropped: the disk was full")
         try:
             while data:
-                room = self._most - self.size()
+                room = self._most - self._size()
                 if room <= 0:
                     self._rotate()
                     continue
@@ -127,12 +105,9 @@ class Log:
         return self._no_room
 
     def _rotate(self) -> None:
-        self.rotated(False)
-        end = _end(self.path)
-        self._begin(end)
+        self._begin(_end(self.path))
         os.close(self._file)
         self._file = os.open(self.path, _ADD, 0o600)
-        self.rotated(True)
 
     def _begin(self, start: int) -> None:
         """A new file that follows the one before. The first line is there before the file has its name."""

@@ -11,11 +11,14 @@ WAIT_SECONDS = 0.2
 """For what was killed to be gone; if that is too short, the next look goes on."""
 
 
-def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool) -> Status | None:
+def declare_lost(
+    folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool, problem: str = ""
+) -> Status | None:
     """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
     incarnation of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
+    `problem`: why its supervisor is gone, if that is known.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # It may have been removed.
     lock = try_lock(folder / SUPERVISOR_LOCK)
@@ -29,10 +32,12 @@ def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen
         # In another boot the numbers are those of strangers, and of ours nothing is left.
         same_boot = last.boot_id in {"", boot_id()}
         job_lock = None if job_lives_on else folder.parent / JOB_LOCK
-        if same_boot and end_all(_signs(order, last, seen_s), lock=job_lock, seconds=WAIT_SECONDS):
+        if same_boot and end_all(signs_of(order, last, seen_s), lock=job_lock, seconds=WAIT_SECONDS):
             return None
         what = "did not start it" if last.state == STARTING else "was killed"
-        problem = f"its supervisor {what}{_complaint(folder)}" if same_boot else "the machine was restarted"
+        if not same_boot:
+            problem = "the machine was restarted"
+        problem = problem or f"its supervisor {what}{_complaint(folder)}"
         final = last._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=unix_s(order, boot_id()))
         write_status(folder, final)
         return final
@@ -40,7 +45,8 @@ def declare_lost(folder: Path, order: WrittenOrder | None, last: Status, *, seen
         unlock(lock)
 
 
-def _signs(order: WrittenOrder | None, last: Status, seen_s: float) -> Signs:
+def signs_of(order: WrittenOrder | None, last: Status, seen_s: float) -> Signs:
+    """What the processes of an incarnation are known by when its supervisor does not say."""
     return Signs(
         life=order.env.get(LIFE, "") if order else "",
         since_s=order.written_boot_s if order else 0.0,

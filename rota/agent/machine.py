@@ -29,6 +29,7 @@ from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarn
 from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
 from rota.agent.orders import IncarnationStatus, Order, held, written
+from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import launch_instruction
 from rota.agent.records import seconds as length
@@ -37,7 +38,8 @@ __all__ = ["IncarnationStatus", "Machine", "Order"]
 
 
 class Machine:
-    """For one thread; only `wake` is called from another, whenever a supervisor has something to tell: `poll` soon then."""
+    """For one thread; only `wake` is called from others, whenever a supervisor has something to tell or was ended because it
+    stood still: `poll` soon then."""
 
     def __init__(self, home: Path, wake: Callable[[], None], *, detached: bool = False) -> None:
         """`detached`: supervisors are nobody's children, so that they live on however this process ends."""
@@ -54,6 +56,7 @@ class Machine:
         self._listener = Listener(self.home / RUN, wake)
         # After listening began, so that what changes from here on rings.
         self._look()
+        self._leases = LeaseCheck(lambda: list(self._handles.values()), wake)
 
     def launch(self, order: Order) -> None:
         """Start an incarnation, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
@@ -152,7 +155,8 @@ class Machine:
         self._sweep()
 
     def close(self) -> None:
-        """Stop listening. Supervisors live on."""
+        """Stop listening and looking at leases. Supervisors live on."""
+        self._leases.close()
         self._listener.close()
         reap()
 

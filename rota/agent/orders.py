@@ -9,7 +9,7 @@ from rota.agent import rules
 from rota.agent.constants import LIFE, RUNNING, STARTING
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_id, boot_s
-from rota.agent.records import Status, WrittenOrder, seconds
+from rota.agent.records import Status, WrittenOrder, seconds, starting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,22 +137,6 @@ def written(order: Order) -> WrittenOrder:
         clock_origin_s=order.clock_origin_s,
         park_way=order.park_way,
         park_why=order.park_why,
-    )
-
-
-def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
-    """How it is before its supervisor has written anything."""
-    if order is None:
-        return Status(job, incarnation, sequence=0, state=STARTING)
-    return Status(
-        job,
-        incarnation,
-        order.sequence,
-        STARTING,
-        steps_done=order.from_step,
-        steps_saved=order.from_step,
-        steps_total=order.steps_total,
-        boot_id=order.boot_id,
     )
 
 

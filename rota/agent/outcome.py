@@ -71,6 +71,10 @@ def parked_text(steps_done: float, gib: float) -> str:
     return f"parked at step {steps_done:,.0f}" + (f", {gib:.1f} GiB of its GPU memory on the host" if gib else "")
 
 
+def asked_text(number: int) -> str:
+    return f"asked to save and stop; messages about {signal_name(number)} below are the job's own"
+
+
 def end_text(status: Status) -> str:
     """What the marker line at the end of an incarnation says."""
     if status.outcome == FINISHED:

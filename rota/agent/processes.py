@@ -40,6 +40,8 @@ class Process(NamedTuple):
     session: int
     start_s: float
     """On the clock that counts from boot, rounded down to a tick."""
+    state: str = "R"
+    """As the kernel has it: T is stopped by a signal, D waits for a disk."""
 
 
 class Signs(NamedTuple):
@@ -52,6 +54,8 @@ class Signs(NamedTuple):
     session: int | None = None
     seen_s: float = 0.0
     """When the session was last known to be its own."""
+    ours: frozenset[int] = frozenset()
+    """Processes that descend from the ancestor and are not the job's."""
 
 
 def _look(pid: int) -> Process | None:
@@ -65,7 +69,7 @@ def _look(pid: int) -> Process | None:
     state, parent, _, session, *rest = line[line.rindex(b")") + 2 :].split()
     if state in b"ZX" and int(rest[13]) <= 1:
         return None
-    return Process(pid, int(parent), int(session), int(rest[15]) * _TICK_SECONDS)
+    return Process(pid, int(parent), int(session), int(rest[15]) * _TICK_SECONDS, state.decode())
 
 
 def living() -> Iterator[Process]:
@@ -76,16 +80,22 @@ def living() -> Iterator[Process]:
             yield process
 
 
-def members(signs: Signs) -> list[Process]:
-    """The living processes of an incarnation, as far as a look at all of them can tell; look again after ending these."""
+def members(signs: Signs, *, by_environment: bool = True) -> list[Process]:
+    """The living processes of an incarnation, as far as a look at all of them can tell; look again after ending these.
+
+    Without `by_environment` no memory of a process is read: that can hang for as long as a disk that the process waits for.
+    """
     everything = [process for process in living() if process.start_s + 2 * _TICK_SECONDS >= signs.since_s]
     kin = _descendants(everything, signs.ancestor) if signs.ancestor is not None else set()
     return [
         process
         for process in everything
-        if process.pid in kin
-        or (process.session == signs.session and process.start_s + _TICK_SECONDS <= signs.seen_s)
-        or _carries(process.pid, signs.life)
+        if process.pid not in signs.ours
+        and (
+            process.pid in kin
+            or (process.session == signs.session and process.start_s + _TICK_SECONDS <= signs.seen_s)
+            or (by_environment and _carries(process.pid, signs.life))
+        )
     ]
 
 

@@ -1,14 +1,13 @@
 """Progress read off a job's output: a pattern on complete lines, by a reader that no output and no pattern can hold up.
 
-The supervisor that reads also keeps the lease, so every look is bounded: in bytes, in lines, in length of a line, and in time.
+The supervisor that reads also keeps the lease, so output is read as it comes and never from the log, whose disk may hang, and
+every look is bounded: in bytes, in lines, in length of a line, and in time.
 The last one matters most: `(a+)+$` on a short line takes longer than any training. Python's matcher heeds signals, so an alarm
 ends it.
 """
 
-import os
 import re
 import signal
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -31,9 +30,9 @@ class _TooSlow(Exception):
 
 
 class Progress:
-    """Follows a log from an offset on. `step` and `total` are the last ones seen."""
+    """Follows the output of a job. `step` and `total` are the last ones seen."""
 
-    def __init__(self, log: Path, offset: int, pattern: str) -> None:
+    def __init__(self, pattern: str) -> None:
         self.step: float | None = None
         self.total: float | None = None
         self.problem = ""
@@ -45,20 +44,22 @@ class Progress:
         else:
             if self._pattern.groups not in {1, 2}:
                 self._give_up(f"the progress pattern needs one or two groups (step, total) and has {self._pattern.groups}")
-        self._log = log
-        self._file = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-        self._offset = offset
+        self._fresh = bytearray()
+        """Output since the last look."""
         self._begun = b""
         """A line whose end has not come."""
         self._inside = False
         """What comes next is the rest of a line that was cut, or begun where we did not look."""
         self._armed = False
 
-    def follow(self) -> None:
-        """Another file has taken the name of the log: go on at its end, inside whatever line was begun."""
-        os.close(self._file)
-        self._file = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
-        self._offset = os.fstat(self._file).st_size
+    def add(self, data: bytes) -> None:
+        """Take output that has come, for the next look."""
+        if self._pattern is None:
+            return
+        self._fresh += data
+        if len(self._fresh) > LOOK_BYTES:
+            del self._fresh[:-LOOK_BYTES]
+            self._begun, self._inside = b"", True
 
     @property
     def wanted(self) -> bool:
@@ -78,13 +79,8 @@ class Progress:
         return before != (self.step, self.total)
 
     def _new_lines(self) -> list[bytes]:
-        size = os.fstat(self._file).st_size
-        if size < self._offset:  # The file was emptied.
-            self._offset, self._begun, self._inside = size, b"", False
-        if size - self._offset > LOOK_BYTES:
-            self._offset, self._begun, self._inside = size - LOOK_BYTES, b"", True
-        data = os.pread(self._file, size - self._offset, self._offset)
-        self._offset += len(data)
+        data = bytes(self._fresh)
+        self._fresh.clear()
         *lines, begun = _ENDS.split(self._begun + data)
         if lines and self._inside:
             del lines[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from rota.agent import constants, rules
-from rota.agent.constants import ENDED
+from rota.agent.constants import ENDED, STARTING
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_s
@@ -92,6 +92,24 @@ class Status(NamedTuple):
     """What its GPUs gave to the host when it was last parked."""
     parking_problem: str = ""
     """Why it could not be parked, when that was last tried."""
+    lease_s: float | None = None
+    """End of the lease that its supervisor knows of, on the clock that counts from boot; None: written by an older version."""
+
+
+def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
+    """How it is before its supervisor has written anything."""
+    if order is None:
+        return Status(job, incarnation, sequence=0, state=STARTING)
+    return Status(
+        job,
+        incarnation,
+        order.sequence,
+        STARTING,
+        steps_done=order.from_step,
+        steps_saved=order.from_step,
+        steps_total=order.steps_total,
+        boot_id=order.boot_id,
+    )
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -153,6 +171,15 @@ def launch_instruction(order: WrittenOrder) -> rules.Instruction:
     """A written order as the rules see it. Its lease is on the clock that counts from boot."""
     lease_s = order.written_boot_s + order.lease_seconds
     return rules.Instruction(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
+
+
+def read_message(datagram: bytes) -> dict[str, Any]:
+    """What a datagram says; nothing, if it is none of ours."""
+    try:
+        message = json.loads(datagram)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def seconds(value: object) -> float | None:

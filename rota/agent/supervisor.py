@@ -2,10 +2,13 @@
 
 It outlives the daemon and goes by its order and by datagrams alone; a SIGTERM to itself changes nothing, and if it is killed with
 SIGKILL the job dies with it. Everything is relative to its folder, which is where it works.
+It touches no file but those of that folder: the log is written by a process of its own (`log_writer.py`), which also ends the
+job at its lease if this process stands still. If that does too, the agent ends the job (`overdue.py`).
 """
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -49,20 +52,30 @@ from rota.agent.disk import (
     try_lock,
     write_whole,
 )
-from rota.agent.log import Log
-from rota.agent.outcome import SAVED_AND_LEFT, end_text, exit_code_of, is_done, outcome_of, parked_text, signal_number, start_text
+from rota.agent.outcome import (
+    SAVED_AND_LEFT,
+    asked_text,
+    end_text,
+    exit_code_of,
+    is_done,
+    outcome_of,
+    parked_text,
+    signal_number,
+    start_text,
+)
+from rota.agent.output import Output
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
-from rota.agent.progress import Progress
 from rota.agent.records import (
-    Status,
     WrittenOrder,
     anew_order,
     is_count,
     launch_instruction,
     metrics,
+    read_message,
     read_order,
     seconds,
+    starting,
     steps,
     unix_s,
     write_order,
@@ -71,13 +84,12 @@ from rota.agent.records import (
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
-FIRST_STEP_LOOK_SECONDS, FIRST_STEP_LOOK_TIMES = 0.02, 20
-"""Until its first step all output is looked at as it comes, after a pause of this at least, and of so many times what the last
-look took: a job that floods its log and makes no step must not keep its supervisor busy."""
 TELL_EVERY_SECONDS = 1.0
 LEFTOVERS_SECONDS = 30.0
-LAST_PUMPS = 16
-"""So often, at most, output is carried after the end: a pipe holds less, and whoever still writes is not of the job."""
+OPEN_SECONDS = 15.0
+"""How long a disk may take to open the log before the job is not started."""
+HUNG_SECONDS = 5.0
+"""How long the log may take nothing at the end of the job before the end is told without it."""
 UNWRITTEN_SECONDS = 3600.0
 """For so long a full disk may keep the end from being written; after that the agent finds it lost."""
 LONGEST_SLEEP_SECONDS = 10.0
@@ -85,7 +97,6 @@ LONGEST_SLEEP_SECONDS = 10.0
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
 """An agent holds the lock for an instant when it looks whether it is free."""
 DATAGRAMS_AT_ONCE = 64
-HEEDED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
 class Supervisor:
@@ -93,16 +104,7 @@ class Supervisor:
 
     def __init__(self, order: WrittenOrder, known: rules.KnownJob, boot: str) -> None:
         self.order, self.boot = order, boot
-        self.status = Status(
-            job=order.job,
-            incarnation=order.incarnation,
-            sequence=order.sequence,
-            state=RUNNING,
-            steps_done=order.from_step,
-            steps_total=order.steps_total,
-            steps_saved=order.from_step,
-            boot_id=order.boot_id,
-        )
+        self.status = starting(order.job, order.incarnation, order)._replace(state=RUNNING)
         self.stop_signal = signal_number(order.signal)
         lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
@@ -113,13 +115,9 @@ class Supervisor:
         self.then: str | None = None
         """What is done when parking has come to rest: it counts as parked (park), goes on (resume) or has to leave (suspend)."""
         self.kill_at_s: float | None = None
-        self.look_at_s = self.may_look_s = self.told_s = 0.0
-        self.killed = self.untold = self.signalled = False
+        self.told_s = 0.0
+        self.killed = self.untold = self.signalled = self.stood_still = False
         self.main = 0
-        self.piped = True
-        """Its output may still grow."""
-        self.output_s = 0.0
-        """When output last came, in Unix time."""
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
@@ -129,8 +127,7 @@ class Supervisor:
         """It was started again so, and has not made a step since: that of the command to."""
         self.signs = Signs(order.env.get(LIFE, ""), boot_s(), os.getpid())
         self.job_lock: int | None = None
-        self.log: Log | None = None
-        self.progress: Progress | None = None
+        self.output: Output | None = None
         self.box: socket.socket
         self.job_box: socket.socket
         """Where the job tells of itself."""
@@ -150,38 +147,39 @@ class Supervisor:
         if decision.refusal:
             return self._end(LOST, None, decision.refusal)
         self.known = decision.known
-        try:
-            self.log = Log(Path(self.order.log), self.order.log_bytes)
-            self.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
-            if self.order.progress not in ("", SESSION):
-                self.progress = Progress(self.log.path, self.log.size(), self.order.progress)
-                self.log.rotated = self._rotated
-        except OSError as error:
-            return self._end(LOST, None, f"its log {self.order.log} cannot be written: {error.strerror}")
+        self.output = output = Output(self.order, self.signs)
+        if not output.log.wait_until_open(OPEN_SECONDS):
+            why = output.log.problem or f"the disk does not answer within {OPEN_SECONDS:.0f} s"
+            return self._end(LOST, None, f"its log {self.order.log} cannot be written: {why}")
+        if rules.is_over(self.until_s, boot_s()):
+            return self._end(LOST, None, rules.LEASE_OVER)
+        output.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
         self.box = datagrams.listen(HERE, CONTROL)
         (HERE / JOB_FOLDER).mkdir(mode=0o700, exist_ok=True)
         self.job_box = datagrams.listen(HERE / JOB_FOLDER, TELL)
-        self._heed_signals()
+        self.bell = child.heed_signals()
         child.adopt_orphans()
         try:
-            self._start(self.log, job_lock)
-            problem = self.progress.problem if self.progress else ""
+            self._start(output, job_lock)
+            problem = output.progress.problem if output.progress else ""
             self.status = self.status._replace(started_s=self._now_s(), problem=problem)
             self._begin_if_silent()
             self._tell()
-            while not self._over() or self._start_anew(self.log, job_lock):
-                self._wait()
+            while not self._over() or self._start_anew(output, job_lock):
+                self._wait(output)
         except child.NotStarted as error:
             return self._end(FAILED, error.exit_code, error.problem)
         self._clear()
 
-    def _start(self, log: Log, job_lock: int) -> None:
+    def _start(self, output: Output, job_lock: int) -> None:
         folder = str((HERE / JOB_FOLDER).absolute())
-        process = child.start(self.order, log=log.descriptor, job_lock=job_lock, folder=folder)
+        self._guard()  # starting it may hang as well
+        process = child.start(self.order, log=output.descriptor, job_lock=job_lock, folder=folder)
         process.returncode = 0  # it is reaped here, so the object has nothing to wait for
-        log.job_has_it()
-        self.main, self.exit_code, self.piped = process.pid, None, True
+        output.job_has_it()
+        self.main, self.exit_code = process.pid, None
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
+        self._guard()
         self.status = self.status._replace(pid=self.main, session=self.main)
 
     def _lock_job(self) -> int | None:
@@ -191,27 +189,29 @@ class Supervisor:
             time.sleep(LOCK_PAUSE_SECONDS)
         return None
 
-    def _heed_signals(self) -> None:
-        """Handlers that do nothing, and no SIG_IGN: that would be inherited by the job."""
-        self.bell, ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-        for name in HEEDED:
-            signal.signal(signal.Signals[name], lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    def _guard(self) -> None:
+        """Say to the process beside this one when the job has to be gone. That process is not the job's."""
+        assert self.output is not None
+        log = self.output.log
+        self.signs = self.signs._replace(ours=frozenset({log.pid}))
+        log.guard(self.until_s + self.grace_seconds[LEASE], self.main, self.signs.seen_s)
+        self.status = self.status._replace(lease_s=self.until_s)
 
-    def _wait(self) -> None:
+    def _wait(self, output: Output) -> None:
         """Sleep until a datagram, a signal or the next instant, then see to everything."""
-        assert self.log is not None
-        heard = [self.box.fileno(), self.job_box.fileno(), self.bell, *([self.log.read_end] if self.piped else [])]
-        ready, _, _ = select.select(heard, [], [], max(0.0, self._next_s() - boot_s()))
-        if self.log.read_end in ready:
-            self.piped = self._pump(self.log)
-            if self.piped and self.status.began_s is None:
-                self.look_at_s = min(self.look_at_s, self.may_look_s)
+        log = output.log
+        heard = [self.box.fileno(), self.job_box.fileno(), self.bell, *output.heard, *([log.control.fileno()] if log.pid else [])]
+        ready, _, _ = select.select(heard, [log.data] if log.waits else [], [], max(0.0, self._next_s() - boot_s()))
+        log.flush()
+        if output.read_end in ready:
+            output.grows = output.pump(self._now_s())
+            if output.grows and self.status.began_s is None:
+                output.look_soon()
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
         self._reap()  # what ended before it was told to stop, ended of itself
+        self._listen_to_log(output)
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
         self._listen_to_job()
@@ -226,10 +226,8 @@ class Supervisor:
             for process in members(self.signs):
                 kill(process)
             self.killed, self.kill_at_s = True, now + TELL_EVERY_SECONDS
-        if self.progress and self.progress.wanted and now >= self.look_at_s:
-            self.look_at_s = now + LOOK_EVERY_SECONDS
+        if now >= output.look_s:
             self._look()
-            self.may_look_s = boot_s() + max(FIRST_STEP_LOOK_SECONDS, FIRST_STEP_LOOK_TIMES * (boot_s() - now))
         if self.untold and now >= self.told_s + TELL_EVERY_SECONDS:
             self._tell()
 
@@ -243,11 +241,11 @@ class Supervisor:
         instants = [boot_s() + LONGEST_SLEEP_SECONDS, self._kill_s(), self.parking.next_s]
         if self.status.asked is None:
             instants.append(self.until_s)
-        if self.progress and self.progress.wanted:
-            instants.append(self.look_at_s)
+        if self.output is not None:
+            instants.append(self.output.look_s)
         if self.untold:
             instants.append(self.told_s + TELL_EVERY_SECONDS)
-        if self.exit_code is not None:
+        if self.exit_code is not None or (self.output is not None and not self.output.log.pid):
             instants.append(boot_s() + LOOK_EVERY_SECONDS)
         return min(instants)
 
@@ -269,7 +267,9 @@ class Supervisor:
         with contextlib.suppress(ChildProcessError):
             while (exited := os.waitpid(-1, os.WNOHANG))[0]:
                 code = os.waitstatus_to_exitcode(exited[1])
-                if exited[0] == self.main:
+                if self.output is not None and exited[0] == self.output.log.pid:
+                    self.output.log.pid = 0
+                elif exited[0] == self.main:
                     self.exit_code = code
                     self.parking.close()
                 elif (self.status.asked or self.anew) and not self.parking.is_helper(exited[0]):
@@ -277,10 +277,21 @@ class Supervisor:
 
     # What it is told.
 
+    def _listen_to_log(self, output: Output) -> None:
+        """The process beside this one may have ended the job, which counts as its lease; or it was killed itself."""
+        log = output.log
+        if not log.pid:
+            log.start_again()
+            self._guard()
+        log.listen()
+        if log.killed and self.exit_code is not None and self.status.asked is None:
+            self._carry_out(rules.look_at_clock(self.known, math.inf))
+            self.killed = self.stood_still = True
+
     def _listen_to_job(self) -> None:
         """What the job tells of itself: steps, and what its hook for parking has to say."""
         for datagram in datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE):
-            message = _message(datagram)
+            message = read_message(datagram)
             if message.get("op") == REPORT:
                 self._report(message)
             else:
@@ -294,7 +305,7 @@ class Supervisor:
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
-        message = _message(datagram)
+        message = read_message(datagram)
         op, sequence = message.get("op"), message.get("sequence")
         length = seconds(message.get("seconds"))
         # The datagram may have lain here while we were stopped: a lease runs from when it was written.
@@ -338,7 +349,7 @@ class Supervisor:
             self._leave()
         self._carry_out(decision)
 
-    def _start_anew(self, log: Log, job_lock: int) -> bool:
+    def _start_anew(self, output: Output, job_lock: int) -> bool:
         """Start it again, if it has left for that. If it did not save, or has to stop meanwhile, its end is told instead."""
         anew, code = self.anew, self._code()
         if anew is None or self.status.asked is not None or end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap):
@@ -357,9 +368,9 @@ class Supervisor:
         self.adopted_codes.clear()
         self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
         self.status = self.status._replace(steps_saved=self.status.steps_done)
-        log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
-        log.open_again()
-        self._start(log, job_lock)
+        output.log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
+        output.open_again()
+        self._start(output, job_lock)
         self._tell()
         return True
 
@@ -381,6 +392,9 @@ class Supervisor:
             self.then = RESUME
             self.parking.wake()
             self._see_to_parking()
+        if decision.action in (RENEW, RESUME):
+            self._guard()
+            self._tell() if self.untold else self._write_status()
         if decision.answers:
             self._tell()
 
@@ -392,6 +406,9 @@ class Supervisor:
             self.then = SUSPEND
             return
         self.then, self.signalled = None, True
+        assert self.output is not None
+        self.output.drain(self._now_s())
+        self.output.before_more = asked_text(self.stop_signal)
         # What is stopped can't hear until it goes on.
         for number in (self.stop_signal, signal.SIGCONT):
             with contextlib.suppress(OSError):
@@ -438,22 +455,20 @@ class Supervisor:
 
     def _parked(self) -> None:
         """All it has told before it fell asleep counts."""
-        assert self.log is not None and self.known.held is not None
-        for _ in range(LAST_PUMPS):
-            if not self._pump(self.log):
-                break
+        assert self.output is not None and self.known.held is not None
+        self.output.drain(self._now_s())
         self._look()
         self.known = self.known._replace(held=rules.parked(self.known.held))
-        self.log.note(parked_text(self.status.steps_done, self.parking.gib))
+        self.output.log.note(parked_text(self.status.steps_done, self.parking.gib))
         self.status = self.status._replace(
             state=PARKED, asked=None, parked_s=self._now_s(), parked_gib=self.parking.gib, parking_problem=""
         )
         self._tell()
 
     def _resumed(self) -> None:
-        assert self.log is not None and self.known.held is not None
+        assert self.output is not None and self.known.held is not None
         now_s, parked_s = self._now_s(), self.status.parked_s
-        self.log.note(f"woken at step {self.status.steps_done:,.0f}")
+        self.output.log.note(f"woken at step {self.status.steps_done:,.0f}")
         self.status = self.status._replace(
             state=RUNNING,
             start_sequence=self.known.held.start_sequence,
@@ -465,37 +480,22 @@ class Supervisor:
 
     # What it tells.
 
-    def _pump(self, log: Log) -> bool:
-        """Carry output to the log. What it says was so when it came, however much later it is looked at."""
-        before, self.output_s = self.output_s, self._now_s()
-        came = log.pump()
-        if not came:
-            self.output_s = before
-        return came
-
     def _look(self, *, final: bool = False) -> None:
-        if self.progress is None:
+        """Look for steps in what has come. They were made when it came, however much later it is looked at."""
+        if self.output is None or (progress := self.output.progress) is None:
             return
-        with contextlib.suppress(OSError):
-            if self.progress.look(final=final):
-                self._take(self.progress.step, self.progress.total, None, self.output_s)
-        if self.progress.problem != self.status.problem:
-            self.status = self.status._replace(problem=self.progress.problem)
+        if self.output.look(final=final):
+            self._take(progress.step, progress.total, None, self.output.came_s)
+        if progress.problem != self.status.problem:
+            self.status = self.status._replace(problem=progress.problem)
             self._begin_if_silent()
             self.untold = True
 
     def _begin_if_silent(self) -> None:
         """One whose steps are not read, and who is not said to tell them, began with its process."""
-        told = self.order.progress == SESSION or (self.progress and self.progress.wanted)
+        told = self.order.progress == SESSION or (self.output is not None and self.output.is_looked_at)
         if self.status.began_s is None and not told:
             self.status = self.status._replace(began_s=self.status.started_s)
-
-    def _rotated(self, done: bool) -> None:
-        """Another file of the log begins: what is in this one is read before, and the rest from there."""
-        if self.progress is not None and done:
-            self.progress.follow()
-        elif not done:
-            self._look()
 
     def _take(self, done: float | None, total: float | None, saved: float | None, at_s: float) -> None:
         """What it told at this moment."""
@@ -515,15 +515,20 @@ class Supervisor:
         self.untold = self.untold or self.status != old
 
     def _tell(self) -> bool:
+        if written := self._write_status():
+            datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
+        return written
+
+    def _write_status(self) -> bool:
+        """Write it for those who look. A full disk, say, does not end the job: this is tried again."""
         self.told_s = boot_s()
         self.status = self.status._replace(written_boot_s=self.told_s)
         try:
             write_status(HERE, self.status)
-        except OSError:  # A full disk, say: the job goes on, and this is tried again.
+        except OSError:
             self.untold = True
             return False
         self.untold = False
-        datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
         return True
 
     # Its end.
@@ -538,6 +543,8 @@ class Supervisor:
             outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
         elif outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
             outcome, left = LOST, left or f"it died while it was parked ({code})"
+        if self.stood_still:
+            left = left or "its supervisor stood still when its lease ended"
         if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
             self.status = status._replace(steps_saved=status.steps_done)
         self._end(outcome, code, left or status.problem)
@@ -547,10 +554,8 @@ class Supervisor:
 
     def _last_words(self) -> None:
         self._reap()
-        if self.log is not None:
-            for _ in range(LAST_PUMPS):
-                if not self._pump(self.log):
-                    break
+        if self.output is not None:
+            self.output.drain(self._now_s())
         self._look(final=True)
         self._listen_to_job()
 
@@ -559,21 +564,14 @@ class Supervisor:
             # The next incarnation may be started as soon as this end is told. Who lives on keeps it out by its own copy.
             os.close(self.job_lock)
         end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=self._now_s())
+        if self.output is not None:
+            self.output.log.mark(end_text(end))
+            if not self.output.log.finish(HUNG_SECONDS if self.output.log.opened else 0.0) and not problem:
+                end = end._replace(problem="the end of its log could not be written: the disk does not answer")
         self.status = end
-        if self.log is not None:
-            self.log.mark(end_text(end))
         deadline = boot_s() + UNWRITTEN_SECONDS
         while not self._tell() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)
-
-
-def _message(datagram: bytes) -> dict[str, Any]:
-    """What a datagram says; nothing, if it is none of ours."""
-    try:
-        message = json.loads(datagram)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 def main(folder: str) -> int:

@@ -1,10 +1,11 @@
-"""Chaos with real processes: faults of ten kinds at seeded moments. Nothing may be lost, run twice or come to another result.
+"""Chaos with real processes: faults of twelve kinds at seeded moments. Nothing may be lost, run twice or come to another result.
 
     python -m tests.live.chaos --faults 200 --seed 1      # make chaos
 
 Daemon, supervisors and jobs are killed with -9: at any moment, while a checkpoint is written, while a job resumes from one, while
-it is being parked, parked, and woken. Checkpoints and the journal find no room, a folder is read-only, the wall clock jumps. What
-is done to whom is drawn from the seed; when it can be done is waited for. Ends with one line of JSON.
+it is being parked, parked, and woken. Checkpoints and the journal find no room, a folder is read-only, the wall clock jumps, the
+disk of the logs hangs, a supervisor is stopped. What is done to whom is drawn from the seed; when it can be done is waited for.
+Ends with one line of JSON.
 """
 
 import argparse
@@ -33,8 +34,11 @@ MUST_BE_ZERO = (
     "steps_lost_without_a_fault",
     "other_result",
     "told_at_another_time",
+    "outlived_their_lease",
 )
 
+LEASE_MARGIN_SECONDS = 30.0
+"""How long after lease and grace the scheduler gives the GPUs of a job away (`rota.server.serve.LEASE_SLACK_SECONDS`)."""
 LATE_SECONDS = 300.0
 """After this, an event that is told at once happened at another time: clocks jump by more."""
 
@@ -73,6 +77,9 @@ def run(
             "steps_lost_without_a_fault": len(steps.unexplained),
             "other_result": len(inexact),
             "told_at_another_time": wrong_times,
+            "outlived_their_lease": sum(each >= LEASE_MARGIN_SECONDS for each in chaos.standstill.beyond_seconds),
+            "beyond_lease_seconds_most": round(max(chaos.standstill.beyond_seconds, default=0.0), 2),
+            "log_disk_was_frozen": chaos.standstill.own_disk,
             "steps_lost_most": steps.most,
             **_quantiles("job_runs_again_seconds", gaps),
             **_quantiles("daemon_is_back_seconds", chaos.up_seconds),

@@ -23,6 +23,7 @@ from rota.live.journal import Journal
 from rota.live.recovery import recover
 from tests.live.crowd import SAVED, Crowd, Hit
 from tests.live.harness import Site, until
+from tests.live.standstill import Standstill
 
 TARGETS = ("daemon", "supervisor", "job")
 WRITING, READING = 26, 6
@@ -68,6 +69,7 @@ class Faults:
         self._kinds: list[str] = []
         self._kind, self._decks = "", 0
         self._busy_s = 0.0
+        self.standstill = Standstill(site, crowd)
         self.kinds: dict[str, Callable[[], Fault]] = {
             "killed at any moment": self._at_any_moment,
             "killed while it writes a checkpoint": lambda: self._in_the_middle("write", self._draw.randint(1, WRITING)),
@@ -79,6 +81,8 @@ class Faults:
             "checkpoint folder is read-only": self._checkpoint_read_only,
             "no room for the journal": self._journal_without_room,
             "clock jumps": self._clock_jumps,
+            "log disk hangs": self._log_disk_hangs,
+            "supervisor stopped": self._supervisor_stopped,
         }
 
     def set_up(self) -> None:
@@ -95,8 +99,10 @@ class Faults:
         self.site.env = {"CHAOS_CLOCK": str(work / "clock"), "CHAOS_PYTHON": str(python)}
         mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(work / SAVED)]
         self.small_disk = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        self.standstill.set_up()
 
     def tear_down(self) -> None:
+        self.standstill.tear_down()
         if self.small_disk:
             subprocess.run(["umount", "-l", str(self.site.work / SAVED)], check=True)
 
@@ -286,6 +292,20 @@ class Faults:
             until(lambda: self.site.client().status().disk_problem == "", "there is room again", PATIENCE)
         assert job in self.site.rows(), f"job {job} was taken, and is not there"
         return Fault("", "daemon" if killed else "quota", self.hits[-1].from_s, job)
+
+    # What stands still.
+
+    def _log_disk_hangs(self) -> Fault:
+        """A job that saves nothing begins again when its lease is over."""
+        with self._hit(None):
+            target = self.standstill.log_disk_hangs(self._draw, self._wait)
+        return Fault("", target, self.hits[-1].from_s)
+
+    def _supervisor_stopped(self) -> Fault:
+        """Other jobs, too, lose their leases while the scheduler is away."""
+        with self._hit(None):
+            target, job = self.standstill.supervisor_stopped(self._draw, self._wait)
+        return Fault("", target, self.hits[-1].from_s, job)
 
     # Time.
 

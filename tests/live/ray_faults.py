@@ -50,6 +50,7 @@ class Faults:
             "agent-killed": self._agent_killed,
             "rank-killed": self._rank_killed,
             "supervisor-killed": self._supervisor_killed,
+            "supervisor-stopped": lambda: self._supervisor_killed(signal.SIGSTOP),
             "daemon-killed": self._daemon_killed,
             "head-restarted": self._head_restarted,
             "journal-restarted": self._journal_restarted,
@@ -152,21 +153,25 @@ class Faults:
     def _rank_killed(self) -> Fault:
         return self._kill_part(lambda part: part.pid, gangs_only=True)
 
-    def _supervisor_killed(self) -> Fault:
+    def _supervisor_killed(self, number: signal.Signals = signal.SIGKILL) -> Fault:
+        """Or stopped for good: its agent ends it with its lease."""
+
         def supervisor(part: Part) -> int | None:
             found = [pid for pid in self.site.cluster.machine(part.node) if _supervises(pid, part)]
             return found[0] if found else None
 
-        return self._kill_part(supervisor)
+        return self._kill_part(supervisor, number=number)
 
-    def _kill_part(self, process: Callable[[Part], int | None], gangs_only: bool = False) -> Fault:
+    def _kill_part(
+        self, process: Callable[[Part], int | None], *, gangs_only: bool = False, number: signal.Signals = signal.SIGKILL
+    ) -> Fault:
         """Of some rank. Its whole job dies with it, and begins again."""
         while True:
             part = self._part(gangs_only)
             pid = process(part)
             with contextlib.suppress(ProcessLookupError):  # it has come to its end meanwhile
                 if pid is not None:
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, number)
                     break
         fault = Fault("", f"rank {part.rank} on {part.node}", time.time(), (part.job,))
         self._until_anew(fault.hit, fault.at_s)

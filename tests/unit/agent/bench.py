@@ -130,15 +130,22 @@ class Bench:
 
     def supervisor(self, job: int = 1, incarnation: int = 1) -> int:
         """The number of its process."""
-        found = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal() and self._is_supervisor(p, job, incarnation)]
-        assert len(found) == 1, found
-        return found[0]
+        (found,) = self.processes("rota.agent.supervisor", job, incarnation)
+        return found
 
-    def _is_supervisor(self, process: Path, job: int, incarnation: int) -> bool:
-        with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            return b"rota.agent.supervisor" in words and str(self.folder(job, incarnation)).encode() in words
-        return False
+    def log_writer(self, job: int = 1, incarnation: int = 1) -> int:
+        """The number of the process beside its supervisor."""
+        (found,) = self.processes("rota.agent.log_writer", job, incarnation)
+        return found
+
+    def processes(self, word: str, job: int = 1, incarnation: int = 1) -> list[int]:
+        """Processes of ours by what they are and for which incarnation."""
+        folder, found = str(self.folder(job, incarnation)).encode(), []
+        for process in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().split(b"\0") if process.name.isdecimal() else []
+                found += [int(process.name)] if word.encode() in words and folder in words else []
+        return found
 
     def supervise(self, job: int = 1, incarnation: int = 1) -> "subprocess.Popen[bytes]":
         """A supervisor by hand."""
@@ -161,7 +168,8 @@ class Bench:
         for process in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 command = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
-                if b"rota.agent.supervisor" in command and str(self.home).encode() in command:
+                ours = b"rota.agent.supervisor" in command or b"rota.agent.log_writer" in command
+                if ours and str(self.home).encode() in command:
                     os.kill(int(process.name), signal.SIGKILL)
         for launch in self.home.glob("run/*/*/launch.json"):
             if (order := read_order(launch.parent)) is not None:

@@ -53,10 +53,8 @@ def test_what_is_read_is_what_was_written(
     path = tmp_path_factory.mktemp("logs") / "1.log"
     log = Log(path, SMALLEST_LIMIT_BYTES)
     for piece in pieces:
-        os.write(log.descriptor, piece)
-        while log.pump():
-            pass
-    os.close(log.descriptor), os.close(log.read_end)
+        log.write(piece)
+    log.close()
     whole = b"".join(pieces)
     assert log_end(path) == len(whole)
     start, data = read_log(path, offset, limit)
@@ -69,13 +67,11 @@ def test_what_is_read_is_what_was_written(
 def test_cut_off_between_two_files(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     log = Log(path, SMALLEST_LIMIT_BYTES)
-    os.write(log.descriptor, b"a" * 9000)
-    log.pump()
+    log.write(b"a" * 9000)
     end = log_end(path)
     path.replace(tmp_path / "1.log.1")  # and the next one never came
     again = Log(path, SMALLEST_LIMIT_BYTES)
-    os.write(again.descriptor, b"b")
-    again.pump()
+    again.write(b"b")
     assert log_end(path) == end + 1 and read_log(path, end - 1, 10).data == b"ab"
 
 
@@ -93,16 +89,13 @@ def test_logs_leave_room_on_the_disk_and_say_what_they_dropped(small_disk: Path,
     monkeypatch.setattr(log_module, "LOOK_AT_DISK_BYTES", 1 << 16)
     log = Log(small_disk / "1.log")
     for _ in range(200):
-        os.write(log.descriptor, b"x" * 65_536)
-        log.pump()
+        log.write(b"x" * 65_536)
     disk = os.statvfs(small_disk)
     assert disk.f_bavail * disk.f_frsize > 0.05 * disk.f_blocks * disk.f_frsize, "there is room for the journal"
     (small_disk / "other").write_bytes(b"y" * (disk.f_bavail * disk.f_frsize))  # somebody else takes the rest
-    os.write(log.descriptor, b"lost")
-    assert log.pump(), "the job is not held up"
+    log.write(b"lost")
     (small_disk / "other").unlink()
     os.truncate(small_disk / "1.log", 100)
-    os.write(log.descriptor, b"back\n")
-    log.pump()
+    log.write(b"back\n")
     text = (small_disk / "1.log").read_bytes()
     assert text.endswith(b"bytes of output were dropped: the disk was full ---\nback\n")

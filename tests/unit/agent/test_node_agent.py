@@ -14,9 +14,10 @@ import pytest
 
 from rota.agent.node_agent import NodeAgent, interface_of, read_part
 from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.overdue import PROBLEM
 from rota.agent.processes import Signs, boot_s, end_all
 from rota.agent.records import read_status
-from tests.unit.agent.bench import until
+from tests.unit.agent.bench import alive, until
 
 
 class Desk:
@@ -136,6 +137,23 @@ def test_an_agent_that_stood_still_does_nothing_when_there_is_another(desk: Desk
     desk.again()
     with pytest.raises(RuntimeError, match="another agent has this node"):
         frozen.exchange(json.dumps({"message": 1, "do": [], "whole": False}))
+
+
+def test_a_job_whose_supervisor_is_stopped_ends_though_the_agent_is_asked_nothing(desk: Desk) -> None:
+    """As when the network of its node is cut. What is asked later is answered with the reason."""
+    desk.launch("sleep 1000")
+    desk.wait("running")
+    lease_s = boot_s() + 1.0
+    desk.ask(("renew", [1, 1, lease_s]))
+    folder = desk.folder / "n1/run/1/1"
+    until(lambda: desk.ask() and (status := read_status(folder)) is not None and (status.lease_s or 0.0) < lease_s + 1.0)
+    status = read_status(folder)
+    assert status is not None and status.pid is not None
+    pid, supervisor = status.pid, int(Path(f"/proc/{status.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGSTOP)
+    until(lambda: not alive(pid) and not alive(supervisor), "the end of both")
+    ended = desk.wait("ended")
+    assert (ended.outcome, ended.problem) == ("lost", PROBLEM)
 
 
 def test_a_supervisor_that_was_killed_is_noticed_though_it_cannot_ring(desk: Desk) -> None:

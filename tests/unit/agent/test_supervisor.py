@@ -114,6 +114,19 @@ def test_another_signal_can_be_asked_for(bench: Bench) -> None:
     assert bench.wait().exit_code == 75
 
 
+def test_what_it_says_when_it_is_asked_to_stop_is_called_its_own(bench: Bench) -> None:
+    """Launchers such as torchrun write a traceback then."""
+    bench.start(leaves_with(75, before="echo Traceback: got SIGTERM;"))
+    bench.machine.suspend(1, 1, 2)
+    bench.wait()
+    assert bench.said().splitlines()[1:] == [
+        "ready",
+        "--- rota: asked to save and stop; messages about SIGTERM below are the job's own ---",
+        "Traceback: got SIGTERM",
+        "--- rota: suspended at step 0, 0 steps lost ---",
+    ]
+
+
 def test_one_that_ignores_the_signal_is_killed_after_its_grace(bench: Bench) -> None:
     bench.start(STUBBORN, grace_seconds=0.2, from_step=5.0)
     bench.machine.suspend(1, 1, 2)
