@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.folders import make_folder
+
 LIMIT_BYTES = 64 << 20
 """What a job's log may take, unless the operator says otherwise."""
 SMALLEST_LIMIT_BYTES = 1 << 14
@@ -51,7 +53,7 @@ class Log:
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
         self._most = max(limit_bytes, SMALLEST_LIMIT_BYTES) // 2
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         if not path.exists() and _older(path).exists():  # cut off between two renames
             self._begin(_end(_older(path)))
         self._file = os.open(path, _ADD, 0o600)
@@ -144,7 +146,7 @@ class Log:
         new.replace(self.path)
 
 
-_ADD = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_ADD = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def too_little_room(folder: Path, most_bytes: int, part: float) -> bool:

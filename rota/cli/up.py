@@ -1,6 +1,5 @@
 """`rota up`: the scheduler on this machine, in the foreground."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,8 +71,9 @@ def up(
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
     from rota.server.serve import ServeOptions, check_options, serve
+    from rota.wire.address import home_folder
 
-    place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
+    place = home_folder(home)
     options = ServeOptions(
         home=place,
         pretend=pretend,

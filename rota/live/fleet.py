@@ -27,6 +27,7 @@ from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.node_agent import PARKING, NodeFacts, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s
+from rota.folders import make_folder
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.fleet_node import Errand, FleetNode, PartKey
 from rota.live.hosts import HostAnswer, Hosts, HostThere
@@ -112,7 +113,7 @@ class Fleet:
 
     def open(self, context: DriverContext) -> None:
         self._context = context
-        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        make_folder(self.home / "logs")
         self._home_id = home_id(self.home)
         self._first_joined = len(context.cluster().nodes)
         self._hosts.open(context.wake)

@@ -21,6 +21,7 @@ from rota.agent.machine import Machine
 from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s, life_of
+from rota.folders import make_folder, read_file
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.job_environment import GangPlace, job_environment, size_variables
@@ -96,7 +97,7 @@ class Local:
 
     def open(self, context: DriverContext) -> None:
         self._context, self._parts = context, PartEvents(context, keeps_memory=self._stays_pinned)
-        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        make_folder(self.home / "logs")
         self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
         self._watch = GpuWatch() if self._index else None
@@ -259,4 +260,4 @@ def home_id(home: Path) -> str:
             os.link(home / made, path)
         (home / made).unlink()
         sync_folder(home)
-    return path.read_text(encoding="ascii").strip()
+    return read_file(path).decode("ascii").strip()

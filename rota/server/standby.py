@@ -5,13 +5,15 @@ sign for clients that a scheduler is there.
 """
 
 import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from rota.errors import OptionError, RotaError
+from rota.errors import NotYours, OptionError, RotaError
+from rota.folders import make_folder, open_file
 from rota.live.election import Election, Leader
 from rota.live.journal_place import JournalPlace, PostgresPlace, keep_place
 from rota.live.journal_store import JournalAway
@@ -104,8 +106,10 @@ def _sign(home: Path) -> Iterator[None]:
 
 def _opened(home: Path) -> IO[Any]:
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return (home / LOCK_FILE).open("w")
+        make_folder(home, instead="--home with a folder of yours")
+        return os.fdopen(open_file(home / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")
+    except NotYours:
+        raise
     except OSError as problem:
         raise OptionError(
             f"cannot be used: {problem.strerror or problem}.", field="--home", value=str(home), hint="another --home"

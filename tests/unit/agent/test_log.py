@@ -82,7 +82,7 @@ def test_cut_off_between_two_files(tmp_path: Path) -> None:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", folder], capture_output=True).returncode:
         pytest.skip("only root can mount a small disk")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
