@@ -27,6 +27,12 @@ _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _ACCESS_LIST = "system.posix_acl_access"
 
 
+def state_folder() -> Path:
+    """Where programs of this user keep their state on this machine: $XDG_STATE_HOME, or ~/.local/state."""
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return given if given.is_absolute() else Path("~/.local/state").expanduser()
+
+
 def make_folder(path: Path, *, instead: str = "") -> None:
     """Make a folder that only this user can enter, if it is not there, and check it. Raise NotYours if others can change it;
     `instead`: what to try if only its owner could mend that."""
@@ -48,12 +54,12 @@ def enter_folder(path: Path) -> None:
 def open_folder(path: Path, *, create: bool = False, shared: bool = False, instead: str = "") -> int:
     """A descriptor of a folder, for `dir_fd` and `/proc/self/fd`. `shared`: it may be root's, or sticky as `/tmp` is."""
     ahead = list(reversed(path.absolute().parts[1:]))
-    links, seen = 0, "/"
+    links, seen = 0, Path("/")
     here = os.open("/", _FOLDER)
     try:
         while ahead:
             name = ahead.pop()
-            seen = os.path.join(seen, name)
+            seen = seen / name
             try:
                 facts = os.stat(name, dir_fd=here, follow_symlinks=False)
             except FileNotFoundError:
@@ -65,23 +71,25 @@ def open_folder(path: Path, *, create: bool = False, shared: bool = False, inste
             if stat.S_ISLNK(facts.st_mode):
                 links += 1
                 if not _is_trusted(facts.st_uid):
-                    raise NotYours(f"is a link that {_user(facts.st_uid)} made.", where=seen, hint=instead or "another folder")
+                    raise NotYours(
+                        f"is a link that {_user(facts.st_uid)} made.", where=str(seen), hint=instead or "another folder"
+                    )
                 if links > MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                 target = Path(os.readlink(name, dir_fd=here))
                 ahead += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-                seen = "/" if target.is_absolute() else os.path.dirname(seen)
+                seen = Path("/") if target.is_absolute() else seen.parent
                 following = "/" if target.is_absolute() else "."
             else:
                 following = name
             try:
                 below = os.open(following, _FOLDER, dir_fd=here)
             except OSError as problem:
-                raise OSError(problem.errno, problem.strerror, seen) from None
+                raise OSError(problem.errno, problem.strerror, str(seen)) from None
             os.close(here)
             here = below
             if not ahead or following == name:
-                _check(here, seen, last=not ahead and not shared, instead=instead)
+                _check(here, str(seen), last=not ahead and not shared, instead=instead)
         if not shared and path.absolute() == Path("/"):
             _check(here, "/", last=True, instead=instead)
         return here

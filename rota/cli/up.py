@@ -43,7 +43,12 @@ def up(
         typer.Option("--ray", metavar="ADDRESS", help="Jobs run on the nodes of this Ray cluster; auto: the one here."),
     ] = None,
     node_folder: Annotated[
-        str | None, typer.Option("--node-folder", metavar="DIR", help="With --ray: a folder on a disk of each node's own.")
+        str | None,
+        typer.Option(
+            "--node-folder",
+            metavar="DIR",
+            help="With --ray: on a local disk of each node. Default: ~/.local/state/rota/nodes.",
+        ),
     ] = None,
     journal: Annotated[
         str | None,

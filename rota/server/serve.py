@@ -144,9 +144,9 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
     hosts = RayHosts(options.ray, home_id(options.home), folder)
     if not any(each.facts.devices for each in hosts.there().values()):
         hosts.close()
-        raise OptionError(
-            "no node of this cluster has GPUs, or none answered.", field="--ray", value=options.ray, hint="ray start --num-gpus 8"
-        )
+        reasons = "".join(f" {name}: {problem}" for name, problem in sorted(hosts.problems.items()))
+        problem = f"no node of this cluster has GPUs, or none answered.{reasons}"
+        raise OptionError(problem, field="--ray", value=options.ray, hint="ray start --num-gpus 8")
     driver = Fleet(
         options.home,
         hosts,

@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -110,9 +111,10 @@ class _Unix(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        folder = os.open(os.path.dirname(self._path) or ".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        path = Path(self._path)
+        folder = os.open(path.parent, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         try:  # through the open folder: an address holds 107 bytes, and a path may be longer
-            self.sock.connect(f"/proc/self/fd/{folder}/{os.path.basename(self._path)}")
+            self.sock.connect(f"/proc/self/fd/{folder}/{path.name}")
         finally:
             os.close(folder)
         _, uid, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))

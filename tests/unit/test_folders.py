@@ -135,7 +135,7 @@ def test_a_link_or_a_folder_that_another_user_made_is_refused(tmp_path: Path) ->
         make_folder(shared / "folder")
     with pytest.raises(NotYours, match="belongs to user nobody"):
         make_folder(shared / "folder" / "home")
-    assert os.listdir(shared / "folder") == []
+    assert not list((shared / "folder").iterdir())
 
 
 @root_only
