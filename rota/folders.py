@@ -24,6 +24,7 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 """O_PATH: a folder on the way may be closed to readers, as `/home` sometimes is."""
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: a pipe in place of a file must not hold this process up."""
+_LOCAL = frozenset(("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"))
 _ACCESS_LIST = "system.posix_acl_access"
 
 
@@ -163,6 +164,23 @@ def _written_by_others(facts: os.stat_result, path: str, instead: str) -> NotYou
     problem = f"other users can write here (mode {stat.S_IMODE(facts.st_mode):03o})."
     mine = facts.st_uid == os.geteuid()
     return NotYours(problem, where=path, hint=f"chmod go-w {path}, after a look at what is in it" if mine else instead)
+
+
+def is_local(path: Path) -> bool:
+    """Whether a path is on a file system that no other machine can see."""
+    return file_system(path) in _LOCAL
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that a path is on, such as ext4 or nfs4; empty: not known."""
+    try:
+        device = path.stat().st_dev
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    found = [line for line in lines if line.split()[2] == wanted]
+    return found[-1].partition(" - ")[2].split()[0] if found else ""
 
 
 def _is_trusted(uid: int) -> bool:

@@ -88,7 +88,9 @@ class Log:
         return bool(data)
 
     def mark(self, text: str) -> None:
-        """A line of its own, whatever the job left there. A full disk costs us the line and no more."""
+        """A line of its own, whatever the job left there. A full disk costs us the line and no more. Text of a spec may be in it:
+        signs that would steer a terminal, or begin another line, become question marks."""
+        text = "".join(sign if sign.isprintable() else "?" for sign in text)
         with contextlib.suppress(OSError):
             size = self.size()
             begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"

@@ -65,6 +65,12 @@ def up(
             "--forget", metavar="FLAG", help="What this home was told by this flag no longer holds; all: by any. Repeatable."
         ),
     ] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="The home is a copy and its original is gone: jobs go on from their checkpoints.")
+    ] = False,
+    new_identity: Annotated[
+        bool, typer.Option("--new-identity", help="The home is a copy and its original stays: attempts there are not touched.")
+    ] = False,
     *,
     setup: dict[str, Any],
 ) -> None:
@@ -92,10 +98,15 @@ def up(
         node_folder=node_folder,
         journal=journal,
         standby=standby,
+        adopt=adopt,
+        new_identity=new_identity,
     )
     if detach or systemd is not None:
         if detach and systemd is not None:
             raise OptionError("does not go with --systemd.", field="--detach", hint="systemd starts it in the background itself")
+        if systemd is not None and (adopt or new_identity):
+            flag_given = "--adopt" if adopt else "--new-identity"
+            raise OptionError("is for one start.", field=flag_given, hint=f"rota up {flag_given} once, then --systemd without it")
         check_options(options)
         _elsewhere(place, systemd)
         return

@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
+from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
 from rota.live.journal_place import JournalPlace, find_place, has_journal, open_journal
 from rota.live.journal_store import LeadLost
@@ -38,7 +39,7 @@ from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
 from rota.ray.hosts import RayHosts
 from rota.server.api import make_app
-from rota.server.standby import leading
+from rota.server.standby import leading, only_one
 from rota.server.unix_socket import listening_on_file
 from rota.wire.address import make_token, remove_address, write_address
 
@@ -83,6 +84,10 @@ class ServeOptions:
     """The address of a PostgreSQL database for the journal; None: where this home has it."""
     standby: bool = False
     """Wait until no other scheduler leads."""
+    adopt: bool = False
+    """The home is a copy, and is the home from now on."""
+    new_identity: bool = False
+    """The home is a copy, and becomes a home of its own."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +164,16 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop, or no longer leads. The jobs outlive it."""
+    _check_home(options.home)
+    with only_one(options.home) if options.adopt or options.new_identity else nullcontext():
+        settle_identity(options.home, adopt=options.adopt, new_identity=options.new_identity, say=say)
     place = find_place(options.home, options.journal)
     checked = check_options(options)
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
     with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as epoch:
+        record_home(options.home)
         if options.standby:
             checked = check_options(options)
         _serve(options, checked, open_journal(place, WORDS, epoch), run, say)

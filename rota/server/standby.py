@@ -44,7 +44,7 @@ def leading(
                 field="--standby",
                 hint="--journal postgresql://USER@HOST/DATABASE",
             )
-        with _only_one(home):
+        with only_one(home):
             yield 0
         return
     with closing(Election(place)) as election:
@@ -80,7 +80,7 @@ def _wait(election: Election, say: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _only_one(home: Path) -> Iterator[None]:
+def only_one(home: Path) -> Iterator[None]:
     """The lock goes with the process, however it ends."""
     with _opened(home) as file:
         if not _locked(file):

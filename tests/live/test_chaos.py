@@ -1,4 +1,4 @@
-"""Ten faults, one of each kind; `make chaos` does two hundred."""
+"""Eleven faults, one of each kind; `make chaos` does two hundred."""
 
 from pathlib import Path
 
@@ -10,6 +10,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
-    found = run(tmp_path, faults=10, seed=3)
-    assert found["faults"] == 10 and [sum(targets.values()) for targets in found["kinds"].values()] == [1] * 10, found
+    found = run(tmp_path, faults=11, seed=3)
+    assert found["faults"] == 11 and [sum(targets.values()) for targets in found["kinds"].values()] == [1] * 11, found
     assert {name: found[name] for name in MUST_BE_ZERO} == dict.fromkeys(MUST_BE_ZERO, 0), found
