@@ -29,11 +29,11 @@ from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
+from rota.live.home_id import home_id
 from rota.live.journal import Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
 from rota.live.leases import leases_told_again
-from rota.live.local import home_id
 from rota.live.log_chunks import log_chunk
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy

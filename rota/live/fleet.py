@@ -30,10 +30,10 @@ from rota.agent.processes import boot_s
 from rota.folders import make_folder
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.fleet_node import Errand, FleetNode, PartKey
+from rota.live.home_id import home_id
 from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
 from rota.live.journal_store import lead_lost
-from rota.live.local import home_id
 from rota.live.part_events import PartEvents, progress_in_one
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.live.where import where_text

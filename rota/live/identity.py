@@ -20,8 +20,8 @@ from rota.agent.copied import end_copied_attempts, supervised_elsewhere
 from rota.agent.disk import is_free, write_whole
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import is_local, read_file
+from rota.live.home_id import HOME_ID
 from rota.live.journal_place import PLACE_FILE
-from rota.live.local import HOME_ID
 from rota.wire.address import LOCK_FILE, TOKEN_FILE
 
 HOME_FILE = "home.json"

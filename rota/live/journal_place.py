@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from rota.agent.disk import write_whole
 from rota.errors import JournalError, NotYours, OptionError
 from rota.folders import check_file, make_folder, read_file
+from rota.live.home_id import home_id
 from rota.live.journal import Journal
 from rota.live.journal_store import JournalStore
-from rota.live.local import home_id
 from rota.live.sqlite_store import SqliteStore
 from rota.model.codec import Codec
 

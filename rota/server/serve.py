@@ -29,11 +29,12 @@ from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
+from rota.live.home_id import home_id
 from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
 from rota.live.journal_place import JournalPlace, find_place, has_journal, open_journal
 from rota.live.journal_store import LeadLost
-from rota.live.local import Local, home_id
+from rota.live.local import Local
 from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER

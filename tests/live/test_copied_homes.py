@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.live.home_id import home_id
 from rota.live.identity import HOME_FILE
-from rota.live.local import home_id
 from tests.live.harness import Site, until
 from tests.live.test_homes import up
 

@@ -8,9 +8,9 @@ import pytest
 
 from rota.errors import OptionError, RotaError
 from rota.live import identity
+from rota.live.home_id import HOME_ID, home_id
 from rota.live.identity import HOME_FILE, find_original, record_home, settle_identity
 from rota.live.journal_place import PLACE_FILE
-from rota.live.local import HOME_ID, home_id
 from rota.wire.address import make_token
 
 
