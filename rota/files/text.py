@@ -40,8 +40,8 @@ def _unzipped(data: bytes, where: str, error: type[InputError]) -> bytes:
     except (OSError, EOFError, zlib.error) as problem:
         raise error(f"cannot be unpacked: {problem}.", where=where, hint="gunzip --test says whether it is damaged") from None
     if len(text) > most:
-        problem = f"unpacks to more than {most >> 20:,} MB, which is not read."
-        raise error(problem, where=where, hint=f"{UNPACKED_VARIABLE}={4 * most >> 20}, if the file is what you think it is")
+        too_much = f"unpacks to more than {most >> 20:,} MB, which is not read."
+        raise error(too_much, where=where, hint=f"{UNPACKED_VARIABLE}={4 * most >> 20}, if the file is what you think it is")
     return text
 
 

@@ -1,5 +1,6 @@
 """Homes that `rota up` refuses: others can change them, or have."""
 
+import json
 import os
 import subprocess
 import sys
@@ -94,3 +95,13 @@ def test_a_home_behind_a_link_of_ones_own_works(tmp_path: Path) -> None:
         job = place.client().submit(run="true").id
         until(lambda: place.rows()[job].phase == "finished", "its job ends")
     assert os.path.samestat((tmp_path / "data" / "home").stat(), place.home.stat())
+
+
+def test_doctor_tells_of_a_home_that_others_can_write_and_of_a_copy(used: Path, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-a", used, tmp_path / "copy"], check=True)
+    (tmp_path / "copy").chmod(0o777)
+    asked = [sys.executable, "-m", "rota", "doctor", "--home", str(tmp_path / "copy"), "-o", "json"]
+    ended = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    rows = {row["check"]: row for row in json.loads(ended.stdout)}
+    assert rows["home"]["state"] == "fail" and rows["home"]["next"].startswith(f"chmod go-w {tmp_path / 'copy'}")
+    assert rows["copy"]["state"] == "warn" and f"is a copy of {used}" in rows["copy"]["found"]
