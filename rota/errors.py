@@ -8,7 +8,8 @@ RotaError                      carries a message and, where there is one, the ne
 │   ├── SpecError              a job spec
 │   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
 │   ├── OptionError            a value that a policy, placer or setting does not take
-│   └── ConflictError          a request that contradicts an earlier one
+│   ├── ConflictError          a request that contradicts an earlier one
+│   └── NotYours               a folder or file that another user owns or can change
 ├── UnreachableError           no scheduler answers, or it does not take this client
 ├── BusyError                  the scheduler has not answered in time, or has too many clients
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
@@ -21,7 +22,6 @@ RotaError                      carries a message and, where there is one, the ne
 GuessWarning                   is no error: an input is unknown and was taken for something else
 """
 
-import difflib
 from collections.abc import Iterable
 
 DEBUG = "ROTA_DEBUG"
@@ -85,10 +85,21 @@ class ConflictError(InputError):
     """A request contradicts an earlier one."""
 
 
+class NotYours(InputError, PermissionError):
+    """A folder or file that another user owns or can change. What is in it cannot be relied on, and is not touched. It is an
+    OSError too: code that copes with a file it may not open copes with this one."""
+
+    def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(problem, where=where, hint=hint)
+        self.strerror = self.message
+
+
 class NameUnknown(InputError):
     """A name that does not exist; the message offers the closest one that does."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        import difflib  # here, because supervisors load this module and are to be up in a moment
+
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1)
         closest = f" Closest: {near[0]}." if near else ""

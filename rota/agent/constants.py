@@ -3,6 +3,9 @@
 LIFE = "ROTA_LIFE"
 """Environment variable that every process of an incarnation carries, with a value no other incarnation anywhere has."""
 
+JOB_KEY = "ROTA_JOB_KEY"
+"""Environment variable that every process of a job carries, with a value that no other job anywhere has."""
+
 RUN_FOLDER = "ROTA_RUN_DIR"
 """Environment variable that names a folder of the incarnation's own, where the job can tell how far it is."""
 

@@ -43,7 +43,8 @@ def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:
 def write_whole(folder: Path, name: str, text: bytes, *, durable: bool) -> None:
     """A reader sees the old file or the new one, never a half; `durable`: after a power cut too."""
     new = folder / f"{name}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(new, flags, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text)
@@ -70,7 +71,7 @@ def sync_folder(folder: Path) -> None:
 
 def try_lock(path: Path, *, create: bool = True) -> int | None:
     """An open file that holds the lock, or None if another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

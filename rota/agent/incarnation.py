@@ -17,6 +17,7 @@ from rota.agent.lost import declare_lost, signs_of
 from rota.agent.orders import IncarnationStatus, incarnation_status
 from rota.agent.processes import Process, Signs, boot_id, boot_s, holders
 from rota.agent.records import Status, WrittenOrder, read_order, read_status, starting, unix_s, write_order
+from rota.folders import make_folder
 
 PATIENCE_SECONDS = 10.0
 """For so long a supervisor of ours may take to come up."""
@@ -78,7 +79,7 @@ class IncarnationHandle:
         """Write the order, then start the supervisor: see `machine` for why this order of steps is safe."""
         self.order = order
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.folder)
             for lock in (self.folder.parent / JOB_LOCK, self.folder / SUPERVISOR_LOCK):
                 lock.touch(mode=0o600)
             write_order(self.folder, order)

@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.folders import make_folder
+
 LIMIT_BYTES = 64 << 20
 """What a job's log may take, unless the operator says otherwise."""
 SMALLEST_LIMIT_BYTES = 1 << 14
@@ -49,7 +51,7 @@ class Log:
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
         self._most = max(limit_bytes, SMALLEST_LIMIT_BYTES) // 2
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         if not path.exists() and _older(path).exists():  # cut off between two renames
             self._begin(_end(_older(path)))
         self._file = os.open(path, _ADD, 0o600)
@@ -63,7 +65,9 @@ class Log:
         return os.fstat(self._file).st_size
 
     def mark(self, text: str) -> None:
-        """A line of its own, whatever the job left there. A full disk costs us the line and no more."""
+        """A line of its own, whatever the job left there. A full disk costs us the line and no more. Text of a spec may be in it:
+        signs that would steer a terminal, or begin another line, become question marks."""
+        text = "".join(sign if sign.isprintable() else "?" for sign in text)
         with contextlib.suppress(OSError):
             size = self._size()
             begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
@@ -119,7 +123,7 @@ class Log:
         new.replace(self.path)
 
 
-_ADD = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_ADD = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def too_little_room(folder: Path, most_bytes: int, part: float) -> bool:

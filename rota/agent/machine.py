@@ -33,6 +33,7 @@ from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import launch_instruction
 from rota.agent.records import seconds as length
+from rota.folders import make_folder
 
 __all__ = ["IncarnationStatus", "Machine", "Order"]
 
@@ -46,7 +47,7 @@ class Machine:
         self._detached = detached
         self.home = Path(home).absolute()
         for folder in (self.home, self.home / RUN, self.home / LOGS):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder)
         self._handles: dict[tuple[int, int], IncarnationHandle] = {}
         self._highest: dict[int, tuple[int, int]] = {}
         """The newest (incarnation, sequence) of each job, also of incarnations that have been forgotten."""

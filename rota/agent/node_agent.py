@@ -29,6 +29,7 @@ from rota.agent.machine import Machine
 from rota.agent.node_parking import with_parking
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_id, boot_s, life_of
+from rota.folders import make_folder, state_folder
 
 BOOT_FILE, AGENT_FILE, EPOCH_FILE = "boot.json", "agent", "epoch"
 RANK, PARKING = "rank", "parking"
@@ -66,8 +67,10 @@ class NodeAgent:
     """Of one node. Calls may come from several threads."""
 
     def __init__(self, folder: Path, name: str, address: str, *, accelerator: str = "", pretend_gpus: int = 0) -> None:
-        """`folder`: on a disk of the node's own; `accelerator` and `pretend_gpus`: for a node on which NVML finds no GPU."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """`folder`: on a disk of the node's own, below the user's state folder if it is relative; `accelerator` and
+        `pretend_gpus`: for a node on which NVML finds no GPU."""
+        folder = state_folder() / folder
+        make_folder(folder, instead="--node-folder with a folder that only you can write, on a disk of each node's own")
         self._rang = threading.Event()
         self._lock = threading.Lock()
         self._waits = 0

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.agent.constants import LIFE
+from rota.agent.constants import JOB_KEY, LIFE
 from rota.agent.disk import is_free
 
 PROC = Path("/proc")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
+END_SECONDS = 5.0
 _PAUSES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
@@ -110,6 +111,17 @@ def _descendants(everything: list[Process], ancestor: int) -> set[int]:
         found |= new
         ahead += new
     return found
+
+
+def end_job(key: str) -> None:
+    """Kill every process of a job that was started under this key (`ROTA_JOB_KEY`), whichever of its incarnations it is of."""
+    mark, deadline = f"{JOB_KEY}={key}".encode(), time.monotonic() + END_SECONDS
+    while left := [process for process in living() if mark in _environment(process.pid)]:
+        for process in left:
+            kill(process)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_PAUSES[-1])
 
 
 def _carries(pid: int, life: str) -> bool:

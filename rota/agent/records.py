@@ -16,6 +16,7 @@ from rota.agent.constants import ENDED, STARTING
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_s
+from rota.folders import read_file
 
 LONGEST_SECONDS = 1e9
 """A length of time that stands for ever, and is a number in JSON."""
@@ -114,7 +115,7 @@ def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_file(path))
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None

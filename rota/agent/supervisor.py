@@ -81,6 +81,7 @@ from rota.agent.records import (
     write_order,
     write_status,
 )
+from rota.folders import enter_folder
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -577,12 +578,11 @@ class Supervisor:
 def main(folder: str) -> int:
     """The lock before the tombstone: an agent that declares this incarnation lost writes the tombstone while holding the lock."""
     try:
-        os.chdir(folder)
+        enter_folder(Path(folder))
         lock = try_lock(HERE / SUPERVISOR_LOCK, create=False)
     except FileNotFoundError:
         return 1
-    order = read_order(HERE)
-    if lock is None or order is None:
+    if lock is None or (order := read_order(HERE)) is None:
         return 1
     # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
     seen = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()

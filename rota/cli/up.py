@@ -1,6 +1,5 @@
 """`rota up`: the scheduler on this machine, in the foreground."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,7 +43,12 @@ def up(
         typer.Option("--ray", metavar="ADDRESS", help="Jobs run on the nodes of this Ray cluster; auto: the one here."),
     ] = None,
     node_folder: Annotated[
-        str | None, typer.Option("--node-folder", metavar="DIR", help="With --ray: a folder on a disk of each node's own.")
+        str | None,
+        typer.Option(
+            "--node-folder",
+            metavar="DIR",
+            help="With --ray: on a local disk of each node. Default: ~/.local/state/rota/nodes.",
+        ),
     ] = None,
     journal: Annotated[
         str | None,
@@ -61,6 +65,12 @@ def up(
             "--forget", metavar="FLAG", help="What this home was told by this flag no longer holds; all: by any. Repeatable."
         ),
     ] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="The home is a copy and its original is gone: jobs go on from their checkpoints.")
+    ] = False,
+    new_identity: Annotated[
+        bool, typer.Option("--new-identity", help="The home is a copy and its original stays: attempts there are not touched.")
+    ] = False,
     *,
     setup: dict[str, Any],
 ) -> None:
@@ -72,8 +82,9 @@ def up(
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
     from rota.server.serve import ServeOptions, check_options, serve
+    from rota.wire.address import home_folder
 
-    place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
+    place = home_folder(home)
     options = ServeOptions(
         home=place,
         pretend=pretend,
@@ -87,10 +98,15 @@ def up(
         node_folder=node_folder,
         journal=journal,
         standby=standby,
+        adopt=adopt,
+        new_identity=new_identity,
     )
     if detach or systemd is not None:
         if detach and systemd is not None:
             raise OptionError("does not go with --systemd.", field="--detach", hint="systemd starts it in the background itself")
+        if systemd is not None and (adopt or new_identity):
+            flag_given = "--adopt" if adopt else "--new-identity"
+            raise OptionError("is for one start.", field=flag_given, hint=f"rota up {flag_given} once, then --systemd without it")
         check_options(options)
         _elsewhere(place, systemd)
         return

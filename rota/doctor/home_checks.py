@@ -16,7 +16,9 @@ from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.doctor.postgres_checks import Rows, check_postgres, unfinished_jobs
-from rota.errors import RotaError
+from rota.errors import NotYours, RotaError
+from rota.folders import check_folder
+from rota.live.identity import find_original
 from rota.live.journal_place import PostgresPlace, find_place
 from rota.live.journal_store import SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
@@ -43,6 +45,7 @@ def check_home(home: Path) -> Iterator[Diagnosis]:
         yield fail("home", f"{home} is not a folder", "--home with another folder")
         return
     yield _folder(home)
+    yield from _copy(home)
     yield _disk(home)
     yield _token(home / TOKEN_FILE)
 
@@ -51,6 +54,10 @@ def _folder(home: Path) -> Diagnosis:
     facts = home.stat()
     if facts.st_uid != os.geteuid() and os.geteuid() != 0:
         return fail("home", f"{home} belongs to user {facts.st_uid}, and you are {os.geteuid()}", "--home with a folder of yours")
+    try:
+        check_folder(home, instead="--home with a folder of yours")
+    except NotYours as problem:
+        return fail("home", problem.message.rstrip("."), problem.hint)
     trial = home / f".doctor-{os.getpid()}"
     try:
         trial.touch(mode=0o600, exist_ok=False)
@@ -64,6 +71,17 @@ def _folder(home: Path) -> Diagnosis:
         found = f"others can look into {home} (mode {mode:03o}): logs and specs of jobs are there"
         return warn("home", found, f"chmod 700 {home}")
     return ok("home", f"{home} is a folder of yours and can be written to")
+
+
+def _copy(home: Path) -> Iterator[Diagnosis]:
+    """Whether `rota up` would refuse it as the copy of another home."""
+    try:
+        original = find_original(home)
+    except (OSError, RotaError):
+        return  # what is wrong with its files is told elsewhere
+    if original is not None:
+        found = f"{home} is a copy of {original.where}: rota up does not start here by itself"
+        yield warn("copy", found, f"rota up --adopt --home {home}, if the original is gone; else rota up --new-identity")
 
 
 def _disk(home: Path) -> Diagnosis:

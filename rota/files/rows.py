@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import InputError
-from rota.files.text import read_text
+from rota.files.text import as_written, read_text
 
 LONGEST_CELL = 10_000
 MOST_COUNT = 1_000_000
@@ -103,6 +103,8 @@ class FileTable:
                 raise self._uneven(line, len(cells))
             if len(text) > LONGEST_CELL:
                 _check_lengths(zip(columns, cells, strict=True), where, line, error)
+            if not headless and "'" in text:
+                cells = [as_written(cell.strip()) for cell in cells]
             yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
 
     def check_header(self, what: str, known: Sequence[str], required: Sequence[str], example: str) -> None:

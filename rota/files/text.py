@@ -3,17 +3,23 @@
 import csv
 import gzip
 import io
+import os
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.errors import InputError
+from rota.errors import InputError, OptionError
 
 GZIP = b"\x1f\x8b"
 """How files begin that gzip wrote."""
-MOST_BYTES = 4 * 2**30
-"""A compressed file may unpack to so many; a small file can pretend to hold far more than any memory."""
+MOST_UNPACKED_MB = 256
+"""A compressed file may unpack to this many MB, unless the environment says otherwise: a small file can hold more than any
+memory."""
+UNPACKED_VARIABLE = "ROTA_UNPACKED_MB"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+"""How cells begin that a spreadsheet takes for a formula, with the marks that were put before them."""
 
 
 def read_text(path: Path | str, error: type[InputError], instead: str = "") -> str:
@@ -27,14 +33,23 @@ def decoded(data: bytes, where: str, error: type[InputError]) -> str:
 
 
 def _unzipped(data: bytes, where: str, error: type[InputError]) -> bytes:
+    most = _most_unpacked_mb() << 20
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            text = file.read(MOST_BYTES + 1)
+            text = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as problem:
         raise error(f"cannot be unpacked: {problem}.", where=where, hint="gunzip --test says whether it is damaged") from None
-    if len(text) > MOST_BYTES:
-        raise error(f"unpacks to more than {MOST_BYTES:,} bytes.", where=where, hint="split the file") from None
+    if len(text) > most:
+        too_much = f"unpacks to more than {most >> 20:,} MB, which is not read."
+        raise error(too_much, where=where, hint=f"{UNPACKED_VARIABLE}={4 * most >> 20}, if the file is what you think it is")
     return text
+
+
+def _most_unpacked_mb() -> int:
+    given = os.environ.get(UNPACKED_VARIABLE, "")
+    if given and not (given.isdecimal() and 0 < int(given) < 1 << 30):
+        raise OptionError("is not a number of MB.", field=UNPACKED_VARIABLE, value=given, hint=f"{UNPACKED_VARIABLE}=1024")
+    return int(given or MOST_UNPACKED_MB)
 
 
 def _bytes(path: Path | str, error: type[InputError], instead: str) -> bytes:
@@ -80,9 +95,25 @@ def _line_after(text: str) -> int:
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A header with every name that occurs, and a line per row."""
+    """A header with every name that occurs, and a line per row. No text in it is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: defused(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def defused(cell: Any) -> Any:
+    """A cell that a spreadsheet takes for text: before what it would take for a formula stands `'`. Numbers stay numbers."""
+    if not isinstance(cell, str) or not _FORMULA.match(cell):
+        return cell
+    try:
+        float(cell)
+        return cell
+    except ValueError:
+        return f"'{cell}"
+
+
+def as_written(cell: str) -> str:
+    """A cell of a CSV file without the `'` that `defused` put before it."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

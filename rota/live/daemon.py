@@ -29,6 +29,7 @@ from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
+from rota.live.home_id import home_id
 from rota.live.journal import Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
@@ -37,7 +38,7 @@ from rota.live.log_chunks import log_chunk
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
-from rota.live.recovery import recover
+from rota.live.recovery import lost_with_their_files, recover
 from rota.live.replay import Make, configured_anew
 from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
@@ -226,6 +227,9 @@ class Daemon:
     def _first_news(self) -> list[_Item]:
         """After a restart: an open question has lost its process, and everything that the driver has is news."""
         events: list[_Item] = [*self.driver.events()]
+        if not self.driver.nodes_may_be_silent:
+            there = {(status.job, status.incarnation) for status in self.driver.inventory()}
+            events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
         if self.scheduler.state.question.asked is not None:
             events.append(TimedOut(self.scheduler.state.question.decision, self.clock()))
         if self._set_up_anew:

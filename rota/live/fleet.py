@@ -27,12 +27,13 @@ from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.node_agent import PARKING, NodeFacts, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s
+from rota.folders import make_folder
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.fleet_node import Errand, FleetNode, PartKey
+from rota.live.home_id import home_id
 from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
 from rota.live.journal_store import lead_lost
-from rota.live.local import home_id
 from rota.live.part_events import PartEvents, progress_in_one
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
@@ -113,7 +114,7 @@ class Fleet:
 
     def open(self, context: DriverContext) -> None:
         self._context = context
-        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        make_folder(self.home / "logs")
         self._home_id = home_id(self.home)
         self._first_joined = len(context.cluster().nodes)
         self._hosts.open(context.wake)

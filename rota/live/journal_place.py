@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rota.agent.disk import write_whole
-from rota.errors import JournalError, OptionError
+from rota.errors import JournalError, NotYours, OptionError
+from rota.folders import check_file, make_folder, read_file
+from rota.live.home_id import home_id
 from rota.live.journal import Journal
 from rota.live.journal_store import JournalStore
-from rota.live.local import home_id
 from rota.live.sqlite_store import SqliteStore
 from rota.model.codec import Codec
 
@@ -27,6 +28,7 @@ PLACE_FILE = "journal.json"
 VARIABLE = "ROTA_JOURNAL"
 SECRET_FIELDS = ("password", "sslpassword")
 _SCHEMA = re.compile(r"rota_[a-z0-9_]{1,50}")
+_ANOTHER_HOME = "--home with a folder of yours"
 _HINT = "--journal postgresql://USER@HOST/DATABASE"
 
 
@@ -81,7 +83,7 @@ def find_place(home: Path, given: str | None = None) -> JournalPlace:
         )
     if there is not None or not url:
         return there or sqlite
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(home, instead=_ANOTHER_HOME)
     return PostgresPlace(url, f"rota_{home_id(home)}")
 
 
@@ -104,6 +106,9 @@ def open_journal(place: JournalPlace, words: Codec, epoch: int = 0) -> Journal:
     """`epoch`: under which this process leads; without one, a journal in PostgreSQL is for reading alone."""
     store: JournalStore
     if isinstance(place, SqlitePlace):
+        make_folder(place.path.parent, instead=_ANOTHER_HOME)
+        for name in (place.path, *(Path(f"{place.path}-{part}") for part in ("wal", "shm"))):
+            check_file(name)
         store = SqliteStore(place.path)
     else:
         from rota.live.postgres_store import PostgresStore
@@ -138,10 +143,12 @@ def _checked(url: str) -> str:
 def _kept(home: Path) -> PostgresPlace | None:
     path = home / PLACE_FILE
     try:
-        plain: Any = json.loads(path.read_text(encoding="utf-8"))
+        plain: Any = json.loads(read_file(path))
         url, schema = str(plain["url"]), str(plain["schema"])
     except FileNotFoundError:
         return None
+    except NotYours:
+        raise
     except (OSError, ValueError, TypeError, KeyError) as problem:
         hint = f"put back a copy of {path}, or remove it and say --journal again"
         raise JournalError(f"{path}: does not say where the journal is ({problem}).", hint=hint) from None

@@ -3,8 +3,6 @@
 It keeps nothing that the journal and the machine's own files could not tell again.
 """
 
-import contextlib
-import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.constants import ENDED, PARK_WAY
-from rota.agent.disk import sync_folder, write_whole
 from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import Gpu
@@ -21,8 +18,10 @@ from rota.agent.machine import Machine
 from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s, life_of
+from rota.folders import make_folder
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
+from rota.live.home_id import home_id
 from rota.live.job_environment import GangPlace, job_environment, size_variables
 from rota.live.part_events import PartEvents
 from rota.live.reported_steps import within_requested
@@ -37,7 +36,6 @@ from rota.park.facts import parking_facts
 from rota.park.ways import PRELOAD, ParkingFacts, how_to_park
 from rota.wire.submitted import SubmittedJob
 
-HOME_ID = "home-id"
 READ_SECONDS = 1.0
 """Who asks how the GPUs are waits so long for an answer at most."""
 PROGRESS_EVERY_SECONDS = 5.0
@@ -97,7 +95,7 @@ class Local:
 
     def open(self, context: DriverContext) -> None:
         self._context, self._parts = context, PartEvents(context, keeps_memory=self._stays_pinned)
-        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        make_folder(self.home / "logs")
         self._home_id = home_id(self.home)
         self.machine = Machine(self.home, context.wake)
         self._watch = GpuWatch() if self._index else None
@@ -250,17 +248,3 @@ class Local:
         env = job_environment(command, job, place, self._home_id, secrets.token_hex(12))
         env |= mps_environment(self._mps, numbers, job.gpu_gib)
         return env | parking_environment(self._parking_facts(job), env)
-
-
-def home_id(home: Path) -> str:
-    """A name that no other home has, made when it is first asked for. Jobs of two homes may share a working folder and a number,
-    and must not find each other's checkpoints. Of several processes that make it at once, one does."""
-    path = home / HOME_ID
-    if not path.exists():
-        made = f".{HOME_ID}.{secrets.token_hex(4)}"
-        write_whole(home, made, secrets.token_hex(4).encode(), durable=True)
-        with contextlib.suppress(FileExistsError):
-            os.link(home / made, path)
-        (home / made).unlink()
-        sync_folder(home)
-    return path.read_text(encoding="ascii").strip()

@@ -1,12 +1,16 @@
 """Recovery: the scheduler as the journal left it. What was recorded is folded, and nothing is decided again."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from rota.agent.processes import end_job
 from rota.core.scheduler import Scheduler
+from rota.core.state.state import State
 from rota.live.journal import Journal
 from rota.live.replay import Make, configured_anew
 from rota.model.codec import Codec
+from rota.model.events import Exited, Outcome
+from rota.model.job import Phase
 
 
 def recover(journal: Journal, words: Codec, make: Make, configuration: Mapping[str, Any]) -> Scheduler:
@@ -25,3 +29,16 @@ def recover(journal: Journal, words: Codec, make: Make, configuration: Mapping[s
         scheduler.fold(entry.now_s, entry.events)
         scheduler.commit(entry.decided)
     return configured_anew(scheduler, make, configured, configuration) if configuration != configured else scheduler
+
+
+def lost_with_their_files(state: State, there: Collection[tuple[int, int]], home_id: str, now_s: float) -> list[Exited]:
+    """Attempts on this machine of which nothing is on disk, though they were started: a home was put back without its folder
+    `run`. `there`: those that are. What still runs of them is ended, since it could not be found later; a launch that was not
+    carried out is sent again by the core."""
+    lost = []
+    for job, incarnation in state.jobs.incarnations.items():
+        if (job, incarnation.number) not in there:
+            end_job(f"{home_id}-{job}")
+            if Phase(int(state.jobs.table.phase[state.jobs.row[job]])) is not Phase.STARTING:
+                lost.append(Exited(job, incarnation.number, now_s, Outcome.LOST, 0.0))
+    return lost

@@ -6,7 +6,6 @@ was carried out is not known, and `Fleet` asks again.
 """
 
 import contextlib
-import getpass
 import json
 import logging
 import os
@@ -31,6 +30,8 @@ ASK_AGAIN_SECONDS = 5.0
 """A node that was asked who it is, and has not answered for so long, is asked again: the call may never return."""
 RING_SECONDS = 30.0
 """So long a call waits for a supervisor to ring."""
+NODES = "rota/nodes"
+"""The folder that agents of all homes share, below the state folder of the user."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
 SETTINGS: Mapping[str, str] = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
@@ -89,8 +90,8 @@ def _silence() -> None:
 class _Agent:
     """One life of a node's agent."""
 
-    def __init__(self, actor: Any) -> None:
-        self.actor = actor
+    def __init__(self, actor: Any, name: str) -> None:
+        self.actor, self.name = actor, name
         self.facts: NodeFacts | None = None
         self.ask_s = 0.0
         """When to ask it who it is, as long as it has not answered."""
@@ -105,9 +106,12 @@ class RayHosts:
     """`Hosts` by Ray."""
 
     def __init__(self, address: str, home_id: str, folder: Path | None = None) -> None:
-        """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node."""
+        """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node, by default below the
+        state folder that the user has there."""
         self._ray = start_ray(address, f"rota-{home_id}")
-        self._folder = folder or Path(f"/var/tmp/rota-{getpass.getuser()}") / home_id
+        self._folder = folder or Path(NODES) / home_id
+        self.problems: dict[str, str] = {}
+        """Why the agent of a host could not be made, by the name of its node."""
         self._agents: dict[str, _Agent] = {}
         self._alive: set[str] = set()
         """Hosts that Ray said to be there at the last look."""
@@ -227,7 +231,7 @@ class RayHosts:
             )
             .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
         )
-        agent = self._agents[host] = _Agent(actor)
+        agent = self._agents[host] = _Agent(actor, name)
         self._ask_who(host, agent)
 
     def _ask_who(self, host: str, agent: _Agent) -> None:
@@ -269,7 +273,8 @@ class RayHosts:
         def came(done: "Future[Any]") -> None:
             problem = None if done.cancelled() else done.exception()
             if isinstance(problem, self._ray.exceptions.ActorDiedError) and host in self._agents:
-                self._agents.pop(host).alive = False
+                agent = self._agents.pop(host)
+                agent.alive, self.problems[agent.name] = False, (str(problem).strip().splitlines() or [""])[-1]
             then(None if done.cancelled() or problem else done.result())
 
         method.remote(*arguments).future().add_done_callback(came)

@@ -12,7 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.errors import InputError, OptionError, RotaError
+from rota.errors import InputError, NotYours, OptionError, RotaError
+from rota.folders import make_folder, open_file
 from rota.server.standby import STANDBY
 from rota.wire.address import ADDRESS_FILE, LOCK_FILE
 from rota.wire.client import connect
@@ -29,8 +30,11 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
     """`rota` with these arguments, in a session of its own; what it says goes to a file in the home. Returns its first lines,
     once it is ready or stands by."""
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        log = os.open(home / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        make_folder(home, instead="--home with a folder of yours")
+        log = open_file(home / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.set_blocking(log, True)
+    except NotYours:
+        raise
     except OSError as problem:
         raise OptionError(
             f"cannot be used: {problem.strerror}.", field="--home", value=str(home), hint="another --home"

@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,24 @@ from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
 from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
 from rota.compose.tactics import make_tactics
 from rota.core.settings import Settings
-from rota.errors import OptionError, RotaError
+from rota.errors import NotYours, OptionError, RotaError
+from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
+from rota.live.home_id import home_id
+from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
 from rota.live.journal_place import JournalPlace, find_place, has_journal, open_journal
 from rota.live.journal_store import LeadLost
-from rota.live.local import Local, home_id
+from rota.live.local import Local
 from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
 from rota.ray.hosts import RayHosts
 from rota.server.api import make_app
 from rota.server.http_server import HttpServer
-from rota.server.standby import Lead, leading
+from rota.server.standby import Lead, leading, only_one
+from rota.server.unix_socket import listening_on_file
 from rota.wire.address import make_token, remove_address, write_address
 
 PRETEND = "4xV100"
@@ -50,6 +54,7 @@ RETRY_SECONDS = 5.0
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
 MOST_LOG_MB = 1 << 20
+ANOTHER_HOME = "--home with a folder of yours"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -79,6 +84,10 @@ class ServeOptions:
     """The address of a PostgreSQL database for the journal; None: where this home has it."""
     standby: bool = False
     """Wait until no other scheduler leads."""
+    adopt: bool = False
+    """The home is a copy, and is the home from now on."""
+    new_identity: bool = False
+    """The home is a copy, and becomes a home of its own."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ class CheckedOptions:
 
 def check_options(options: ServeOptions) -> CheckedOptions:
     """Every mistake in them is told here. Files that are named are read."""
+    _check_home(options.home)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
     driver, pretend = _local(options) if options.ray is None else _fleet(options)
@@ -102,6 +112,16 @@ def check_options(options: ServeOptions) -> CheckedOptions:
     before = last_configuration(find_place(options.home, options.journal))
     _type_guesses(checked, _first_configuration(options, checked, before)[TOLD])
     return checked
+
+
+def _check_home(home: Path) -> None:
+    """What others can change is refused. Other faults of a home are told when it is made."""
+    try:
+        check_folder(home, instead=ANOTHER_HOME)
+    except NotYours:
+        raise
+    except OSError:
+        pass
 
 
 def _local(options: ServeOptions) -> tuple[Local, bool]:
@@ -124,14 +144,14 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
     for name, value in (("--pretend", options.pretend), ("--mps", options.mps)):
         if value is not None:
             raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")
-    options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
+    make_folder(options.home, instead=ANOTHER_HOME)
     hosts = RayHosts(options.ray, home_id(options.home), folder)
     if not any(each.facts.devices for each in hosts.there().values()):
         hosts.close()
-        raise OptionError(
-            "no node of this cluster has GPUs, or none answered.", field="--ray", value=options.ray, hint="ray start --num-gpus 8"
-        )
+        reasons = "".join(f" {name}: {problem}" for name, problem in sorted(hosts.problems.items()))
+        problem = f"no node of this cluster has GPUs, or none answered.{reasons}"
+        raise OptionError(problem, field="--ray", value=options.ray, hint="ray start --num-gpus 8")
     driver = Fleet(
         options.home,
         hosts,
@@ -144,12 +164,16 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop, or no longer leads. The jobs outlive it."""
+    _check_home(options.home)
+    with only_one(options.home) if options.adopt or options.new_identity else nullcontext():
+        settle_identity(options.home, adopt=options.adopt, new_identity=options.new_identity, say=say)
     place = find_place(options.home, options.journal)
     checked = check_options(options)
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
     with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
+        record_home(options.home)
         if options.standby:
             checked = check_options(options)
         run.lead = lead
@@ -315,23 +339,8 @@ def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
 def _listening(listen: str) -> Iterator[tuple[socket.socket, str]]:
     """A socket that is bound, and its address as clients write it."""
     if listen.startswith("unix:"):
-        path = listen.removeprefix("unix:")
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            Path(path).unlink(missing_ok=True)
-            listener.bind(path)
-            Path(path).chmod(0o600)
-        except OSError as problem:
-            listener.close()
-            raise OptionError(
-                f"{problem.strerror or problem}.", field="--listen", value=listen, hint="unix:/tmp/rota.sock"
-            ) from None
-        listener.listen(128)
-        try:
-            yield listener, f"unix:{path}"
-        finally:
-            listener.close()
-            Path(path).unlink(missing_ok=True)
+        with listening_on_file(listen) as found:
+            yield found
         return
     host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

@@ -5,13 +5,15 @@ sign for clients that a scheduler is there.
 """
 
 import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from rota.errors import OptionError, RotaError
+from rota.errors import NotYours, OptionError, RotaError
+from rota.folders import make_folder, open_file
 from rota.live.election import Election, Leader
 from rota.live.journal_place import JournalPlace, PostgresPlace, keep_place
 from rota.live.journal_store import JournalAway
@@ -51,7 +53,7 @@ def leading(
                 field="--standby",
                 hint="--journal postgresql://USER@HOST/DATABASE",
             )
-        with _only_one(home):
+        with only_one(home):
             yield Lead()
         return
     with closing(Election(place)) as election:
@@ -87,7 +89,7 @@ def _wait(election: Election, say: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _only_one(home: Path) -> Iterator[None]:
+def only_one(home: Path) -> Iterator[None]:
     """The lock goes with the process, however it ends."""
     with _opened(home) as file:
         if not _locked(file):
@@ -113,8 +115,10 @@ def _sign(home: Path) -> Iterator[None]:
 
 def _opened(home: Path) -> IO[Any]:
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return (home / LOCK_FILE).open("w")
+        make_folder(home, instead="--home with a folder of yours")
+        return os.fdopen(open_file(home / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")
+    except NotYours:
+        raise
     except OSError as problem:
         raise OptionError(
             f"cannot be used: {problem.strerror or problem}.", field="--home", value=str(home), hint="another --home"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.errors import TraceError
 from rota.files.rows import LONGEST_CELL, Row
+from rota.files.text import defused
 from rota.model.job import Arrival
 from rota.traces.rota_format import ROTA, arrival, cells
 from rota.traces.trace import Trace
@@ -35,7 +36,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
     writer.writerow(columns)
     for line, (each, row) in enumerate(zip(trace.arrivals, rows, strict=True), 2):
         _check(each, Row(where, line, row, TraceError))
-        writer.writerow([row[column] for column in columns])
+        writer.writerow([defused(row[column]) for column in columns])
     try:
         Path(path).write_bytes(text.getvalue().encode())
     except (OSError, ValueError) as error:

@@ -12,7 +12,8 @@ import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.errors import InputError, UnreachableError
+from rota.errors import InputError, NotYours, UnreachableError
+from rota.folders import check_folder, make_folder, read_file
 
 ADDRESS_FILE = "daemon.json"
 TOKEN_FILE = "token"
@@ -43,6 +44,8 @@ def read_address(home: Path | str | None = None) -> Address:
         token = _text(folder / TOKEN_FILE).strip()
     except FileNotFoundError:
         raise _unreachable(f"nobody has started one in {folder}", home) from None
+    except NotYours:
+        raise
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or "damaged file"
         raise _unreachable(f"its address in {folder} cannot be read ({why})", home) from None
@@ -57,7 +60,7 @@ def read_address(home: Path | str | None = None) -> Address:
 def _forget_dead(folder: Path) -> None:
     """A scheduler that was killed leaves its address behind. Its lock went with it, and whoever has the lock may clear up."""
     with contextlib.suppress(OSError):
-        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle), (folder / LOCK_FILE).stat()):  # else another has made it anew
@@ -128,7 +131,9 @@ def _usable(token: str) -> bool:
 def _made(home: Path | str | None) -> Path:
     folder = home_folder(home)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, instead="--home with a folder of yours")
+    except NotYours:
+        raise
     except OSError as problem:
         raise InputError(
             f"the home cannot be made: {problem.strerror}.", where=str(folder), hint="--home with another folder"
@@ -156,7 +161,16 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    """A file of the home. Root may look into the home of any user; what is in there is that user's."""
+    owner = path.parent.stat().st_uid
+    if os.geteuid() != 0 or owner == 0:
+        check_folder(path.parent)
+        return read_file(path).decode()
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, encoding="utf-8") as file:
+        if os.fstat(handle).st_uid != owner:
+            raise NotYours("does not belong to the owner of the home.", where=str(path), hint="look at it, then remove it")
+        return file.read()
 
 
 def _process(path: Path) -> tuple[int | None, str | None]:

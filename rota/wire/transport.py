@@ -8,8 +8,10 @@ import json
 import os
 import socket
 import time
+import struct
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -128,7 +130,15 @@ class _Unix(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        path = Path(self._path)
+        folder = os.open(path.parent, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:  # through the open folder: an address holds 107 bytes, and a path may be longer
+            self.sock.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        _, uid, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        if uid not in (os.geteuid(), 0) and os.geteuid() != 0:  # the token is not for a process of another user
+            raise ConnectionRefusedError
 
 
 def _packed(body: Any) -> bytes:

@@ -19,17 +19,18 @@ VERSION = "__version__"
 _MATHS = {"model", "solver", "beliefs", "errors"}
 _CORE = {"core", "policies", "placers", "tactics"} | _MATHS
 _SIM = {"files", "profiles", "traces"} | _CORE
-_LIVE = {"agent", "park", "wire"} | _SIM
+_LIVE = {"agent", "folders", "park", "wire"} | _SIM
 _BELOW_REPORT = {"sim", "live", VERSION} | _LIVE
 _BELOW_SERVER = {"report", "compose", "api", "sweeps", "train"} | _BELOW_REPORT
 
 # What each room may import from `rota`, itself apart.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "folders": {"errors"},
     "model": {"errors"},
     "solver": {"model", "errors"},
     "beliefs": {"model", "errors"},
-    "wire": {"files", "model", "errors"},
+    "wire": {"files", "folders", "model", "errors"},
     "policies": _MATHS,
     "placers": _MATHS,
     "tactics": _MATHS,
@@ -39,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "traces": {"files", "profiles", "model", "beliefs", "errors"},
     "sim": {"agent"} | _SIM,
     "live": {VERSION} | _LIVE,
-    "agent": {"model", "wire", "park", "errors"},
+    "agent": {"folders", "model", "wire", "park", "errors"},
     "train": {"agent", "errors"},
     "park": set(),
     "compose": _BELOW_REPORT,
@@ -48,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "sweeps": _BELOW_SERVER,
     "papers": _BELOW_SERVER,
     FACE: _BELOW_SERVER,
-    "ray": {"live", "agent", "sweeps", VERSION, "errors"},
+    "ray": {"live", "agent", "folders", "sweeps", VERSION, "errors"},
     "server": {FACE, "ray"} | _BELOW_SERVER,
     "doctor": {"server"} | _BELOW_SERVER,
     "cli": {FACE, "ray", "server", "papers", "doctor"} | _BELOW_SERVER,
@@ -276,6 +277,8 @@ CAUGHT = [
     ("rota/server/app.py", "import rota.papers.gavel", "server must not import papers"),
     ("rota/papers/gavel.py", "import rota.server.api", "papers must not import server"),
     ("rota/errors.py", "import rota.model", "errors must not import model"),
+    ("rota/folders.py", "import rota.agent.disk", "folders must not import agent"),
+    ("rota/core/scheduler.py", "from rota.folders import open_folder", "core must not import folders"),
     ("rota/attic/old.py", "x = 1", "unknown room 'attic'"),
     ("rota/attic.py", "x = 1", "unknown room 'attic'"),
     ("rota/core/scheduler.py", "import time", "core is pure and must not import time"),

@@ -1,11 +1,11 @@
-"""Chaos with real processes: faults of twelve kinds at seeded moments. Nothing may be lost, run twice or come to another result.
+"""Chaos with real processes: faults of thirteen kinds at seeded moments. Nothing may be lost, run twice or come to another result.
 
     python -m tests.live.chaos --faults 200 --seed 1      # make chaos
 
 Daemon, supervisors and jobs are killed with -9: at any moment, while a checkpoint is written, while a job resumes from one, while
 it is being parked, parked, and woken. Checkpoints and the journal find no room, a folder is read-only, the wall clock jumps, the
-disk of the logs hangs, a supervisor is stopped. What is done to whom is drawn from the seed; when it can be done is waited for.
-Ends with one line of JSON.
+disk of the logs hangs, a supervisor is stopped, a copy of the home is started. What is done to whom is drawn from the
+seed; when it can be done is waited for. Ends with one line of JSON.
 """
 
 import argparse

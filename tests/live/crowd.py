@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import rota
-from rota.live.local import home_id
+from rota.live.home_id import home_id
 from tests.live.harness import Site
 
 SCRIPT = Path(__file__).with_name("chaos_job.py")

@@ -83,6 +83,7 @@ class Faults:
             "clock jumps": self._clock_jumps,
             "log disk hangs": self._log_disk_hangs,
             "supervisor stopped": self._supervisor_stopped,
+            "a copied home is started": self._copied_home,
         }
 
     def set_up(self) -> None:
@@ -306,6 +307,30 @@ class Faults:
         with self._hit(None):
             target, job = self.standstill.supervisor_stopped(self._draw, self._wait)
         return Fault("", target, self.hits[-1].from_s, job)
+
+    # Copies.
+
+    def _copied_home(self) -> Fault:
+        """A copy of the home is started, while the original's scheduler runs or after it was killed. It must refuse, and no job
+        may notice: no hit is recorded, so that steps which it costs are not explained."""
+        killed = self._draw.random() < 0.5
+        words = self._draw.choice([[], ["--detach"], *([] if killed else [["--adopt"]])])
+        self._wait(lambda: bool(self.site.jobs_running()), "a job runs")
+        at_s, copy = time.time(), self.site.work / "copied"
+        if killed:
+            self.site.kill()
+        # What is removed meanwhile is missing; that is no reason for the copy to start.
+        subprocess.run(["cp", "-a", self.site.home, copy], capture_output=True, check=False)
+        command = [*self.site.python, "-m", "rota", "up", "--home", str(copy), "--pretend", "1xV100", "--listen", "127.0.0.1:0"]
+        env = {**os.environ, **self.site.env}
+        ended = subprocess.run([*command, *words], capture_output=True, text=True, env=env, timeout=PATIENCE, check=False)
+        refused = f"A scheduler runs in {self.site.home}" if words == ["--adopt"] else f"is a copy of {self.site.home}"
+        assert ended.returncode == 1 and refused in ended.stderr, ended.stderr
+        shutil.rmtree(copy)
+        if killed:
+            self.site.up()
+            self.up_seconds.append(time.time() - at_s)
+        return Fault("", "after a kill" if killed else "beside it", at_s)
 
     # Time.
 

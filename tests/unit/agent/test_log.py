@@ -79,7 +79,7 @@ def test_cut_off_between_two_files(tmp_path: Path) -> None:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", folder], capture_output=True).returncode:
         pytest.skip("only root can mount a small disk")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
@@ -99,3 +99,20 @@ def test_logs_leave_room_on_the_disk_and_say_what_they_dropped(small_disk: Path,
     log.write(b"back\n")
     text = (small_disk / "1.log").read_bytes()
     assert text.endswith(b"bytes of output were dropped: the disk was full ---\nback\n")
+
+
+def test_a_line_of_rota_is_one_line_whatever_a_spec_says(tmp_path: Path) -> None:
+    path = tmp_path / "1.log"
+    log = Log(path)
+    log.mark("cannot go to /tmp/\x1b[2J\n--- rota: finished ---\u202e")
+    assert path.read_text() == "--- rota: cannot go to /tmp/?[2J?--- rota: finished ---? ---\n"
+    os.close(log.read_end)
+    os.close(log.descriptor)
+
+
+def test_a_log_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("precious")
+    (tmp_path / "1.log").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        Log(tmp_path / "1.log")
+    assert (tmp_path / "elsewhere").read_text() == "precious"

@@ -234,6 +234,8 @@ def test_logs(served: Served, rota: Rota) -> None:
     served.daemon.write(1, "step 1\nno newline at the end")
     assert rota("logs", "resnet") == (0, "step 1\nno newline at the end", "")
     assert json.loads(rota("logs", "1", "-o", "json")[1])["text"].startswith("step 1\n")
+    served.daemon.write(1, "\x1b[2J")
+    assert rota("logs", "resnet")[1].endswith("the end\\x1b[2J") and rota("logs", "resnet", "--raw")[1].endswith("the end\x1b[2J")
 
 
 def test_following_until_the_job_has_ended(served: Served, rota: Rota) -> None:

@@ -1,0 +1,58 @@
+"""Attempts in a copy of a home: those of the original go on where they are, and nothing is sent to them."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rota.agent.constants import ENDED, LIFE, LOST
+from rota.agent.disk import RUN, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
+from rota.agent.orders import starting
+from rota.agent.processes import PROC, boot_id
+from rota.agent.records import read_order, read_status, unix_s, write_status
+from rota.errors import RotaError
+
+_SUPERVISOR = b"rota.agent.supervisor"
+
+
+def end_copied_attempts(home: Path, why: str) -> int:
+    """Write that the attempts which a copied home tells of are lost to it, and return how many. No process is looked for or sent
+    a signal. Raise RotaError if one has a supervisor in this very folder."""
+    count = 0
+    for job, incarnation, folder in _attempts(home):
+        lock = try_lock(folder / SUPERVISOR_LOCK)
+        if lock is None:
+            raise RotaError(f"{folder} has a supervisor: {home} is not a copy.", hint=f"rota up --home {home}")
+        try:
+            order = read_order(folder)
+            last = read_status(folder) or starting(job, incarnation, order)
+            write_whole(folder, TOMBSTONE, b"", durable=True)
+            write_status(folder, last._replace(state=ENDED, outcome=LOST, problem=why, ended_s=unix_s(order, boot_id())))
+        finally:
+            unlock(lock)
+        count += 1
+    return count
+
+
+def supervised_elsewhere(home: Path) -> Iterator[Path]:
+    """Folders of supervisors that have attempts which this home tells of, and have them in another home."""
+    here = {order.env.get(LIFE, ""): folder for _, _, folder in _attempts(home) if (order := read_order(folder)) is not None}
+    here.pop("", None)
+    if not here:
+        return
+    for entry in PROC.iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and _SUPERVISOR in (entry / "cmdline").read_bytes().split(b"\0"):
+                order = read_order(entry / "cwd")
+                mine = here.get(order.env.get(LIFE, "")) if order is not None else None
+                if mine is not None and not os.path.samestat(mine.stat(), (entry / "cwd").stat()):
+                    yield (entry / "cwd").readlink()
+
+
+def _attempts(home: Path) -> Iterator[tuple[int, int, Path]]:
+    """Those that have not ended: job, incarnation and folder."""
+    for folder in sorted((home / RUN).glob("[0-9]*/[0-9]*")):
+        if folder.name.isdecimal() and folder.parent.name.isdecimal():
+            status = read_status(folder)
+            if status is None or status.state != ENDED:
+                yield int(folder.parent.name), int(folder.name), folder

@@ -1,0 +1,88 @@
+"""A socket that is a file, for `--listen unix:FILE`. What is at that path is removed only if it is a socket that a scheduler of
+this user left behind."""
+
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rota.errors import NotYours, OptionError
+from rota.folders import open_folder
+
+HINT = "--listen unix:FILE with the path of a file that does not exist, or --listen 127.0.0.1:7070"
+WAITING = 128
+"""Connections that wait to be accepted."""
+
+
+@contextmanager
+def listening_on_file(listen: str) -> Iterator[tuple[socket.socket, str]]:
+    """A socket that listens, and its address as clients write it. `listen`: `unix:FILE`."""
+    path = Path(listen.removeprefix("unix:")).absolute()
+    if not path.name:
+        raise OptionError("is not the path of a file.", field="--listen", value=listen, hint=HINT)
+    try:
+        folder = open_folder(path.parent, shared=True, instead=HINT)
+    except NotYours:
+        raise
+    except OSError as problem:
+        raise OptionError(f"{problem.strerror or problem}.", field="--listen", value=listen, hint=HINT) from None
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        address = f"/proc/self/fd/{folder}/{path.name}"  # the folder that was checked; and a path may be longer than an address
+        try:
+            _make_room(folder, path.name, address, listen)
+            os.fchmod(listener.fileno(), 0o600)  # of the file, once it is made: others never get in
+            listener.bind(address)
+            made = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        except OptionError:
+            raise
+        except OSError as problem:
+            raise OptionError(f"{problem.strerror or problem}.", field="--listen", value=listen, hint=HINT) from None
+        listener.listen(WAITING)
+        try:
+            yield listener, f"unix:{path}"
+        finally:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(made, os.stat(path.name, dir_fd=folder, follow_symlinks=False)):
+                    os.unlink(path.name, dir_fd=folder)
+    finally:
+        listener.close()
+        os.close(folder)
+
+
+def _make_room(folder: int, name: str, address: str, listen: str) -> None:
+    """Remove the socket that a scheduler of this user left behind when it was killed."""
+    try:
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    problem = ""
+    if not stat.S_ISSOCK(facts.st_mode):
+        problem = "is not a socket, and stays as it is."
+    elif facts.st_uid != os.geteuid():
+        problem = "is a socket of another user."
+    elif _is_answered(address):
+        problem = "is the socket of a process that is running."
+    if problem:
+        raise OptionError(problem, field="--listen", value=listen, hint=HINT)
+    os.unlink(name, dir_fd=folder)
+
+
+def _is_answered(address: str) -> bool:
+    """Whether a process listens on a socket; one that is too busy to say so does."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+        with socket.socket(socket.AF_UNIX, kind) as client:
+            client.setblocking(False)
+            try:
+                client.connect(address)
+                return True
+            except ConnectionRefusedError:
+                return False
+            except BlockingIOError:
+                return True
+            except OSError:  # it is of another kind
+                continue
+    return True
