@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,7 @@ def up(
         str | None,
         typer.Option("--ray", metavar="ADDRESS", help="Jobs run on the nodes of this Ray cluster; auto: the one here."),
     ] = None,
+    insecure_ray: flag.InsecureRay = False,
     node_folder: Annotated[
         str | None, typer.Option("--node-folder", metavar="DIR", help="With --ray: a folder on a disk of each node's own.")
     ] = None,
@@ -71,7 +73,7 @@ def up(
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
-    from rota.server.serve import ServeOptions, check_options, serve
+    from rota.server.serve import ServeOptions, check_options, check_words, serve
 
     place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
     options = ServeOptions(
@@ -84,6 +86,7 @@ def up(
         log_mb=log_mb,
         mps=mps,
         ray=ray,
+        insecure_ray=insecure_ray,
         node_folder=node_folder,
         journal=journal,
         standby=standby,
@@ -91,7 +94,10 @@ def up(
     if detach or systemd is not None:
         if detach and systemd is not None:
             raise OptionError("does not go with --systemd.", field="--detach", hint="systemd starts it in the background itself")
-        check_options(options)
+        if systemd is not None and ray is not None:  # the cluster may not be there yet
+            check_words(options)
+        else:
+            check_options(options, partial(typer.echo, err=True)).driver.close()
         _elsewhere(place, systemd)
         return
     serve(options, typer.echo)

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import queue
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -22,7 +23,7 @@ from rota.agent.processes import boot_s
 from rota.errors import OptionError
 from rota.live.hosts import HostAnswer, HostThere
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
-from rota.ray.port import check_port
+from rota.ray.authentication import use_our_token
 
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
@@ -42,40 +43,22 @@ others a call to a node that is cut off may never return."""
 
 
 def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTINGS) -> Any:
-    """Ray's module, connected to a cluster. `settings` of Ray hold unless the environment says otherwise."""
-    if address != "auto":
-        check_port(address)
-    try:
-        import ray
-    except ImportError:
-        raise OptionError(
-            "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
-        ) from None
+    """Ray's module, connected to the cluster at HOST:PORT that `find.py` has checked. `settings` of Ray hold unless the
+    environment says otherwise."""
+    import ray
+
     os.environ |= {name: value for name, value in settings.items() if name not in os.environ}
-    if address == "auto":
-        check_port(_found_here())
+    use_our_token()
     try:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.AuthenticationError) as error:
         raise OptionError(
             f"no Ray cluster answers: {str(error).splitlines()[0]}", field="--ray", value=address, hint="ray start --head"
         ) from None
     _silence()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it
     return ray
-
-
-def _found_here() -> str:
-    """HOST:PORT of the cluster that `auto` stands for: the last one that was started here, or what RAY_ADDRESS says."""
-    from ray._private.services import canonicalize_bootstrap_address
-
-    try:
-        found = canonicalize_bootstrap_address("auto")
-    except (ConnectionError, ValueError):
-        found = None
-    if found is None:
-        problem = "no Ray cluster runs on this machine."
-        raise OptionError(problem, field="--ray", value="auto", hint="ray start --head, or --ray HOST:6379")
-    return str(found)
 
 
 def _silence() -> None:

@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,9 @@ from rota.live.local import Local, home_id
 from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
+from rota.ray.find import AUTO, checked_cluster
 from rota.ray.hosts import RayHosts
+from rota.ray.port import read_address
 from rota.server.api import make_app
 from rota.server.standby import leading
 from rota.wire.address import make_token, remove_address, write_address
@@ -50,6 +53,8 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
+NODES_EVERY_SECONDS = 0.2
+"""How often to look for the first node of a cluster."""
 MOST_LOG_MB = 1 << 20
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -74,6 +79,8 @@ class ServeOptions:
     """The folder of the control daemon of MPS, if jobs are to run under it."""
     ray: str | None = None
     """The address of a Ray cluster, or auto; None: jobs run on this machine."""
+    insecure_ray: bool = False
+    """Whether a Ray cluster that asks for no token is used."""
     node_folder: str | None = None
     """Where agents of a cluster keep what they need, on a disk of each node."""
     journal: str | None = None
@@ -93,11 +100,10 @@ class CheckedOptions:
     forget: tuple[str, ...]
 
 
-def check_options(options: ServeOptions) -> CheckedOptions:
-    """Every mistake in them is told here. Files that are named are read."""
-    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
-        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
-    driver, pretend = _local(options) if options.ray is None else _fleet(options)
+def check_options(options: ServeOptions, say: Callable[[str], None] = lambda line: None) -> CheckedOptions:
+    """Every mistake in them is told here. Files that are named are read. With Ray, wait until a node with GPUs is there."""
+    _check_plain(options)
+    driver, pretend = _local(options) if options.ray is None else _fleet(options, say)
     flags = read_flags(options.given, driver.machines(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
     before = last_configuration(find_place(options.home, options.journal))
@@ -119,20 +125,36 @@ def _local(options: ServeOptions) -> tuple[Local, bool]:
     return driver, gpus is None
 
 
-def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
-    """The driver of a Ray cluster."""
-    assert options.ray is not None
-    for name, value in (("--pretend", options.pretend), ("--mps", options.mps)):
+def check_words(options: ServeOptions) -> None:
+    """Check what can be checked before the Ray cluster runs: everything but tables of single GPUs."""
+    _check_plain(options)
+    if options.ray not in (None, AUTO):
+        read_address(str(options.ray))
+    given = {name: value for name, value in options.given.items() if name not in ("variability", "variability_medians")}
+    read_flags(given, Cluster.parse(PRETEND), [])
+    forgettable(options.forget)
+    find_place(options.home, options.journal)
+
+
+def _check_plain(options: ServeOptions) -> None:
+    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
+        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    for name, value in (("--pretend", options.pretend), ("--mps", options.mps)) if options.ray is not None else ():
         if value is not None:
             raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")
+
+
+def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bool]:
+    """The driver of a Ray cluster, once one of its nodes has GPUs."""
+    assert options.ray is not None
+    address = checked_cluster(options.ray, insecure=options.insecure_ray, say=say)
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
-    hosts = RayHosts(options.ray, home_id(options.home), folder)
+    hosts = RayHosts(address, home_id(options.home), folder)
     if not any(each.facts.devices for each in hosts.there().values()):
-        hosts.close()
-        raise OptionError(
-            "no node of this cluster has GPUs, or none answered.", field="--ray", value=options.ray, hint="ray start --num-gpus 8"
-        )
+        say(f"waiting: no node of the Ray cluster at {address} has GPUs yet. On one: ray start --address {address} --num-gpus 8")
+    while not any(each.facts.devices for each in hosts.there().values()):
+        time.sleep(NODES_EVERY_SECONDS)
     driver = Fleet(
         options.home,
         hosts,
@@ -146,13 +168,13 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until it is told to stop, or no longer leads. The jobs outlive it."""
     place = find_place(options.home, options.journal)
-    checked = check_options(options)
+    checked = check_options(options, say)
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
     with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as epoch:
         if options.standby:
-            checked = check_options(options)
+            checked = check_options(options, say)
         _serve(options, checked, open_journal(place, WORDS, epoch), run, say)
     if run.failed:
         problem, usual = run.failed[0], "rota up again; nothing that was acknowledged is lost"

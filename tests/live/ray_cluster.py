@@ -29,7 +29,9 @@ SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
-"""Of all processes of Ray, and of who connects to it."""
+"""Of all processes of Ray, and of who connects to it: as `docs/cluster.md` starts it, with a token."""
+OPEN = {name: value for name, value in SETTINGS.items() if name != "RAY_AUTH_TOKEN"} | {"RAY_AUTH_MODE": "disabled"}
+"""The same without a token."""
 START = [
     "--num-cpus=1",
     "--disable-usage-stats",
@@ -46,9 +48,11 @@ MARK = "CHAOS_MACHINE"
 class RayCluster:
     """A head without GPUs, and nodes with pretend ones."""
 
-    def __init__(self, folder: Path, network: Network | None = None) -> None:
-        """`network`: nodes are in its namespaces; None: all is on loopback."""
-        self.folder, self.network = folder, network
+    def __init__(
+        self, folder: Path, network: Network | None = None, *, settings: Mapping[str, str] = SETTINGS, storage: bool = True
+    ) -> None:
+        """`network`: nodes are in its namespaces; None: all is on loopback. `storage`: the head keeps its state on disk."""
+        self.folder, self.network, self._settings, self._storage = folder, network, settings, storage
         self._token = secrets.token_hex(4)
         # Sockets of Ray are in here, and their names may have 107 bytes.
         self._sockets = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
@@ -75,13 +79,17 @@ class RayCluster:
         self._run(name)
 
     def _run(self, name: str) -> None:
-        storage = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self._sockets / "gcs")} if name == "head" else {}
+        storage = (
+            {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self._sockets / "gcs")}
+            if name == "head" and self._storage
+            else {}
+        )
         with self._said(name).open("wb") as out:
             self._nodes[name] = subprocess.Popen(
                 self._commands[name],
                 stdout=out,
                 stderr=out,
-                env={**os.environ, **SETTINGS, **storage, **self._env.get(name, {}), MARK: self._mark(name)},
+                env={**os.environ, **self._settings, **storage, **self._env.get(name, {}), MARK: self._mark(name)},
                 start_new_session=True,
             )
 
