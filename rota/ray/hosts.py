@@ -16,15 +16,17 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rota.agent.node_agent import NodeFacts
+from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.errors import OptionError
 from rota.live.hosts import HostAnswer, HostThere
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
 from rota.ray.authentication import use_our_token
+from rota.ray.names import ASK, REPLACE, TELL, OneOfAName
 
+_T = TypeVar("_T")
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
 """So long the nodes may take to answer when a scheduler comes up."""
@@ -72,8 +74,8 @@ def _silence() -> None:
 class _Agent:
     """One life of a node's agent."""
 
-    def __init__(self, actor: Any) -> None:
-        self.actor = actor
+    def __init__(self, actor: Any, name: str) -> None:
+        self.actor, self.name = actor, name
         self.facts: NodeFacts | None = None
         self.ask_s = 0.0
         """When to ask it who it is, as long as it has not answered."""
@@ -103,6 +105,10 @@ class RayHosts:
         self._stopping = threading.Event()
         self._news = threading.Event()
         """All of them have said who they are."""
+        self._names = OneOfAName()
+        self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._problems: dict[str, str] = {}
+        """What an agent last raised, by the name of its node."""
         self._look()
         self._thread = threading.Thread(target=self._run, name="rota-ray", daemon=True)
         self._thread.start()
@@ -125,11 +131,15 @@ class RayHosts:
         self._call(agent.actor.exchange, text, host=host, then=lambda found: self._answer(host, found))
 
     def answers(self) -> list[HostAnswer]:
-        found = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                found.append(self._answers.get_nowait())
-        return found
+        return _all_of(self._answers)
+
+    def changed(self, host: str, facts: NodeFacts) -> None:
+        if host in self._agents:
+            self._agents[host].facts = facts
+            self._tell_there(self._draining)
+
+    def notes(self) -> list[str]:
+        return _all_of(self._notes)
 
     def rang(self) -> set[str]:
         with self._lock:
@@ -153,8 +163,9 @@ class RayHosts:
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) > 0}
         self._alive = set(alive)
         draining = self._to_leave()
-        for host, node in alive.items():
-            if host not in self._agents:
+        self._names.only(self._alive)
+        for host, node in sorted(alive.items(), key=self._order()):
+            if host not in self._agents and self._may_join(host, node, alive):
                 self._greet(host, node)
         for host in [host for host in self._agents if host not in alive]:
             self._agents.pop(host).alive = False
@@ -164,6 +175,38 @@ class RayHosts:
             elif agent.facts is not None and boot_s() >= agent.listen_s:
                 self._listen(host, agent)
         self._tell_there(draining)
+
+    def _order(self) -> Callable[[tuple[str, Any]], bool]:
+        """Of several hosts with one name, those come first that have not ended and had an agent under the scheduler before."""
+        had: set[str] = set()
+        if not self._agents:
+            with contextlib.suppress(Exception):  # the order matters only if there are several
+                had = set(self._ray.util.list_named_actors())
+        return lambda each: self._names.ended(each[0]) or (bool(had) and _actor_name(each[0]) not in had)
+
+    def _may_join(self, host: str, node: Mapping[str, Any], alive: Mapping[str, Any]) -> bool:
+        """Whether this host gets an agent: the one that has its name is gone, or does not answer."""
+        name = _name(node)
+        holder = next((each for each in self._agents if each in alive and self._agents[each].name == name), None)
+        if holder is None:
+            return True
+        where = [each["NodeManagerAddress"] for each in (alive[holder], node)]
+        verdict = self._names.look(name, holder, host, same_machine=where[0] == where[1], now_s=boot_s())
+        if verdict == ASK:
+
+            def heard(found: str | None) -> None:
+                self._names.heard(name, holder, found, boot_s())
+
+            self._call(self._agents[holder].actor.hello, host=holder, then=heard)
+        if verdict == TELL:
+            self._notes.put(
+                f"WARNING: two Ray nodes are named {name}, at {where[0]} and {where[1]}. The first is used, the second is not. "
+                f"Try: start Ray on the second with another name, --labels {NAME_LABEL}=OTHER"
+            )
+            self._wake()
+        if verdict == REPLACE:
+            self._agents.pop(holder).alive = False
+        return verdict == REPLACE
 
     def _tell_there(self, draining: set[str]) -> None:
         there = {
@@ -176,7 +219,7 @@ class RayHosts:
             changed, self._there = there != self._there, there
         if changed:
             self._wake()
-        if self._alive <= there.keys():
+        if self._alive - self._names.refused <= there.keys():
             self._news.set()
 
     def _to_leave(self) -> set[str]:
@@ -192,13 +235,12 @@ class RayHosts:
         """Make its agent, or find the one that an earlier scheduler made."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        labels = node.get("Labels") or {}
-        name = labels.get(NAME_LABEL) or node["NodeManagerHostname"]
+        labels, name = node.get("Labels") or {}, _name(node)
         pretend = 0 if _has_nvml(labels) else int(node["Resources"]["GPU"])
         actor = (
             self._ray.remote(AgentActor)
             .options(
-                name=f"agent-{host}",
+                name=_actor_name(host),
                 lifetime="detached",
                 get_if_exists=True,
                 max_restarts=-1,
@@ -210,7 +252,7 @@ class RayHosts:
             )
             .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
         )
-        agent = self._agents[host] = _Agent(actor)
+        agent = self._agents[host] = _Agent(actor, name)
         self._ask_who(host, agent)
 
     def _ask_who(self, host: str, agent: _Agent) -> None:
@@ -221,8 +263,7 @@ class RayHosts:
         if text is None:
             agent.ask_s = 0.0  # its process may be on its way: the next look asks again
             return
-        plain = json.loads(text)
-        agent.facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
+        agent.facts = read_facts(json.loads(text))
         self._tell_there(self._draining)
 
     def _listen(self, host: str, agent: _Agent) -> None:
@@ -253,9 +294,37 @@ class RayHosts:
             problem = None if done.cancelled() else done.exception()
             if isinstance(problem, self._ray.exceptions.ActorDiedError) and host in self._agents:
                 self._agents.pop(host).alive = False
+                self._names.end(host)
+            if isinstance(problem, self._ray.exceptions.RayTaskError):
+                self._note_problem(host, problem)
             then(None if done.cancelled() or problem else done.result())
 
         method.remote(*arguments).future().add_done_callback(came)
+
+    def _note_problem(self, host: str, problem: Any) -> None:
+        """What an agent raised, once for each node and problem: the node is of no use while it does."""
+        name, cause = self._agents[host].name if host in self._agents else host, problem.cause
+        text = f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}"
+        if self._problems.get(name) != text:
+            self._problems[name] = text
+            self._notes.put(f"the agent of {name} failed: {text}")
+
+
+def _actor_name(host: str) -> str:
+    return f"agent-{host}"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    """The name of a node: its label, or its host name."""
+    return str((node.get("Labels") or {}).get(NAME_LABEL) or node["NodeManagerHostname"])
+
+
+def _all_of(items: "queue.SimpleQueue[_T]") -> "list[_T]":
+    found = []
+    with contextlib.suppress(queue.Empty):
+        while True:
+            found.append(items.get_nowait())
+    return found
 
 
 def _has_nvml(labels: Mapping[str, str]) -> bool:

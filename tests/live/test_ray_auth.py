@@ -42,7 +42,7 @@ ray.init(address=address, _temp_dir=folder, log_to_driver=False, logging_level="
 mine = ray.get_runtime_context().get_node_id()
 theirs = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != mine)
 there = NodeAffinitySchedulingStrategy(theirs, soft=False)
-print("uid there", ray.get(ray.remote(os.getuid).options(num_cpus=0, scheduling_strategy=there).remote()))
+print("uid there", ray.get(ray.remote(lambda: os.getuid()).options(num_cpus=0, scheduling_strategy=there).remote()))
 """
 
 
