@@ -23,6 +23,7 @@ from typing import Any
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
+from rota.core.learn.failing_nodes import failing_nodes
 from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
@@ -530,7 +531,7 @@ class Daemon:
                 daemon_pid=os.getpid(),
                 worker_pid=self._policy_client.pid,
                 policy_problem=state.question.policy_fault,
-                slow_gpus=slow_gpus(state),
+                slow_gpus=[*failing_nodes(state), *slow_gpus(state)],
                 disk_problem=self.disk_problem,
             )
 

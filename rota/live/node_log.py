@@ -1,5 +1,6 @@
 """What the operator of a cluster is told about its nodes: that one is unreachable, back, drained, or has left."""
 
+from rota.core.learn.failing_nodes import failing_nodes
 from rota.core.state.state import State
 
 
@@ -11,20 +12,23 @@ class NodeLog:
         self._down: set[int] = set()
         self._draining: set[int] = set()
         self._gone = set(state.machines.gone)
+        self._failing: list[str] = []
 
     def lines(self, state: State) -> list[str]:
         """One line for each change."""
-        machines = state.machines
+        machines, failing = state.machines, failing_nodes(state)
         gone, draining = machines.gone, machines.draining
-        down = set((~machines.node_up).nonzero()[0].tolist()) - gone
-        if (down, draining, gone) == (self._down, self._draining, self._gone):
+        silent = ~machines.node_up & (machines.node_heard_s > 0.0)  # of the others the first answer is still to come
+        down = set(silent.nonzero()[0].tolist()) - gone
+        if (down, draining, gone, failing) == (self._down, self._draining, self._gone, self._failing):
             return []
         found = [_unreachable(state, node) for node in sorted(down - self._down)]
         found += [f"{_name(state, node)} is back" for node in sorted(self._down - down - gone)]
         found += [f"{_name(state, node)} is drained: its jobs move to other nodes" for node in sorted(draining - self._draining)]
         found += [f"{_name(state, node)} is no longer drained" for node in sorted(self._draining - draining - gone)]
         found += [f"{_name(state, node)} left" for node in sorted(gone - self._gone)]
-        self._down, self._draining, self._gone = down, set(draining), set(gone)
+        found += [line.removesuffix(".") for line in failing if line not in self._failing]
+        self._down, self._draining, self._gone, self._failing = down, set(draining), set(gone), failing
         return found
 
 

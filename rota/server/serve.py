@@ -53,6 +53,8 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
+FAILING_STARTS = 3
+"""A node on which this many starts ended within seconds, of jobs that then ran elsewhere, is cordoned."""
 NODES_EVERY_SECONDS = 0.2
 """How often to look for the first node of a cluster."""
 MOST_LOG_MB = 1 << 20
@@ -267,6 +269,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         learn_variability=True,
         parked_stay=True,
         cordon_slower_than=said.get("cordon_slower_than", FOREVER),
+        cordon_failing_starts=FAILING_STARTS,
     )
     return {
         "policy": policy_named,

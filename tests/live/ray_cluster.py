@@ -113,16 +113,16 @@ class RayCluster:
         """Whether Ray has come up on it since it was last started."""
         return "Ray runtime started" in self._said(name).read_text(errors="replace")
 
-    def start(self, name: str, gpus: int, accelerator: str) -> None:
-        """Start Ray on a node, and wait for nothing."""
-        labels = f"rota/node={name},rota/pretend=true,ray.io/accelerator-type={accelerator}"
+    def start(self, key: str, gpus: int, accelerator: str, *, name: str = "") -> None:
+        """Start Ray on a node, and wait for nothing. `name`: as which it joins, if not as `key`."""
+        labels = f"rota/node={name or key},rota/pretend=true,ray.io/accelerator-type={accelerator}"
         address, before = LOOPBACK, list[str]()
         if self.network is not None:
-            self.network.add(name)
-            address, before = self.network.address(name), self.network.inside(name)
+            self.network.add(key)
+            address, before = self.network.address(key), self.network.inside(key)
         # A folder of its own: else nodes that start at the same time take the same names for their sockets.
-        here = [f"--node-ip-address={address}", f"--temp-dir={self._sockets / name}"]
-        self._start(name, before, f"--address={self.address}", f"--num-gpus={gpus}", f"--labels={labels}", *here)
+        here = [f"--node-ip-address={address}", f"--temp-dir={self._sockets / key}"]
+        self._start(key, before, f"--address={self.address}", f"--num-gpus={gpus}", f"--labels={labels}", *here)
 
     def add(self, name: str, gpus: int, accelerator: str, env: Mapping[str, str] | None = None) -> None:
         """`env`: variables of all its processes, on top of ours."""
