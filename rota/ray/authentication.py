@@ -6,6 +6,7 @@ two processes ask the head for its name, the first without a token and the secon
 own: without the token they can't join, and with it they ask for it.
 """
 
+import importlib
 import os
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rota.errors import OptionError
 from rota.ray.knock import ACCEPTED, REFUSED
@@ -118,8 +120,7 @@ def _refused(problem: str, address: str, hint: str) -> OptionError:
 
 def use_our_token() -> None:
     """Let Ray send our token also where RAY_AUTH_MODE is not set. Before Ray is started in this process."""
-    from ray._private.authentication.authentication_token_setup import _enable_token_auth
-    from ray._raylet import AuthenticationTokenLoader
-
-    if MODE not in os.environ and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-        _enable_token_auth()
+    setup: Any = importlib.import_module("ray._private.authentication.authentication_token_setup")
+    loader = setup.AuthenticationTokenLoader.instance()
+    if MODE not in os.environ and loader.has_token(ignore_auth_mode=True):
+        setup._enable_token_auth()

@@ -5,23 +5,22 @@
 This is a program of its own because Ray reads its settings once for each process: whether a token is sent is settled by then.
 """
 
+import importlib
 import sys
+from typing import Any
 
 ACCEPTED, REFUSED = "accepted", "refused"
 
 
 def knock(address: str) -> str:
-    from ray._private.authentication.authentication_token_setup import (
-        ensure_token_if_auth_enabled,
-        maybe_enable_token_auth_if_token_available,
-    )
-    from ray._raylet import GcsClient
+    setup: Any = importlib.import_module("ray._private.authentication.authentication_token_setup")
+    core: Any = importlib.import_module("ray._raylet")
     from ray.exceptions import AuthenticationError
 
     try:
-        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)  # as ray.init does
-        ensure_token_if_auth_enabled(None, create_token_if_missing=False)
-        GcsClient(address=address)
+        setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)  # as ray.init does
+        setup.ensure_token_if_auth_enabled(None, create_token_if_missing=False)
+        core.GcsClient(address=address)
     except AuthenticationError:
         return REFUSED
     return ACCEPTED
@@ -29,6 +28,7 @@ def knock(address: str) -> str:
 
 if __name__ == "__main__":
     try:
-        print(knock(sys.argv[1]))
+        said = knock(sys.argv[1])
     except Exception as problem:
-        print(f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}")
+        said = f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}"
+    sys.stdout.write(f"{said}\n")
