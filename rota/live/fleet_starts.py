@@ -16,7 +16,7 @@ FORGET_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class _Start:
+class _SentLaunch:
     first_s: float
     last_s: float
     why: str
@@ -30,7 +30,7 @@ class LateStarts:
     """Of all nodes."""
 
     def __init__(self) -> None:
-        self._starts: dict[PartKey, _Start] = {}
+        self._starts: dict[PartKey, _SentLaunch] = {}
 
     def sent(self, key: PartKey, owing: Sequence[str], problem: str, now_s: float) -> str:
         """A launch was sent now, and these nodes have not acknowledged it before; `problem`: why it could not be sent. A line
@@ -39,7 +39,7 @@ class LateStarts:
         if not owing:
             known = self._starts.pop(key, None)
             return f"job {key[0]} is acknowledged after {now_s - known.first_s:.0f} s" if known is not None and known.told else ""
-        start = self._starts.setdefault(key, _Start(now_s, now_s, ""))
+        start = self._starts.setdefault(key, _SentLaunch(now_s, now_s, ""))
         start.last_s, start.why = now_s, problem or f"no answer from the agent of {', '.join(owing)}"
         if start.told or now_s < start.first_s + LATE_SECONDS:
             return ""
