@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.gpu_bench import ENDLESS, Bench, gpu_mib, step_times
 from rota.agent.gpu_readings import GpuReading
-from rota.agent.node_agent import NodeAgent
+from rota.agent.node_agent import NodeAgent, NodeFacts
 from rota.agent.processes import boot_s
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
@@ -49,6 +49,11 @@ class OneHost:
     def answers(self) -> list[HostAnswer]:
         found, self._answers = self._answers, []
         return found
+
+    def changed(self, host: str, facts: NodeFacts) -> None: ...
+
+    def notes(self) -> list[str]:
+        return []
 
     def rang(self) -> set[str]:
         return {HOST} if self.agent.wait(0.0) else set()

@@ -14,12 +14,12 @@ import struct
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from rota.agent.constants import PARK_WAY
-from rota.agent.disk import write_whole
+from rota.agent.disk import RUN, write_whole
 from rota.agent.gpu_readings import GpuWatch
 from rota.agent.gpu_report import GpuReport, plain_report
 from rota.agent.gpu_use import gpu_use, holders
@@ -61,6 +61,12 @@ class NodeFacts:
     host_gib: float | None
     """What parked jobs may take of its memory; None: not known."""
     pretend: bool
+    boot_id: str = ""
+    """What the kernel calls its boot; empty: an agent of an earlier version does not tell."""
+
+
+class AgentReplaced(RuntimeError):
+    """Another agent has the folder of this node, or the folder is gone: what this one knows may be wrong."""
 
 
 class NodeAgent:
@@ -95,6 +101,7 @@ class NodeAgent:
             interface=interface_of(address),
             host_gib=parking_gib(total_gib(), len(found) / len(every)) if found else None,
             pretend=not found,
+            boot_id=boot_id(),
         )
 
     def hello(self) -> str:
@@ -107,14 +114,19 @@ class NodeAgent:
         `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
         this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
+        `agent`: the agent that gave the last answer. If that was another, what the node is has to be read again. `boot`: the
+        number that the scheduler has for this boot, if this agent has told another, because its file was lost.
         """
         asked: Mapping[str, Any] = json.loads(text)
         with self._lock:
-            if (self._folder / AGENT_FILE).read_bytes() != self._token.encode():
-                raise RuntimeError("another agent has this node: this one stood still, and what it was told is no longer so")
+            if not self._has_node():
+                raise AgentReplaced(f"another agent has {self._folder}, or the folder is gone")
             if asked.get("epoch", 0) < self._epoch:
                 return json.dumps({"refused": self._epoch, "message": asked["message"]})
             self._keep_epoch(asked.get("epoch", 0))
+            if "boot" in asked and asked["boot"] != self.facts.boot:
+                _keep_boot_number(self._folder, asked["boot"])
+                self.facts = replace(self.facts, boot=asked["boot"])
             lost: list[list[Any]] = []
             for operation, arguments in asked["do"]:
                 self._do(operation, arguments)
@@ -128,7 +140,15 @@ class NodeAgent:
             parts = [self._part(each) for each in told]
         answer = {"message": asked["message"], "boot": self.facts.boot, "lost": lost, "parts": parts}
         answer |= {"gpus": self._gpus()} if asked.get("gpus") else {}
+        answer |= {"agent": self._token, "facts": asdict(self.facts)} if asked.get("agent") != self._token else {}
         return json.dumps(answer | {"boot_s": boot_s()})  # last: what came before it may have taken a while
+
+    def _has_node(self) -> bool:
+        """Whether this is the latest agent of the node. One that stood still may have been replaced."""
+        try:
+            return (self._folder / AGENT_FILE).read_bytes() == self._token.encode()
+        except FileNotFoundError:
+            return False
 
     def _gpus(self) -> dict[str, Any]:
         """Readings by the names that the GPUs have in the cluster. Not under the lock while a driver in trouble is waited for."""
@@ -194,8 +214,15 @@ class NodeAgent:
 
 
 _STATUS_FIELDS = frozenset(each.name for each in fields(IncarnationStatus))
+_FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
 _ORDER_FIELDS = frozenset(each.name for each in fields(Order))
 """A scheduler of a later version may ask for more."""
+
+
+def read_facts(plain: Mapping[str, Any]) -> NodeFacts:
+    """As `hello` and `exchange` tell them. An agent of a later version may tell more than this one knows."""
+    known = {name: value for name, value in plain.items() if name in _FACT_FIELDS}
+    return NodeFacts(**{**known, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
 
 
 def read_part(plain: Mapping[str, Any]) -> tuple[IncarnationStatus, int]:
@@ -218,14 +245,26 @@ def interface_of(address: str) -> str:
 
 
 def _boot_number(folder: Path) -> int:
-    """The same for as long as the machine runs, and larger after every boot, also on a disk that was wiped meanwhile."""
-    path = folder / BOOT_FILE
+    """The same for as long as the machine runs, and larger after every boot, also on a disk that was wiped meanwhile. It is in
+    two files: if it changed while jobs live here, the scheduler would take them for dead."""
     number = 0
-    if path.exists():
-        seen, before = json.loads(path.read_text(encoding="utf-8"))
-        number = int(before)
-        if seen == boot_id():
-            return number
+    for path in _boot_files(folder):
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+            seen, before = json.loads(path.read_text(encoding="utf-8"))
+            if seen == boot_id():
+                _keep_boot_number(folder, int(before))
+                return int(before)
+            number = max(number, int(before))
     number = max(number + 1, int(time.time()))
-    write_whole(folder, BOOT_FILE, json.dumps([boot_id(), number]).encode(), durable=True)
+    _keep_boot_number(folder, number)
     return number
+
+
+def _keep_boot_number(folder: Path, number: int) -> None:
+    for path in _boot_files(folder):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_whole(path.parent, path.name, json.dumps([boot_id(), number]).encode(), durable=True)
+
+
+def _boot_files(folder: Path) -> tuple[Path, Path]:
+    return folder / BOOT_FILE, folder / RUN / BOOT_FILE

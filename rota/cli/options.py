@@ -40,6 +40,9 @@ Home = Annotated[
 ]
 JobKey = Annotated[str, typer.Argument(metavar="JOB", help="Its id, its name, or a beginning of its name that no other has.")]
 JobKeys = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids or names.")]
+InsecureRay = Annotated[
+    bool, typer.Option("--insecure-ray", help="With --ray: use a cluster that asks for no token. Private test machines only.")
+]
 Html = Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write one self-contained page.")]
 
 BAR_AFTER_SECONDS = 2.0

@@ -51,6 +51,7 @@ def sweep(
         str | None,
         typer.Option("--ray", metavar="ADDRESS", help="Cells run on the nodes of this Ray cluster; auto: the one here."),
     ] = None,
+    insecure_ray: flag.InsecureRay = False,
     html: flag.Html = None,
     debug: flag.Debug = False,
     output: flag.Output = "table",
@@ -95,7 +96,7 @@ def sweep(
     def on_ray() -> "RayCells":
         from rota.ray.cells import RayCells
 
-        places.append(RayCells(str(ray), lambda text: note(f"{text}.")))
+        places.append(RayCells(str(ray), lambda text: note(f"{text}."), insecure=insecure_ray))
         note(f"cells run on {places[0]}.")
         return places[0]
 

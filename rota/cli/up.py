@@ -1,6 +1,7 @@
 """`rota up`: the scheduler on this machine, in the foreground."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,7 @@ def up(
         str | None,
         typer.Option("--ray", metavar="ADDRESS", help="Jobs run on the nodes of this Ray cluster; auto: the one here."),
     ] = None,
+    insecure_ray: flag.InsecureRay = False,
     node_folder: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +83,7 @@ def up(
 
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
-    from rota.server.serve import ServeOptions, check_options, serve
+    from rota.server.serve import ServeOptions, check_options, check_words, serve
     from rota.wire.address import home_folder
 
     place = home_folder(home)
@@ -95,6 +97,7 @@ def up(
         log_mb=log_mb,
         mps=mps,
         ray=ray,
+        insecure_ray=insecure_ray,
         node_folder=node_folder,
         journal=journal,
         standby=standby,
@@ -107,7 +110,10 @@ def up(
         if systemd is not None and (adopt or new_identity):
             flag_given = "--adopt" if adopt else "--new-identity"
             raise OptionError("is for one start.", field=flag_given, hint=f"rota up {flag_given} once, then --systemd without it")
-        check_options(options)
+        if systemd is not None and ray is not None:  # the cluster may not be there yet
+            check_words(options)
+        else:
+            check_options(options, partial(typer.echo, err=True)).driver.close()
         _elsewhere(place, systemd)
         return
     serve(options, typer.echo)

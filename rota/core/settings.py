@@ -27,6 +27,8 @@ class Settings:
     cordon_slower_than: float = FOREVER
     """GPUs that are believed to be slower than this for any class of applications, 1 the median, are taken out of service: a
     tenth of a pool at most, the slowest first."""
+    cordon_failing_starts: float = FOREVER
+    """A node is cordoned when this many starts ended there within seconds, of jobs that then ran on others. Infinite: never."""
     foresees: bool = False
     """The policy asks how long jobs train: that is learned from those that finish."""
     packing: bool = False
@@ -59,6 +61,8 @@ class Settings:
         for name in ("lease_seconds", "retry_seconds", "node_timeout_seconds", "policy_retry_seconds"):
             if not getattr(self, name) > 0:
                 raise OptionError("must be more than 0.", field=name, value=getattr(self, name))
+        if not self.cordon_failing_starts >= 1:
+            raise OptionError("must be 1 or more.", field="cordon_failing_starts", value=self.cordon_failing_starts)
         if self.seed < 0:
             raise OptionError("must be 0 or more.", field="seed", value=self.seed, hint="--seed 0")
         if not self.cordon_slower_than > 1:

@@ -17,7 +17,7 @@ from rota.beliefs.variability import Variability
 from rota.core.drawing import Drawing
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
-from rota.core.state.records import Answer, Incarnation, InFlight, Verdict
+from rota.core.state.records import Answer, FailedStart, Incarnation, InFlight, Verdict
 from rota.core.state.state import State
 from rota.core.tactics import Tactics
 from rota.core.when import AtEvents, AtRounds, WholeSteps
@@ -80,6 +80,7 @@ _STATE_TYPES = (
     InFlight,
     Answer,
     Verdict,
+    FailedStart,
     Kind,
     Node,
     Cluster,

@@ -9,6 +9,7 @@ from rota.doctor.gpu_checks import check_gpus
 from rota.doctor.home_checks import check_home, check_jobs, check_journal
 from rota.doctor.leftover_checks import check_leftovers
 from rota.doctor.machine_checks import check_limits, check_packages
+from rota.doctor.ray_checks import check_ray
 from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
 
 
@@ -22,6 +23,7 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
     yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
     yield from _all("leftovers", lambda: check_leftovers(home))
     yield from _all("jobs", lambda: check_jobs(home))
+    yield from _all("Ray", check_ray)
     yield from _all("GPUs", lambda: check_gpus(scheduler.nodes))
     yield from _all("files", lambda: check_files(files))
 

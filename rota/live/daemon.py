@@ -23,6 +23,7 @@ from typing import Any
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
 from rota.core.learn.cordon import slow_gpus
+from rota.core.learn.failing_nodes import failing_nodes
 from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
@@ -35,6 +36,7 @@ from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
 from rota.live.leases import leases_told_again
 from rota.live.log_chunks import log_chunk
+from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
@@ -50,6 +52,7 @@ from rota.model.commands import Command, Launch, Solve, WakeAt
 from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
+from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.ways import can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
@@ -64,6 +67,7 @@ LOOK_EVERY_SECONDS = 1.0
 ANSWER_WITHIN_SECONDS = 30.0
 SLOW_WRITE_SECONDS = 5.0
 """A write to the journal that takes longer is a problem."""
+STARTING = Reason.STARTING.name
 DEVICES = "devices"
 """In a configuration: the names of the GPUs of each node, by the node's number."""
 
@@ -158,6 +162,7 @@ class Daemon:
         self._machines = driver.machines()
         self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
         self._settled = False
+        self._node_log = NodeLog(scheduler.state)
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
         origin = self.journal.clock_origin() if scheduler.state.jobs.incarnations else None
         self.clock = Clock(scheduler.state.now_s, origin, never_ahead=driver.nodes_may_be_silent)
@@ -195,6 +200,7 @@ class Daemon:
             cluster=lambda: self.scheduler.state.machines.cluster,
             device=lambda gpu: device_of(self.scheduler.state, self._cluster.devices, gpu),
             epoch=self.journal.epoch,
+            tell=self._tell,
         )
 
     # The loop ----------------------------------------------------------------------------------------------------
@@ -276,6 +282,8 @@ class Daemon:
         self._do(commands)
         self._announce()
         self._see_to_cluster()
+        for line in self._node_log.lines(state) if self.driver.nodes_may_be_silent else ():
+            self._tell(line)
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY:
             with contextlib.suppress(JournalFull, JournalAway):  # entries do as well, and the next turn tries again
@@ -530,8 +538,11 @@ class Daemon:
             return replace(row, spec=asked_for(record.submitted), trials=trials)
 
     def why(self, job: int) -> WhyRow:
+        late = self.driver.late_starts().get(job, "")
         with self._lock:
-            return self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
+            found = self.history.why(self.history.records[job], self.scheduler.state, self.driver.running(), self.clock())
+        named = [replace(each, sentence=f"{each.sentence} {late}") if each.code == STARTING else each for each in found.reasons]
+        return replace(found, reasons=named) if late else found
 
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk:
         """A piece of its output; `tail`: the last so many lines of it, instead of an offset."""
@@ -557,7 +568,7 @@ class Daemon:
                 daemon_pid=os.getpid(),
                 worker_pid=self._policy_client.pid,
                 policy_problem=state.question.policy_fault,
-                slow_gpus=slow_gpus(state),
+                slow_gpus=[*failing_nodes(state), *slow_gpus(state)],
                 disk_problem=self.disk_problem,
             )
 

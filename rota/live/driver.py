@@ -35,6 +35,8 @@ class DriverContext:
     """The name of a GPU that a command has the number of, as `devices` told it."""
     epoch: int = 0
     """Under which the daemon leads; a later one has a larger number. 0: there is only one."""
+    tell: Callable[[str], None] = lambda line: None
+    """Takes a line for the operator."""
 
 
 class Driver(Protocol):
@@ -81,6 +83,9 @@ class Driver(Protocol):
 
     def running(self) -> Mapping[int, IncarnationStatus]:
         """How each job is that runs, by job number, as of the last `events`. Any thread."""
+
+    def late_starts(self) -> Mapping[int, str]:
+        """Jobs whose start no agent has acknowledged for a while: which node owes the answer, in a sentence. Any thread."""
 
     def readings(self) -> Readings:
         """What was lately read of the GPUs, by name (`devices`); empty: nothing. Takes a second at most. Any thread."""

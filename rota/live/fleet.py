@@ -24,12 +24,13 @@ from rota.agent.gpu_readings import Readings
 from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, together
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
-from rota.agent.node_agent import PARKING, NodeFacts, read_part
+from rota.agent.node_agent import PARKING, NodeFacts, read_facts, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s
 from rota.folders import make_folder
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.fleet_node import Errand, FleetNode, PartKey
+from rota.live.fleet_starts import LateStarts
 from rota.live.home_id import home_id
 from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
@@ -101,6 +102,7 @@ class Fleet:
         """How jobs use their GPUs, as of the last measurement."""
         self._first_ended: dict[PartKey, IncarnationStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
+        self._late = LateStarts()
         self._look()
 
     # Machines ----------------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class Fleet:
             if node.away_s == FOREVER:
                 continue  # it has left, and joins anew
             there.add(node.number)
-            if node.host != host:
+            if node.host != host or not node.is_as(each.facts):
                 node.stand_in(host, each.facts)
             if node.draining != each.draining:
                 node.draining = each.draining
@@ -209,7 +211,7 @@ class Fleet:
         answers: list[External] = []
         for command in commands:
             if isinstance(command, Launch):
-                self._launch(command)
+                self._note_start(command, self._launch(command))
                 for node in (self._nodes.get(number) for number in command.nodes):
                     answers += node.parts.again(command.job, command.incarnation) if node is not None else []
                 continue
@@ -219,19 +221,23 @@ class Fleet:
         self._send()
         return answers
 
-    def _launch(self, command: Launch) -> None:
-        """On all its nodes, if each is there with its GPUs and has the boot that the core knows; else on none: the core sends it
-        again."""
+    def _launch(self, command: Launch) -> str:
+        """On all its nodes, if each is there with its GPUs and has the boot that the core knows; else on none, and why: the core
+        sends it again."""
         cluster, places = self._context.cluster(), []
         for number, boot in zip(command.nodes, command.boots, strict=True):
-            node = self._nodes.get(number)
-            if node is None or not node.host or node.facts.boot != boot or node.behind_s is None:
-                return
+            node, name = self._nodes.get(number), cluster.nodes[number].name
+            if node is None or not node.host:
+                return f"{name} is not there"
+            if node.facts.boot != boot:
+                return f"{name} has been booted since the launch was decided"
+            if node.behind_s is None:
+                return f"{name} has not told its time"
             index = dict(zip(node.facts.devices, node.facts.indices, strict=True))
             mine = command.gpus[cluster.gpu_node[command.gpus] == number].tolist()
             numbers = [index.get(self._context.device(gpu)) for gpu in mine]
             if None in numbers:
-                return
+                return f"{name} no longer has GPU {self._context.device(mine[numbers.index(None)])}"
             places.append((node, [each for each in numbers if each is not None]))
         first = places[0][0].facts
         for rank, (node, gpus) in enumerate(places):
@@ -245,6 +251,16 @@ class Fleet:
                 interface=node.facts.interface,
             )
             node.add(self._start(command, place))
+        return ""
+
+    def _note_start(self, command: Launch, problem: str) -> None:
+        """Which of its nodes have not acknowledged a launch, each time that the core sends it."""
+        key = command.job, command.incarnation
+        owing = [number for number in command.nodes if number not in self._nodes or key not in self._nodes[number].known]
+        names = [self._context.cluster().nodes[number].name for number in owing]
+        line = self._late.sent(key, names, problem, self._context.clock())
+        if line:
+            self._context.tell(line)
 
     def _start(self, command: Launch, place: GangPlace) -> Errand:
         job = self._context.submitted(command.job)
@@ -288,6 +304,7 @@ class Fleet:
             node.message += 1
             do = [errand.words(node) for errand in node.sent]
             asked = {"message": node.message, "epoch": self._context.epoch, "do": do, "whole": node.whole, "gpus": reads}
+            asked |= {"agent": node.agent, **({"boot": node.facts.boot} if node.tell_boot else {})}
             self._hosts.send(node.host, json.dumps(asked))
 
     # Events ------------------------------------------------------------------------------------------------------
@@ -305,6 +322,8 @@ class Fleet:
                 self._by_host[host].due_s = 0.0
         for node in self._nodes.values():
             events += self._see_to(node, now_s)
+        for line in self._hosts.notes():
+            self._context.tell(line)
         self._send()
         if self._reports and now_s >= self._reported_s + REPORT_EVERY_SECONDS:
             events.append(NodesReported.of(self._reports, now_s))
@@ -329,6 +348,12 @@ class Fleet:
             raise lead_lost(self._context.epoch, told["refused"])
         if told["message"] != node.message:
             return []  # of an earlier message, which was given up
+        if "facts" in told:
+            node.agent, facts = told["agent"], read_facts(told["facts"])
+            if not node.is_as(facts):  # its GPUs may be others: who it is comes before what it has
+                self._hosts.changed(answer.host, facts)
+                node.stand_in(answer.host, facts)
+                return []
         whole, node.whole, node.sent = node.whole, False, None
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
         if "gpus" in told:
@@ -342,7 +367,7 @@ class Fleet:
         events: list[External] = []
         if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:
             node.reported_s = now_s
-            report = NodeReported(node.number, int(told["boot"]), now_s, node.inventory())
+            report = NodeReported(node.number, node.facts.boot, now_s, node.inventory())
             (events if whole else self._reports).append(report)
         fresh = [status for status, _ in changed if (status.job, status.incarnation) not in node.ended]
         events += node.parts.take(fresh)
@@ -420,6 +445,9 @@ class Fleet:
 
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._running
+
+    def late_starts(self) -> Mapping[int, str]:
+        return self._late.late(self._context.clock())
 
     def readings(self) -> Readings:
         return self._readings

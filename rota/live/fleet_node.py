@@ -1,6 +1,7 @@
 """One node of the core, as the driver of a cluster knows it: the host that is there for it, what it was told and what it told."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rota.agent.constants import ENDED, PARKED, RUNNING
@@ -37,6 +38,10 @@ class FleetNode:
         self.number, self.facts, self.parts = number, facts, parts
         self.host = ""
         """Empty: none is there."""
+        self.agent = ""
+        """The agent that gave its last answer; another one may know the node to be otherwise."""
+        self.tell_boot = False
+        """Its agent has another number for this boot than the scheduler, and is to take the scheduler's."""
         self.away_s: float | None = None
         """Since when it is not there; infinite: it has left."""
         self.outbox: list[Errand] = []
@@ -69,11 +74,19 @@ class FleetNode:
         """First parts of jobs that are neither parked nor ended, by job, as of its last news."""
 
     def stand_in(self, host: str, facts: NodeFacts) -> None:
-        """This host is there for it from now on. What got lost with the one before is sent again, if it has to be."""
+        """This host is there for it from now on, with these facts. What got lost with the one before is sent again, if it has to
+        be. As long as the machine has not been booted, the number of its boot stays, also if its agent has lost it: what runs
+        there lives."""
+        if facts.boot_id and facts.boot_id == self.facts.boot_id and facts.boot != self.facts.boot:
+            facts, self.tell_boot = replace(facts, boot=self.facts.boot), True
         if facts.boot != self.facts.boot:
-            self.behind_s = None
+            self.behind_s, self.tell_boot = None, False
         self.lose()
         self.host, self.facts, self.away_s, self.due_s = host, facts, None, 0.0
+
+    def is_as(self, facts: NodeFacts) -> bool:
+        """Whether these facts are those that are known, but for the number of a boot that its agent has lost."""
+        return replace(facts, boot=self.facts.boot) == self.facts and (self.tell_boot or facts.boot == self.facts.boot)
 
     def lose(self) -> None:
         """Its last message got lost, or the answer did."""

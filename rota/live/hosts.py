@@ -44,6 +44,12 @@ class Hosts(Protocol):
     def answers(self) -> list[HostAnswer]:
         """What has come since the last call."""
 
+    def changed(self, host: str, facts: NodeFacts) -> None:
+        """The agent of this host was started again, and says that its node is this."""
+
+    def notes(self) -> list[str]:
+        """What the operator should know, since the last call: a node that can't be used, and why."""
+
     def rang(self) -> set[str]:
         """Hosts where something has changed since the last call."""
 

@@ -230,6 +230,9 @@ class Local:
     def running(self) -> Mapping[int, IncarnationStatus]:
         return self._parts.running
 
+    def late_starts(self) -> Mapping[int, str]:
+        return {}  # what this machine can't start has ended at once
+
     def readings(self) -> Readings:
         return self._watch.latest(wait_seconds=READ_SECONDS) if self._watch is not None else {}
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from rota.agent.node_agent import NodeAgent
+from rota.agent.node_agent import AgentReplaced, NodeAgent
 
 CALLS_AT_ONCE = 4
 """An exchange must get through while another call waits for a supervisor to ring."""
@@ -21,7 +21,11 @@ class AgentActor:
         return self._agent.hello()
 
     def exchange(self, text: str) -> str:
-        return self._agent.exchange(text)
+        """An agent that was replaced ends its process, and Ray starts it again: it then finds what is there now."""
+        try:
+            return self._agent.exchange(text)
+        except AgentReplaced:
+            os._exit(1)
 
     def wait(self, seconds: float) -> bool:
         return self._agent.wait(seconds)

@@ -9,14 +9,13 @@ import functools
 import json
 import os
 import queue
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from rota.errors import OptionError
+from rota.ray.find import checked_cluster
 from rota.ray.hosts import start_ray
 from rota.ray.port import answers, read_address
 from rota.ray.probe import node_name, probe, usable
@@ -54,16 +53,13 @@ def run_cell(text: str, digests: Sequence[str], kept: Sequence[Any]) -> str:
 class RayCells:
     """`Elsewhere` by Ray."""
 
-    def __init__(self, address: str, note: Callable[[str], None]) -> None:
-        """`note` gets what people should know: that the head is away, that a node is left out."""
-        if "://" in address:
-            problem = "a sweep is started on a node of the cluster."
-            raise OptionError(problem, field="--ray", value=address, hint="there: rota sweep --ray auto")
+    def __init__(self, address: str, note: Callable[[str], None], *, insecure: bool = False) -> None:
+        """`note` gets what people should know: that the head is away, that a node is left out; `insecure`: a cluster that asks
+        for no token is used too."""
         self._note = note
+        address = checked_cluster(address, insecure=insecure, say=note)
         os.environ.pop("RAY_grpc_client_keepalive_time_ms", None)
         self._ray = start_ray(address, "rota-sweep", SETTINGS)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it; its tasks end with this process either way
         self._head = read_address(self._ray.get_runtime_context().gcs_address)
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._left_out: set[str] = set()

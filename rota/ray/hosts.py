@@ -10,19 +10,22 @@ import json
 import logging
 import os
 import queue
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rota.agent.node_agent import NodeFacts
+from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.errors import OptionError
 from rota.live.hosts import HostAnswer, HostThere
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
-from rota.ray.port import check_port
+from rota.ray.authentication import use_our_token
+from rota.ray.names import ASK, REPLACE, TELL, OneOfAName
 
+_T = TypeVar("_T")
 LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 60.0
 """So long the nodes may take to answer when a scheduler comes up."""
@@ -43,40 +46,22 @@ others a call to a node that is cut off may never return."""
 
 
 def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTINGS) -> Any:
-    """Ray's module, connected to a cluster. `settings` of Ray hold unless the environment says otherwise."""
-    if address != "auto":
-        check_port(address)
-    try:
-        import ray
-    except ImportError:
-        raise OptionError(
-            "needs Ray, which is not installed.", field="--ray", value=address, hint="pip install 'rota-scheduler[ray]'"
-        ) from None
+    """Ray's module, connected to the cluster at HOST:PORT that `find.py` has checked. `settings` of Ray hold unless the
+    environment says otherwise."""
+    import ray
+
     os.environ |= {name: value for name, value in settings.items() if name not in os.environ}
-    if address == "auto":
-        check_port(_found_here())
+    use_our_token()
     try:
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.AuthenticationError) as error:
         raise OptionError(
             f"no Ray cluster answers: {str(error).splitlines()[0]}", field="--ray", value=address, hint="ray start --head"
         ) from None
     _silence()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it
     return ray
-
-
-def _found_here() -> str:
-    """HOST:PORT of the cluster that `auto` stands for: the last one that was started here, or what RAY_ADDRESS says."""
-    from ray._private.services import canonicalize_bootstrap_address
-
-    try:
-        found = canonicalize_bootstrap_address("auto")
-    except (ConnectionError, ValueError):
-        found = None
-    if found is None:
-        problem = "no Ray cluster runs on this machine."
-        raise OptionError(problem, field="--ray", value="auto", hint="ray start --head, or --ray HOST:6379")
-    return str(found)
 
 
 def _silence() -> None:
@@ -111,7 +96,7 @@ class RayHosts:
         self._ray = start_ray(address, f"rota-{home_id}")
         self._folder = folder or Path(NODES) / home_id
         self.problems: dict[str, str] = {}
-        """Why the agent of a host could not be made, by the name of its node."""
+        """What an agent last raised, or why it could not be made, by the name of its node."""
         self._agents: dict[str, _Agent] = {}
         self._alive: set[str] = set()
         """Hosts that Ray said to be there at the last look."""
@@ -124,6 +109,8 @@ class RayHosts:
         self._stopping = threading.Event()
         self._news = threading.Event()
         """All of them have said who they are."""
+        self._names = OneOfAName()
+        self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._look()
         self._thread = threading.Thread(target=self._run, name="rota-ray", daemon=True)
         self._thread.start()
@@ -146,11 +133,15 @@ class RayHosts:
         self._call(agent.actor.exchange, text, host=host, then=lambda found: self._answer(host, found))
 
     def answers(self) -> list[HostAnswer]:
-        found = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                found.append(self._answers.get_nowait())
-        return found
+        return _all_of(self._answers)
+
+    def changed(self, host: str, facts: NodeFacts) -> None:
+        if host in self._agents:
+            self._agents[host].facts = facts
+            self._tell_there(self._draining)
+
+    def notes(self) -> list[str]:
+        return _all_of(self._notes)
 
     def rang(self) -> set[str]:
         with self._lock:
@@ -174,8 +165,9 @@ class RayHosts:
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) > 0}
         self._alive = set(alive)
         draining = self._to_leave()
-        for host, node in alive.items():
-            if host not in self._agents:
+        self._names.only(self._alive)
+        for host, node in sorted(alive.items(), key=self._order()):
+            if host not in self._agents and self._may_join(host, node, alive):
                 self._greet(host, node)
         for host in [host for host in self._agents if host not in alive]:
             self._agents.pop(host).alive = False
@@ -185,6 +177,38 @@ class RayHosts:
             elif agent.facts is not None and boot_s() >= agent.listen_s:
                 self._listen(host, agent)
         self._tell_there(draining)
+
+    def _order(self) -> Callable[[tuple[str, Any]], bool]:
+        """Of several hosts with one name, those come first that have not ended and had an agent under the scheduler before."""
+        had: set[str] = set()
+        if not self._agents:
+            with contextlib.suppress(Exception):  # the order matters only if there are several
+                had = set(self._ray.util.list_named_actors())
+        return lambda each: self._names.ended(each[0]) or (bool(had) and _actor_name(each[0]) not in had)
+
+    def _may_join(self, host: str, node: Mapping[str, Any], alive: Mapping[str, Any]) -> bool:
+        """Whether this host gets an agent: the one that has its name is gone, or does not answer."""
+        name = _name(node)
+        holder = next((each for each in self._agents if each in alive and self._agents[each].name == name), None)
+        if holder is None:
+            return True
+        where = [each["NodeManagerAddress"] for each in (alive[holder], node)]
+        verdict = self._names.look(name, holder, host, same_machine=where[0] == where[1], now_s=boot_s())
+        if verdict == ASK:
+
+            def heard(found: str | None) -> None:
+                self._names.heard(name, holder, found, boot_s())
+
+            self._call(self._agents[holder].actor.hello, host=holder, then=heard)
+        if verdict == TELL:
+            self._notes.put(
+                f"WARNING: two Ray nodes are named {name}, at {where[0]} and {where[1]}. The first is used, the second is not. "
+                f"Try: start Ray on the second with another name, --labels {NAME_LABEL}=OTHER"
+            )
+            self._wake()
+        if verdict == REPLACE:
+            self._agents.pop(holder).alive = False
+        return verdict == REPLACE
 
     def _tell_there(self, draining: set[str]) -> None:
         there = {
@@ -197,7 +221,7 @@ class RayHosts:
             changed, self._there = there != self._there, there
         if changed:
             self._wake()
-        if self._alive <= there.keys():
+        if self._alive - self._names.refused <= there.keys():
             self._news.set()
 
     def _to_leave(self) -> set[str]:
@@ -213,13 +237,12 @@ class RayHosts:
         """Make its agent, or find the one that an earlier scheduler made."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        labels = node.get("Labels") or {}
-        name = labels.get(NAME_LABEL) or node["NodeManagerHostname"]
+        labels, name = node.get("Labels") or {}, _name(node)
         pretend = 0 if _has_nvml(labels) else int(node["Resources"]["GPU"])
         actor = (
             self._ray.remote(AgentActor)
             .options(
-                name=f"agent-{host}",
+                name=_actor_name(host),
                 lifetime="detached",
                 get_if_exists=True,
                 max_restarts=-1,
@@ -242,8 +265,7 @@ class RayHosts:
         if text is None:
             agent.ask_s = 0.0  # its process may be on its way: the next look asks again
             return
-        plain = json.loads(text)
-        agent.facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
+        agent.facts = read_facts(json.loads(text))
         self._tell_there(self._draining)
 
     def _listen(self, host: str, agent: _Agent) -> None:
@@ -275,9 +297,37 @@ class RayHosts:
             if isinstance(problem, self._ray.exceptions.ActorDiedError) and host in self._agents:
                 agent = self._agents.pop(host)
                 agent.alive, self.problems[agent.name] = False, (str(problem).strip().splitlines() or [""])[-1]
+                self._names.end(host)
+            if isinstance(problem, self._ray.exceptions.RayTaskError):
+                self._note_problem(host, problem)
             then(None if done.cancelled() or problem else done.result())
 
         method.remote(*arguments).future().add_done_callback(came)
+
+    def _note_problem(self, host: str, problem: Any) -> None:
+        """What an agent raised, once for each node and problem: the node is of no use while it does."""
+        name, cause = self._agents[host].name if host in self._agents else host, problem.cause
+        text = f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}"
+        if self.problems.get(name) != text:
+            self.problems[name] = text
+            self._notes.put(f"the agent of {name} failed: {text}")
+
+
+def _actor_name(host: str) -> str:
+    return f"agent-{host}"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    """The name of a node: its label, or its host name."""
+    return str((node.get("Labels") or {}).get(NAME_LABEL) or node["NodeManagerHostname"])
+
+
+def _all_of(items: "queue.SimpleQueue[_T]") -> "list[_T]":
+    found = []
+    with contextlib.suppress(queue.Empty):
+        while True:
+            found.append(items.get_nowait())
+    return found
 
 
 def _has_nvml(labels: Mapping[str, str]) -> bool:

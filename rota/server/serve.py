@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -36,7 +37,9 @@ from rota.live.local import Local
 from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
+from rota.ray.find import AUTO, checked_cluster
 from rota.ray.hosts import RayHosts
+from rota.ray.port import read_address
 from rota.server.api import make_app
 from rota.server.http_server import HttpServer
 from rota.server.standby import Lead, leading, only_one
@@ -53,6 +56,10 @@ LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
+FAILING_STARTS = 3
+"""A node on which this many starts ended within seconds, of jobs that then ran elsewhere, is cordoned."""
+NODES_EVERY_SECONDS = 0.2
+"""How often to look for the first node of a cluster."""
 MOST_LOG_MB = 1 << 20
 ANOTHER_HOME = "--home with a folder of yours"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -78,6 +85,8 @@ class ServeOptions:
     """The folder of the control daemon of MPS, if jobs are to run under it."""
     ray: str | None = None
     """The address of a Ray cluster, or auto; None: jobs run on this machine."""
+    insecure_ray: bool = False
+    """Whether a Ray cluster that asks for no token is used."""
     node_folder: str | None = None
     """Where agents of a cluster keep what they need, on a disk of each node."""
     journal: str | None = None
@@ -101,12 +110,10 @@ class CheckedOptions:
     forget: tuple[str, ...]
 
 
-def check_options(options: ServeOptions) -> CheckedOptions:
-    """Every mistake in them is told here. Files that are named are read."""
-    _check_home(options.home)
-    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
-        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
-    driver, pretend = _local(options) if options.ray is None else _fleet(options)
+def check_options(options: ServeOptions, say: Callable[[str], None] = lambda line: None) -> CheckedOptions:
+    """Every mistake in them is told here. Files that are named are read. With Ray, wait until a node with GPUs is there."""
+    _check_plain(options)
+    driver, pretend = _local(options) if options.ray is None else _fleet(options, say)
     flags = read_flags(options.given, driver.machines(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
     before = last_configuration(find_place(options.home, options.journal))
@@ -138,20 +145,41 @@ def _local(options: ServeOptions) -> tuple[Local, bool]:
     return driver, gpus is None
 
 
-def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
-    """The driver of a Ray cluster."""
-    assert options.ray is not None
-    for name, value in (("--pretend", options.pretend), ("--mps", options.mps)):
+def check_words(options: ServeOptions) -> None:
+    """Check what can be checked before the Ray cluster runs: everything but tables of single GPUs."""
+    _check_plain(options)
+    if options.ray not in (None, AUTO):
+        read_address(str(options.ray))
+    given = {name: value for name, value in options.given.items() if name not in ("variability", "variability_medians")}
+    read_flags(given, Cluster.parse(PRETEND), [])
+    forgettable(options.forget)
+    find_place(options.home, options.journal)
+
+
+def _check_plain(options: ServeOptions) -> None:
+    _check_home(options.home)
+    if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
+        raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
+    for name, value in (("--pretend", options.pretend), ("--mps", options.mps)) if options.ray is not None else ():
         if value is not None:
             raise OptionError("does not go with --ray.", field=name, value=value, hint=f"leave {name} out")
-    folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
+
+
+def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bool]:
+    """The driver of a Ray cluster, once one of its nodes has GPUs."""
+    assert options.ray is not None
+    address = checked_cluster(options.ray, insecure=options.insecure_ray, say=say)
     make_folder(options.home, instead=ANOTHER_HOME)
-    hosts = RayHosts(options.ray, home_id(options.home), folder)
+    folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
+    hosts = RayHosts(address, home_id(options.home), folder)
     if not any(each.facts.devices for each in hosts.there().values()):
-        hosts.close()
-        reasons = "".join(f" {name}: {problem}" for name, problem in sorted(hosts.problems.items()))
-        problem = f"no node of this cluster has GPUs, or none answered.{reasons}"
-        raise OptionError(problem, field="--ray", value=options.ray, hint="ray start --num-gpus 8")
+        say(f"waiting: no node of the Ray cluster at {address} has GPUs yet. On one: ray start --address {address} --num-gpus 8")
+    while not any(each.facts.devices for each in hosts.there().values()):
+        if hosts.problems:
+            hosts.close()
+            reasons = " ".join(f"{name}: {problem}" for name, problem in sorted(hosts.problems.items()))
+            raise OptionError(f"no node of this cluster answers. {reasons}", field="--ray", value=address, hint="rota doctor")
+        time.sleep(NODES_EVERY_SECONDS)
     driver = Fleet(
         options.home,
         hosts,
@@ -168,14 +196,14 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     with only_one(options.home) if options.adopt or options.new_identity else nullcontext():
         settle_identity(options.home, adopt=options.adopt, new_identity=options.new_identity, say=say)
     place = find_place(options.home, options.journal)
-    checked = check_options(options)
+    checked = check_options(options, say)
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
     run = _Run()
     with leading(options.home, place, standby=options.standby, say=say, on_lost=run.fall) as lead:
         record_home(options.home)
         if options.standby:
-            checked = check_options(options)
+            checked = check_options(options, say)
         run.lead = lead
         _serve(options, checked, open_journal(place, WORDS, lead.epoch), run, say)
     if run.failed:
@@ -269,6 +297,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         learn_variability=True,
         parked_stay=True,
         cordon_slower_than=said.get("cordon_slower_than", FOREVER),
+        cordon_failing_starts=FAILING_STARTS,
     )
     return {
         "policy": policy_named,

@@ -7,8 +7,8 @@ import http.client
 import json
 import os
 import socket
-import time
 import struct
+import time
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path

@@ -51,18 +51,19 @@ ALLOWED: dict[str, set[str]] = {
     FACE: _BELOW_SERVER,
     "ray": {"live", "agent", "folders", "sweeps", VERSION, "errors"},
     "server": {FACE, "ray"} | _BELOW_SERVER,
-    "doctor": {"server"} | _BELOW_SERVER,
+    "doctor": {"server", "ray"} | _BELOW_SERVER,
     "cli": {FACE, "ray", "server", "papers", "doctor"} | _BELOW_SERVER,
     "__main__": {"cli"},
 }
 
 # An arrow that leads to some files of a room only: chaos runs the rules of the agent, and starts no processes; a training script
 # tells its supervisor how far it is, and writes files whole; a node looks up which way a job can be parked, and imports no hook;
-# Ray carries cells of sweeps, and knows neither grids nor folders.
+# Ray carries cells of sweeps, and knows neither grids nor folders; the doctor asks a Ray cluster for its name, and joins none.
 NARROW: dict[tuple[str, str], set[str]] = {
     ("sim", "agent"): {"rota.agent.rules", "rota.agent.constants"},
     ("train", "agent"): {"rota.agent.constants", "rota.agent.datagrams", "rota.agent.disk"},
     ("agent", "park"): {"rota.park.environment", "rota.park.facts", "rota.park.ways"},
+    ("doctor", "ray"): {"rota.ray.authentication", "rota.ray.find", "rota.ray.knock", "rota.ray.port"},
     ("ray", "sweeps"): {"rota.sweeps.crew", "rota.sweeps.there", "rota.sweeps.versions"},
 }
 
@@ -268,6 +269,7 @@ CAUGHT = [
     ("rota/live/tick.py", "import rota.sim", "live must not import sim"),
     ("rota/train/session.py", "import rota.core", "train must not import core"),
     ("rota/ray/cells.py", "from rota.sweeps.store import Store", "not rota.sweeps.store.Store"),
+    ("rota/doctor/ray_checks.py", "from rota.ray.hosts import RayHosts", "not rota.ray.hosts.RayHosts"),
     ("rota/sweeps/remote.py", "from rota.ray.cells import RayCells", "sweeps must not import ray"),
     ("rota/train/session.py", "from rota.agent.machine import Machine", "not rota.agent.machine.Machine"),
     ("rota/train/session.py", "from rota.wire.spec import Spec", "train must not import wire"),

@@ -1,4 +1,4 @@
-"""Chaos on a real Ray cluster: faults of thirteen kinds at seeded moments. Nothing may get lost, run twice or end differently.
+"""Chaos on a real Ray cluster: faults of many kinds at seeded moments. Nothing may get lost, run twice or end differently.
 
     python -m tests.live.ray_chaos --faults 20 --only raylet-killed --seed 1      # make ray-chaos
 

@@ -29,7 +29,9 @@ SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
-"""Of all processes of Ray, and of who connects to it."""
+"""Of all processes of Ray, and of who connects to it: as `docs/cluster.md` starts it, with a token."""
+OPEN = {name: value for name, value in SETTINGS.items() if name != "RAY_AUTH_TOKEN"} | {"RAY_AUTH_MODE": "disabled"}
+"""The same without a token."""
 START = [
     "--num-cpus=1",
     "--disable-usage-stats",
@@ -46,9 +48,11 @@ MARK = "CHAOS_MACHINE"
 class RayCluster:
     """A head without GPUs, and nodes with pretend ones."""
 
-    def __init__(self, folder: Path, network: Network | None = None) -> None:
-        """`network`: nodes are in its namespaces; None: all is on loopback."""
-        self.folder, self.network = folder, network
+    def __init__(
+        self, folder: Path, network: Network | None = None, *, settings: Mapping[str, str] = SETTINGS, storage: bool = True
+    ) -> None:
+        """`network`: nodes are in its namespaces; None: all is on loopback. `storage`: the head keeps its state on disk."""
+        self.folder, self.network, self._settings, self._storage = folder, network, settings, storage
         self._token = secrets.token_hex(4)
         # Sockets of Ray are in here, and their names may have 107 bytes.
         self._sockets = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
@@ -75,13 +79,17 @@ class RayCluster:
         self._run(name)
 
     def _run(self, name: str) -> None:
-        storage = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self._sockets / "gcs")} if name == "head" else {}
+        storage = (
+            {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self._sockets / "gcs")}
+            if name == "head" and self._storage
+            else {}
+        )
         with self._said(name).open("wb") as out:
             self._nodes[name] = subprocess.Popen(
                 self._commands[name],
                 stdout=out,
                 stderr=out,
-                env={**os.environ, **SETTINGS, **storage, **self._env.get(name, {}), MARK: self._mark(name)},
+                env={**os.environ, **self._settings, **storage, **self._env.get(name, {}), MARK: self._mark(name)},
                 start_new_session=True,
             )
 
@@ -105,16 +113,16 @@ class RayCluster:
         """Whether Ray has come up on it since it was last started."""
         return "Ray runtime started" in self._said(name).read_text(errors="replace")
 
-    def start(self, name: str, gpus: int, accelerator: str) -> None:
-        """Start Ray on a node, and wait for nothing."""
-        labels = f"rota/node={name},rota/pretend=true,ray.io/accelerator-type={accelerator}"
+    def start(self, key: str, gpus: int, accelerator: str, *, name: str = "") -> None:
+        """Start Ray on a node, and wait for nothing. `name`: as which it joins, if not as `key`."""
+        labels = f"rota/node={name or key},rota/pretend=true,ray.io/accelerator-type={accelerator}"
         address, before = LOOPBACK, list[str]()
         if self.network is not None:
-            self.network.add(name)
-            address, before = self.network.address(name), self.network.inside(name)
+            self.network.add(key)
+            address, before = self.network.address(key), self.network.inside(key)
         # A folder of its own: else nodes that start at the same time take the same names for their sockets.
-        here = [f"--node-ip-address={address}", f"--temp-dir={self._sockets / name}"]
-        self._start(name, before, f"--address={self.address}", f"--num-gpus={gpus}", f"--labels={labels}", *here)
+        here = [f"--node-ip-address={address}", f"--temp-dir={self._sockets / key}"]
+        self._start(key, before, f"--address={self.address}", f"--num-gpus={gpus}", f"--labels={labels}", *here)
 
     def add(self, name: str, gpus: int, accelerator: str, env: Mapping[str, str] | None = None) -> None:
         """`env`: variables of all its processes, on top of ours."""

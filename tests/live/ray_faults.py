@@ -60,6 +60,8 @@ class Faults:
             "node-frozen": lambda: self._stopped(None),
             "partition-long": lambda: self._cut_off(None),
             "machine-lost": self._machine_lost,
+            "boot-file-lost": self._boot_file_lost,
+            "two-of-one-name": self._two_of_one_name,
         }
         if site.cluster.network is None:
             del self.kinds["partition-short"], self.kinds["partition-long"]
@@ -98,9 +100,12 @@ class Faults:
     def _all_step(self, from_s: float) -> bool:
         self.crowd.keep_busy()
         there = self._all_there()
+        return self._jobs_step(from_s) and there
+
+    def _jobs_step(self, from_s: float) -> bool:
         rows = self.site.rows()
         steps = (self.crowd.steps(job)[-1:] for job, row in rows.items() if not row.ended)
-        return there and all(made and made[0] > from_s for made in steps)
+        return all(made and made[0] > from_s for made in steps)
 
     def _part(self, gangs_only: bool = False) -> Part:
         """Some process of some job that runs now."""
@@ -149,6 +154,39 @@ class Faults:
         assert agent is not None, f"{node} has no agent"
         os.kill(agent, signal.SIGKILL)
         return Fault("", node, time.time(), self._on([node]))
+
+    def _boot_file_lost(self) -> Fault:
+        """The number of its boot is gone from its disk, in one place or in both, and its agent is killed."""
+        node, both = self._part().node, self._draw.random() < 0.5
+        for name in ("boot.json", "run/boot.json") if both else ("boot.json",):
+            (self.site.nodes / node / name).unlink()
+        agent = self.site.cluster.agent(node)
+        assert agent is not None, f"{node} has no agent"
+        os.kill(agent, signal.SIGKILL)
+        fault = Fault("", f"{node}{', both files' if both else ''}", time.time(), self._on([node]))
+        until((self.site.nodes / node / "boot.json").exists, "its next agent has a number again")
+        return fault
+
+    def _two_of_one_name(self) -> Fault:
+        """A second Ray node of this machine has the name of a node that runs a job; then one of the two is taken away."""
+        cluster, node = self.site.cluster, self._part().node
+        twin, first_goes = f"{node}-twin", self._draw.random() < 0.5
+        at_s, hit = time.time(), self._on([node])
+        told = self.site.said().count(f"two Ray nodes are named {node}")
+        cluster.start(twin, GPUS, ACCELERATOR, name=node)
+        try:
+            cluster.wait_for(twin)
+            until(lambda: self.site.said().count(f"two Ray nodes are named {node}") > told, "the operator is told")
+            assert cluster.agent(twin) is None, "the first has the name, and goes on"
+            if first_goes:
+                cluster.kill(node)
+                until(lambda: cluster.agent(twin) is not None, "the second has the name now")
+                until(lambda: self.site.up_nodes() == set(NODES), "the scheduler uses it")
+                from_s = time.time()
+                until(lambda: self._jobs_step(from_s), "all jobs make steps")
+        finally:
+            cluster.kill(twin)
+        return Fault("", f"{node}, {'the first' if first_goes else 'the second'} goes", at_s, hit)
 
     def _rank_killed(self) -> Fault:
         return self._kill_part(lambda part: part.pid, gangs_only=True)

@@ -10,6 +10,7 @@ from rota.core.fold.debts import forgive_common_debt
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.fold.measured import begin_trial, break_off, measured
 from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported, nodes_reported
+from rota.core.learn.failing_nodes import review
 from rota.core.learn.progress import note
 from rota.core.learn.rates import learn
 from rota.core.learn.slow_gpus import watch
@@ -68,6 +69,8 @@ def asked_to_wake(state: State, wake_s: float) -> None:
 def advance(state: State, settings: Settings) -> None:
     """Fold the passing of time: silent nodes become unreachable, leases end."""
     now = state.now_s
+    if state.machines.failed_starts or state.machines.failing or state.machines.failing_jobs:
+        review(state, settings)
     if settings.node_timeout_seconds < FOREVER:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():

@@ -7,6 +7,8 @@ import numpy as np
 
 from rota.core.fold import partners
 from rota.core.fold.measured import break_off
+from rota.core.learn.cordon import cordon
+from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.progress import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
@@ -129,6 +131,8 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         if not event.saved:
             state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
         end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
+        if state.machines.failing:
+            _leave_failing(state, settings, event.job)
         return
     if event.job not in state.jobs.doomed and _answered(state, event, Suspend):
         _settle(state, event.job, event.at_s)
@@ -166,7 +170,26 @@ def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
 def exited(state: State, settings: Settings, event: Exited) -> None:
     incarnation = state.jobs.incarnations.get(event.job)
     if incarnation is not None and incarnation.number == event.incarnation:
+        if settings.cordon_failing_starts < FOREVER:
+            note_exit(state, settings, event)
         end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved)
+        if state.machines.failed_starts or state.machines.failing:
+            _leave_failing(state, settings, event.job)
+
+
+def _leave_failing(state: State, settings: Settings, job: int) -> None:
+    """Something of a job has ended. If its node is failing, the GPUs that are free now are cordoned; the job goes elsewhere."""
+    review(state, settings)
+    cordon(state, settings)
+    want, machines = state.jobs.desired.get(job), state.machines
+    if (
+        want is not None
+        and job not in state.jobs.incarnations
+        and not machines.failing.keys().isdisjoint(machines.nodes_of(want))
+    ):
+        state.want(job, state.jobs.row[job], -1, None)
+        state.jobs.unsettled.discard(job)
+        state.question.touch()
 
 
 def _answered(state: State, event: Started | Suspended, expected: type | UnionType) -> bool:

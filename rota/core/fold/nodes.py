@@ -3,6 +3,7 @@
 import numpy as np
 
 from rota.core.fold.incarnations import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
+from rota.core.learn.failing_nodes import acquit
 from rota.core.settings import Settings
 from rota.core.state.records import Verdict, same_gpus
 from rota.core.state.state import State
@@ -34,6 +35,7 @@ def node_reported(state: State, settings: Settings, event: NodeReported) -> None
     if event.boot > state.machines.node_boot[node]:
         state.machines.node_boot[node] = event.boot
         bury(state, node, event.at_s)
+        acquit(state, settings, node)
     state.machines.node_heard_s[node] = state.now_s
     if not state.machines.node_up[node]:
         state.set_node(node, True)
@@ -100,6 +102,7 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     state.set_draining(event.node, False)
     state.machines.gone.add(event.node)
     state.note_lasting_gpus()
+    acquit(state, settings, event.node)
     for job, row in state.jobs.row.items():
         refresh_schedulable(state, job, row)
 

@@ -1,4 +1,5 @@
-"""Cordon: GPUs so slow that the operator's rule takes them out of service. Jobs there move away, and no job is put there."""
+"""Cordon: GPUs that rules take out of service. No job is put there. GPUs that are too slow by the operator's rule are left by the
+jobs that have them; on nodes where starts fail (`failing_nodes.py`) only free GPUs are cordoned."""
 
 import numpy as np
 
@@ -16,9 +17,22 @@ PROBATION_SECONDS = 14 * 86_400.0
 
 
 def cordon(state: State, settings: Settings) -> None:
-    """Apply the rule to what is believed now."""
+    """Apply the rules to what is believed now."""
+    found = [*_on_failing_nodes(state), *_slow(state, settings)] if state.machines.failing else _slow(state, settings)
+    if tuple(found) != state.machines.cordoned:
+        state.set_cordoned(tuple(dict.fromkeys(found)))
+
+
+def _on_failing_nodes(state: State) -> list[int]:
+    """GPUs of nodes on which starts fail, but for those that are in use: a job that runs there stays."""
+    machines = state.machines
+    here = np.isin(machines.cluster.gpu_node, list(machines.failing)) & machines.observed.free
+    return [int(gpu) for gpu in here.nonzero()[0]]
+
+
+def _slow(state: State, settings: Settings) -> list[int]:
     if settings.cordon_slower_than == FOREVER or state.knowledge.variability is None:
-        return
+        return []
     worst = state.knowledge.variability.scores.max(axis=0)
     slow = (worst > settings.cordon_slower_than) & ~_on_probation(state, len(worst))
     found: list[int] = []
@@ -26,8 +40,7 @@ def cordon(state: State, settings: Settings) -> None:
         mine = (slow & (state.machines.cluster.gpu_pool == pool)).nonzero()[0]
         most = max(int(state.machines.cluster.pool_gpus[pool] * MOST), 1)
         found += mine[np.argsort(-worst[mine], kind="stable")][:most].tolist()
-    if tuple(found) != state.machines.cordoned:
-        state.set_cordoned(tuple(found))
+    return found
 
 
 def slow_gpus(state: State) -> list[str]:

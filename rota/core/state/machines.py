@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from rota.core.state.copying import copied
+from rota.core.state.records import FailedStart
 from rota.model.accelerators import ACCELERATORS
 from rota.model.cluster import Cluster, Node
 from rota.model.occupancy import FREE, Occupancy
@@ -39,7 +40,15 @@ class Machines:
     gone: set[int] = field(default_factory=set)
     """Nodes that left for good. Their numbers are not used again."""
     cordoned: tuple[int, ...] = ()
-    """GPUs that are out of service because they are too slow, the slowest first."""
+    """GPUs that are out of service: those of failing nodes, then those that are too slow, the slowest first."""
+    failed_starts: dict[int, tuple[FailedStart, ...]] = field(default_factory=dict)
+    """By node: starts that failed there within seconds, since a job last began to run there."""
+    failing: dict[int, float] = field(default_factory=dict)
+    """Nodes that are out of service because starts fail there, and until when."""
+    proven_failures: dict[int, tuple[FailedStart, ...]] = field(default_factory=dict)
+    """By node: starts that failed there, of jobs that ran on others. A failing node without any is on trial."""
+    failing_jobs: set[int] = field(default_factory=set)
+    """Jobs whose starts fail on several nodes."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:

@@ -64,6 +64,17 @@ class InFlight:
     sent_s: float
 
 
+@value
+class FailedStart:
+    """Attempts of a job that ended on one node within seconds of their starts."""
+
+    job: int
+    times: int
+    first_s: float
+    elsewhere: bool = False
+    """Whether the job has run on other nodes since the last of them."""
+
+
 PaceKey = tuple[str, int, int, int, str, int]
 """Profile, pool, GPUs, levels of locality spanned, the profile of who shares them, and batch size."""
 

@@ -82,7 +82,8 @@ def test_what_a_node_is(desk: Desk) -> None:
     assert facts["pretend"] and facts["interface"] == interface_of("127.0.0.1") == "lo"
     desk.again()
     assert json.loads(desk.agent.hello())["boot"] == facts["boot"], "the machine was not booted"
-    (desk.folder / "n1" / "boot.json").write_text(json.dumps(["another boot", facts["boot"] + 10**6]))
+    for path in (desk.folder / "n1" / "boot.json", desk.folder / "n1" / "run" / "boot.json"):
+        path.write_text(json.dumps(["another boot", facts["boot"] + 10**6]))
     desk.again()
     assert json.loads(desk.agent.hello())["boot"] == facts["boot"] + 10**6 + 1
 
@@ -135,7 +136,7 @@ def test_repeats_and_strangers(desk: Desk) -> None:
 def test_an_agent_that_stood_still_does_nothing_when_there_is_another(desk: Desk) -> None:
     frozen = desk.agent
     desk.again()
-    with pytest.raises(RuntimeError, match="another agent has this node"):
+    with pytest.raises(RuntimeError, match="another agent has "):
         frozen.exchange(json.dumps({"message": 1, "do": [], "whole": False}))
 
 
@@ -175,3 +176,13 @@ def test_only_the_latest_call_waits(desk: Desk) -> None:
     early.start()
     until(lambda: not (desk.agent.wait(0.0) or early.is_alive()), "the early one has given up")
     assert came == [False]
+
+
+@pytest.mark.parametrize("lost", ["boot.json", "run/boot.json"])
+@pytest.mark.parametrize("how", ["removed", "empty", "cut short"])
+def test_one_lost_file_does_not_change_the_number_of_the_boot(desk: Desk, lost: str, how: str) -> None:
+    boot, path = json.loads(desk.agent.hello())["boot"], desk.folder / "n1" / lost
+    path.unlink() if how == "removed" else path.write_text("" if how == "empty" else path.read_text()[:9])
+    desk.again()
+    assert json.loads(desk.agent.hello())["boot"] == boot
+    assert json.loads(path.read_text())[1] == boot, "it is there again"

@@ -6,16 +6,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rota.agent import node_agent
-from rota.agent.node_agent import NodeAgent
+from rota.agent.node_agent import NodeAgent, NodeFacts
 from rota.agent.processes import Signs, boot_s, end_all
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
+from rota.live.fleet_starts import FORGET_SECONDS, LATE_SECONDS
 from rota.live.hosts import HostAnswer, HostThere
 from rota.live.journal_store import LeadLost
 from rota.live.requests import submitted_job
@@ -77,6 +79,11 @@ class InProcess:
     def answers(self) -> list[HostAnswer]:
         found, self._answers = self._answers, []
         return found
+
+    def changed(self, host: str, facts: NodeFacts) -> None: ...
+
+    def notes(self) -> list[str]:
+        return []
 
     def rang(self) -> set[str]:
         return {f"host-{name}" for name, agent in self.agents.items() if agent.wait(0.0)}
@@ -564,3 +571,66 @@ def test_how_a_job_uses_its_gpu_is_measured(real: Bench) -> None:
 
     until(measured, "what it takes on its GPU")
     assert real.fleet.readings()["a/GPU-0"].utilisation == 0.93
+
+
+# An agent that was started again.
+
+
+def restart_agent(bench: Bench, name: str, *, lose: tuple[str, ...] = ()) -> None:
+    """Its process was killed, and these of its files are gone."""
+    bench.hosts.agents[name].close()
+    for file in lose:
+        (bench.folder / name / file).unlink()
+    time.sleep(max(bench.hosts.agents[name].facts.boot + 1 - time.time(), 0.0))  # else it may draw the same number
+    bench.hosts.agents[name] = NodeAgent(bench.folder / name, name, "127.0.0.1", accelerator="V100", pretend_gpus=2)
+
+
+def test_jobs_go_on_and_others_start_when_an_agent_has_lost_the_number_of_its_boot(bench: Bench) -> None:
+    """The machine was not booted, so what runs there lives, and the next launch is not held back."""
+    first = bench.launch_one()
+    bench.fleet.carry_out([first])
+    bench.heard(started(0))
+    restart_agent(bench, "a", lose=("boot.json", "run/boot.json"))
+    assert bench.hosts.agents["a"].facts.boot > first.boots[0]
+    bench.ahead_s += HEARTBEAT_SECONDS + 1.0
+    reports = bench.heard(lambda event: isinstance(event, NodeReported) and event.node == 0)
+    assert {event.boot for event in reports if isinstance(event, NodeReported) and event.node == 0} == {first.boots[0]}
+    assert 1 in bench.fleet.running()
+    lease_s = time.time() + bench.ahead_s + 600.0
+    second = Launch(2, 1, 1, 0, np.array([1]), (0,), first.boots, 0.0, lease_s)
+    bench.fleet.carry_out([second])
+    bench.heard(lambda event: isinstance(event, Started) and event.job == 2)
+    assert bench.hosts.agents["a"].facts.boot == first.boots[0], "the agent keeps the scheduler's number"
+    restart_agent(bench, "a")
+    assert bench.hosts.agents["a"].facts.boot == first.boots[0], "and so does the next"
+
+
+def test_a_launch_that_cannot_be_sent_is_told_with_the_name_of_its_node(bench: Bench) -> None:
+    told: list[str] = []
+    bench.fleet._context = replace(bench.fleet._context, tell=told.append)
+    launch = replace(bench.launch_one(), boots=(1,))
+    bench.fleet.carry_out([launch])
+    assert bench.fleet.late_starts() == {} and told == []
+    bench.ahead_s += LATE_SECONDS
+    for _ in range(3):
+        bench.fleet.carry_out([launch])
+    said = "Not acknowledged for 15 s: a has been booted since the launch was decided. "
+    assert told == [f"job 1, attempt 1: {said}The launch is sent again every few seconds."]
+    assert bench.fleet.late_starts()[1].startswith(said)
+    bench.fleet.carry_out([bench.launch_one()])
+    bench.heard(started(0))
+    bench.fleet.carry_out([bench.launch_one()])
+    assert bench.fleet.late_starts() == {} and told[1:] == ["job 1 is acknowledged after 15 s"]
+
+
+def test_a_launch_that_no_agent_answers_is_told_with_the_name_of_its_node(bench: Bench) -> None:
+    told: list[str] = []
+    bench.fleet._context = replace(bench.fleet._context, tell=told.append)
+    bench.hosts.held = []
+    for _ in range(2):
+        bench.fleet.carry_out([bench.launch()])
+        bench.ahead_s += LATE_SECONDS
+    bench.fleet.carry_out([bench.launch()])
+    assert len(told) == 1 and "no answer from the agent of a, b" in told[0]
+    bench.ahead_s += FORGET_SECONDS + 1.0
+    assert bench.fleet.late_starts() == {}, "the core does not send it any more"

@@ -1,0 +1,50 @@
+"""What the operator of a cluster is told about its nodes: that one is unreachable, back, drained, or has left."""
+
+from rota.core.learn.failing_nodes import failing_nodes
+from rota.core.state.state import State
+
+
+class NodeLog:
+    """Compares the nodes with how they were at the last call."""
+
+    def __init__(self, state: State) -> None:
+        """At first all nodes count as reachable and in use, but for those that have left."""
+        self._down: set[int] = set()
+        self._draining: set[int] = set()
+        self._gone = set(state.machines.gone)
+        self._failing: list[str] = []
+
+    def lines(self, state: State) -> list[str]:
+        """One line for each change."""
+        machines, failing = state.machines, failing_nodes(state)
+        gone, draining = machines.gone, machines.draining
+        silent = ~machines.node_up & (machines.node_heard_s > 0.0)  # of the others the first answer is still to come
+        down = set(silent.nonzero()[0].tolist()) - gone
+        if (down, draining, gone, failing) == (self._down, self._draining, self._gone, self._failing):
+            return []
+        found = [_unreachable(state, node) for node in sorted(down - self._down)]
+        found += [f"{_name(state, node)} is back" for node in sorted(self._down - down - gone)]
+        found += [f"{_name(state, node)} is drained: its jobs move to other nodes" for node in sorted(draining - self._draining)]
+        found += [f"{_name(state, node)} is no longer drained" for node in sorted(self._draining - draining - gone)]
+        found += [f"{_name(state, node)} left" for node in sorted(gone - self._gone)]
+        found += [line.removesuffix(".") for line in failing if line not in self._failing]
+        self._down, self._draining, self._gone, self._failing = down, set(draining), set(gone), failing
+        return found
+
+
+def _name(state: State, node: int) -> str:
+    return state.machines.cluster.nodes[node].name
+
+
+def _unreachable(state: State, node: int) -> str:
+    silent_seconds = state.now_s - float(state.machines.node_heard_s[node])
+    jobs = sum(node in incarnation.parts for incarnation in state.jobs.incarnations.values())
+    text = f"{_name(state, node)} is unreachable: no answer for {silent_seconds:.0f} s"
+    if not jobs:
+        return text
+    who = (
+        "its job keeps its GPUs until the lease expires"
+        if jobs == 1
+        else f"its {jobs} jobs keep their GPUs until their leases expire"
+    )
+    return f"{text}; {who}"
