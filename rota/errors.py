@@ -9,6 +9,7 @@ RotaError                      carries a message and, where there is one, the ne
 │   ├── NameUnknown            a policy, placer, preset, format or option that does not exist
 │   └── OptionError            a value that a policy, placer or setting does not take
 ├── UnreachableError           no scheduler answers, or it does not take this client
+│   └── NotRunningError        the scheduler of a home is not running; its journal and logs can be read
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
 ├── SolverFailed               an optimisation problem has no solution, or none was found
 ├── JournalError               the journal cannot be read or written
@@ -93,6 +94,10 @@ class NameUnknown(InputError):
 
 class UnreachableError(RotaError):
     """No scheduler answers where one should be, or it does not take this client."""
+
+
+class NotRunningError(UnreachableError):
+    """The scheduler of this home is not running. Its journal and its logs can be read from disk."""
 
 
 class PolicyBroken(RotaError):

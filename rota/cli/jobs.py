@@ -11,6 +11,7 @@ from rota.cli import options as flag
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
+    from rota.live.home_on_disk import HomeOnDisk
     from rota.wire.client import Client
     from rota.wire.rows import JobRow, StatusRow
 
@@ -46,6 +47,7 @@ def jobs(
     if watch and shaped == "csv":
         raise OptionError("does not go with -o csv.", field="--watch", hint="-o json, which writes a line for every change")
     from rota.cli import words
+    from rota.cli.offline import connect_or_read
     from rota.wire.client import connect, user_name
     from rota.wire.rows import ENDED
 
@@ -57,10 +59,10 @@ def jobs(
         "phase": phase or "",
         "since_s": 0.0 if since is None else words.moment(since),
     }
-    client = connect(home)
     if not watch:
-        _show(client, shaped, wanted)
+        _show(connect_or_read(home), shaped, wanted)
         return
+    client = connect(home)
     try:
         _watch(client, shaped, wanted)
     except KeyboardInterrupt:  # the way to end it
@@ -75,25 +77,36 @@ def _watch(client: "Client", shaped: str, wanted: dict[str, Any]) -> None:
         seen = client.changes(seen, LOOK_SECONDS)
 
 
-def _show(client: "Client", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
+def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
     from rota.cli import words
+    from rota.wire.client import Client
 
-    rows = client.jobs(**wanted)
+    rows = source.jobs(**wanted)
     if words.data(shaped, rows):
         return
     lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
-    lines.append(footer(len(rows), wanted["everything"], status := client.status()))
-    if status.policy_problem:
-        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
-    lines += [words.clean(line) for line in status.slow_gpus]
-    if status.disk_problem:
-        lines.append(f"Attention: {words.clean(status.disk_problem)}")
+    lines += _below(len(rows), wanted["everything"], source.status() if isinstance(source, Client) else None)
     if redraw and sys.stdout.isatty():
         columns, height = shutil.get_terminal_size()
         # From the top of the screen, line by line, then nothing below: no flicker.
         words.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
     else:
         words.say("\n".join(lines))
+
+
+def _below(shown: int, everything: bool, status: "StatusRow | None") -> list[str]:
+    """The lines below the table. `status`: None if the scheduler is not running."""
+    from rota.cli import words
+
+    if status is None:
+        return [f"{counted(shown, everything)} · read from disk, without the scheduler"]
+    lines = [footer(shown, everything, status)]
+    if status.policy_problem:
+        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
+    lines += [words.clean(line) for line in status.slow_gpus]
+    if status.disk_problem:
+        lines.append(f"Attention: {words.clean(status.disk_problem)}")
+    return lines
 
 
 def table(rows: "list[JobRow]", *, wide: bool, colour: bool) -> list[str]:
@@ -150,10 +163,13 @@ def _short(row: "JobRow") -> str:
     return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
 
 
+def counted(shown: int, everything: bool) -> str:
+    return f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
+
+
 def footer(shown: int, everything: bool, status: "StatusRow") -> str:
-    what = f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
     kind = "pretend GPUs" if status.pretend else "GPUs"
-    return f"{what} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
+    return f"{counted(shown, everything)} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
 
 
 def cut(line: str, columns: int) -> str:

@@ -1,6 +1,5 @@
 """`rota up`: the scheduler on this machine, in the foreground."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,8 +71,11 @@ def up(
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
     from rota.server.serve import ServeOptions, check_options, serve
+    from rota.wire.home import home_folder, other_owner
 
-    place = Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().resolve()
+    if whose := other_owner(home_folder(home)):
+        raise OptionError(f"{whose}.", field="--home", hint="--home with a folder of yours")
+    place = home_folder(home).resolve()
     options = ServeOptions(
         home=place,
         pretend=pretend,

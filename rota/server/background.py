@@ -1,7 +1,6 @@
 """A scheduler without a terminal: started in the background, stopped by its home, or left to systemd."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from rota.errors import InputError, OptionError, RotaError
 from rota.server.standby import STANDBY
-from rota.wire.address import ADDRESS_FILE, LOCK_FILE
 from rota.wire.client import connect
+from rota.wire.home import ADDRESS_FILE, scheduler_runs, user_of
 
 LOG_FILE = "up.log"
 """What a scheduler in the background says."""
@@ -61,10 +60,16 @@ def stop(home: Path) -> tuple[int, int]:
     """End the scheduler of a home, and wait until it has gone. Its process, and how many jobs go on without it."""
     found = connect(home).status()
     holding = sum(count for phase, count in found.jobs.items() if phase in ("starting", "running", "suspending", "stopping"))
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.kill(found.daemon_pid, signal.SIGTERM)
+    except PermissionError:
+        whose = user_of(Path(f"/proc/{found.daemon_pid}").stat().st_uid)
+        text = f"The scheduler of {home} is process {found.daemon_pid} of {whose}, which you may not stop."
+        raise RotaError(text, hint=f"ask {whose} to run rota down") from None
+    except ProcessLookupError:
+        pass
     until = time.monotonic() + STOP_SECONDS
-    while not _is_free(home / LOCK_FILE) and not _another_leads(home, found.daemon_pid):
+    while scheduler_runs(home) and not _another_leads(home, found.daemon_pid):
         if time.monotonic() > until:
             raise RotaError(f"Process {found.daemon_pid} has not ended yet.", hint="rota status, in a moment")
         time.sleep(LOOK_SECONDS)
@@ -76,15 +81,6 @@ def _another_leads(home: Path, pid: int) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return bool(json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"] != pid)
     return False
-
-
-def _is_free(lock: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError), lock.open("r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-    return True
 
 
 def systemd_unit(home: Path, arguments: Sequence[str], folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,17 +100,7 @@ class Client:
     def log_pieces(self, key: int | str, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
         """A job's output piece by piece: what is there, or, following, until the job has ended. With `tail` from the last so many
         lines on."""
-        offset, gap = 0, SHORTEST_GAP_SECONDS
-        while True:
-            piece, tail = self.log(key, offset, tail=tail), None
-            grown, offset = piece.next_offset != offset, piece.next_offset
-            if grown:
-                yield piece
-            if piece.ended or not (grown or follow):
-                return
-            gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
-            if not grown:
-                time.sleep(gap)
+        return log_pieces(lambda offset, tail: self.log(key, offset, tail=tail), follow, tail)
 
     def cancel(self, key: int | str) -> JobRow:
         """End a job for good."""
@@ -195,6 +185,21 @@ class Job:
     def cancel(self) -> JobRow:
         """End it for good."""
         return self._client.cancel(self.id)
+
+
+def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: int | None) -> Iterator[LogChunk]:
+    """`read`: one piece from an offset on, or the last lines."""
+    offset, gap = 0, SHORTEST_GAP_SECONDS
+    while True:
+        piece, tail = read(offset, tail), None
+        grown, offset = piece.next_offset != offset, piece.next_offset
+        if grown:
+            yield piece
+        if piece.ended or not (grown or follow):
+            return
+        gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
+        if not grown:
+            time.sleep(gap)
 
 
 def passed_environment(env: Any) -> dict[str, str]:

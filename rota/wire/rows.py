@@ -91,6 +91,9 @@ class JobRow:
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
     trials: list[TrialRow] | None = None
     """What was tried with it, the oldest first, where one job is asked about."""
+    as_of: str | None = None
+    """The time of the journal's last entry, if the scheduler is not running and the row was read from disk; None: it is as of
+    now."""
 
     @property
     def ended(self) -> bool:

@@ -292,8 +292,8 @@ def test_unreachable(rota: Rota, tmp_path: Path, command: tuple[str, ...]) -> No
     code, out, err = rota(*command, "--home", str(tmp_path))
     assert (code, out) == (3, "")
     problem, hint = err.splitlines()
-    assert problem == f"Cannot reach the scheduler: nobody has started one in {tmp_path}."
-    assert hint == f"Try: rota up --home {tmp_path} · rota doctor --home {tmp_path}"
+    assert problem == f"No scheduler has been started in {tmp_path}."
+    assert hint == f"Try: rota up --home {tmp_path}"
 
 
 def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:
