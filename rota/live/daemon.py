@@ -32,7 +32,7 @@ from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
-from rota.live.leases import leases_told_again
+from rota.live.leases import lease_left_seconds, leases_told_again
 from rota.live.log_chunks import log_chunk
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
@@ -522,6 +522,7 @@ class Daemon:
                 policy_problem=state.question.policy_fault,
                 slow_gpus=slow_gpus(state),
                 disk_problem=self.disk_problem,
+                lease_left_seconds=lease_left_seconds(state, self.clock()),
             )
 
     def nodes(self) -> list[NodeRow]:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rota.errors import InputError, OptionError, RotaError
 from rota.server.standby import STANDBY
@@ -19,6 +20,8 @@ from rota.wire.home import ADDRESS_FILE, scheduler_runs, user_of
 LOG_FILE = "up.log"
 """What a scheduler in the background says."""
 LOOK_SECONDS = 0.05
+HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
+"""Phases of jobs that have processes."""
 READY_SECONDS, STOP_SECONDS = 120.0, 60.0
 
 
@@ -56,10 +59,20 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
     raise RotaError("The scheduler is not ready yet.", hint=f"look into {home / LOG_FILE}")
 
 
-def stop(home: Path) -> tuple[int, int]:
-    """End the scheduler of a home, and wait until it has gone. Its process, and how many jobs go on without it."""
+class Stopped(NamedTuple):
+    """A scheduler that was stopped."""
+
+    pid: int
+    jobs: int
+    """How many keep running without it,"""
+    lease_left_seconds: float | None
+    """and for how long; None: none does."""
+
+
+def stop(home: Path) -> Stopped:
+    """End the scheduler of a home, and wait until it has gone."""
     found = connect(home).status()
-    holding = sum(count for phase, count in found.jobs.items() if phase in ("starting", "running", "suspending", "stopping"))
+    holding = sum(count for phase, count in found.jobs.items() if phase in HOLDING)
     try:
         os.kill(found.daemon_pid, signal.SIGTERM)
     except PermissionError:
@@ -73,7 +86,7 @@ def stop(home: Path) -> tuple[int, int]:
         if time.monotonic() > until:
             raise RotaError(f"Process {found.daemon_pid} has not ended yet.", hint="rota status, in a moment")
         time.sleep(LOOK_SECONDS)
-    return found.daemon_pid, holding
+    return Stopped(found.daemon_pid, holding, found.lease_left_seconds)
 
 
 def _another_leads(home: Path, pid: int) -> bool:

@@ -43,7 +43,9 @@ from rota.wire.address import make_token, remove_address, write_address
 PRETEND = "4xV100"
 POLICY = "tiresias"
 PLACER = "packed"
-LEASE_SECONDS = 300.0
+LEASE_SECONDS, CLUSTER_LEASE_SECONDS = 86_400.0, 300.0
+"""On one machine no other job can get the GPUs of a job whose scheduler is away, so it may run for long. On a cluster the jobs of
+a node that is lost start elsewhere when their leases have expired."""
 LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
 LEASE_SLACK_SECONDS = 30.0
@@ -66,7 +68,8 @@ class ServeOptions:
     home is `POLICY`."""
     forget: tuple[str, ...] = ()
     """Of those that this home has, the ones that no longer hold."""
-    lease_seconds: float = LEASE_SECONDS
+    lease_seconds: float | None = None
+    """How long jobs keep running without the scheduler; None: `LEASE_SECONDS`, or with `ray` `CLUSTER_LEASE_SECONDS`."""
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """What the log of a job may take."""
@@ -80,6 +83,13 @@ class ServeOptions:
     """The address of a PostgreSQL database for the journal; None: where this home has it."""
     standby: bool = False
     """Wait until no other scheduler leads."""
+
+    @property
+    def lease(self) -> float:
+        """In seconds."""
+        if self.lease_seconds is not None:
+            return self.lease_seconds
+        return LEASE_SECONDS if self.ray is None else CLUSTER_LEASE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
         options.home,
         hosts,
         lease_grace_seconds=options.lease_grace_seconds,
-        gone_after_seconds=options.lease_seconds + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
+        gone_after_seconds=options.lease + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         log_bytes=int(options.log_mb * (1 << 20)),
     )
     return driver, all(each.facts.pretend for each in hosts.there().values())
@@ -233,7 +243,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
     make_placer(placer_named)
     cluster, said = checked.driver.machines(), {name: each["said"] for name, each in told.items()}
     settings = Settings(
-        lease_seconds=options.lease_seconds,
+        lease_seconds=options.lease,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,

@@ -159,6 +159,8 @@ class StatusRow:
     """GPUs that prove to be slower than others, in words."""
     disk_problem: str = ""
     """That the scheduler's disk is full, in words; empty: it has room."""
+    lease_left_seconds: float | None = None
+    """How long all jobs that run now may keep running without the scheduler; None: none runs."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,7 +1,11 @@
 """A scheduler that is not running, or is another user's: what commands say of its home, and what they leave alone."""
 
+import contextlib
 import hashlib
 import json
+import os
+import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -115,3 +119,25 @@ def test_down_of_another_users_scheduler_is_one_line(place: Site) -> None:
         "Try: ask root to run rota down",
     ]
     place.client().status()
+
+
+def test_after_a_reboot_a_job_starts_again_though_its_lease_is_long(place: Site) -> None:
+    """As after a reboot: its processes are gone, and the clock that leases are counted in has begun again."""
+    place.down()
+    del place.flags["--lease-seconds"]
+    place.up()
+    work = place.submit(1, 400, 0.05, "again")
+    until(lambda: (place.rows()[work].steps_done or 0) >= 5, "it has saved something")
+    place.kill()
+    pids = place.supervisors()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not set(pids) & set(place.supervisors()), "they are gone")
+    with contextlib.closing(sqlite3.connect(place.home / "journal.sqlite", isolation_level=None)) as db:
+        ((text,),) = db.execute("SELECT value FROM meta WHERE key = 'clock'").fetchall()
+        clock = json.loads(text)
+        db.execute("UPDATE meta SET value = ? WHERE key = 'clock'", (json.dumps({**clock, "boot": "an earlier one"}),))
+    place.up()
+    until(lambda: place.rows()[work].phase == "running" and place.rows()[work].suspensions == 1, "it runs again")
+    lease_left = place.client().status().lease_left_seconds
+    assert lease_left is not None and lease_left > 80_000
