@@ -95,6 +95,10 @@ class IncarnationStatus:
     park_way: str = ""
     """As its order says, as `park_why`."""
     park_why: str = ""
+    paced_s: float | None = None
+    """Since when its pace is measured; None: it has made no step since it last started or was resumed."""
+    paced_steps: float = 0.0
+    """How many steps it had made then."""
 
     @property
     def start_sequence(self) -> int:
@@ -184,6 +188,8 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         parking_problem=status.parking_problem,
         park_way=order.park_way if order else "",
         park_why=order.park_why if order else "",
+        paced_s=status.paced_s,
+        paced_steps=status.paced_steps,
     )
 
 

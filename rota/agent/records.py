@@ -92,6 +92,10 @@ class Status(NamedTuple):
     """What its GPUs gave to the host when it was last parked."""
     parking_problem: str = ""
     """Why it could not be parked, when that was last tried."""
+    paced_s: float | None = None
+    """Since when its pace is measured (`rota/agent/pace.py`); None: it has made no step since it last started or was resumed."""
+    paced_steps: float = 0.0
+    """How many steps it had made then."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -51,6 +51,7 @@ from rota.agent.disk import (
 )
 from rota.agent.log import Log
 from rota.agent.outcome import SAVED_AND_LEFT, end_text, exit_code_of, is_done, outcome_of, parked_text, signal_number, start_text
+from rota.agent.pace import Pace
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
@@ -131,6 +132,7 @@ class Supervisor:
         self.job_lock: int | None = None
         self.log: Log | None = None
         self.progress: Progress | None = None
+        self.pace = Pace()
         self.box: socket.socket
         self.job_box: socket.socket
         """Where the job tells of itself."""
@@ -326,7 +328,12 @@ class Supervisor:
             except OSError:
                 return
             self.status = self.status._replace(start_sequence=sequence)
+            self._pace_anew()
         self._carry_out(decision)
+
+    def _pace_anew(self) -> None:
+        """Steps that it made before say nothing of those to come."""
+        self.pace, self.status = Pace(), self.status._replace(paced_s=None)
 
     def _resize_anew(self, sequence: int, anew: WrittenOrder) -> None:
         """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
@@ -357,6 +364,7 @@ class Supervisor:
         self.adopted_codes.clear()
         self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
         self.status = self.status._replace(steps_saved=self.status.steps_done)
+        self._pace_anew()
         log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
         log.open_again()
         self._start(log, job_lock)
@@ -461,6 +469,7 @@ class Supervisor:
             resumed_s=now_s,
             parked_seconds=self.status.parked_seconds + (max(now_s - parked_s, 0.0) if parked_s is not None else 0.0),
         )
+        self._pace_anew()
         self._tell()
 
     # What it tells.
@@ -506,6 +515,9 @@ class Supervisor:
             steps_saved=old.steps_saved if saved is None else saved,
             stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
         )
+        if done is not None and done != old.steps_done:
+            self.pace = self.pace.stepped(done, at_s)
+            self.status = self.status._replace(paced_s=self.pace.since_s, paced_steps=self.pace.since_steps)
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0

@@ -75,4 +75,5 @@ def test_a_signal_is_heeded_as_soon_as_it_is_ready(tmp_path: Path, number: signa
 
 def test_jobs_of_one_machine_keep_running_for_a_day_without_their_scheduler(tmp_path: Path) -> None:
     assert ServeOptions(home=tmp_path).lease == 86_400.0
+    assert ServeOptions(home=tmp_path, ray="auto").lease == 300.0
     assert ServeOptions(home=tmp_path, lease_seconds=20.0).lease == 20.0
