@@ -22,6 +22,7 @@ from typing import Any
 
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
+from rota.core.explain import taken_gpus
 from rota.core.learn.cordon import slow_gpus
 from rota.errors import NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
@@ -46,7 +47,7 @@ from rota.live.trials import trials_of
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
-from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
+from rota.model.events import CancelAsked, External, GpusTaken, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import FOREVER
@@ -213,7 +214,9 @@ class Daemon:
 
     def _first_news(self) -> list[_Item]:
         """After a restart: an open question has lost its process, and everything that the driver has is news."""
-        events: list[_Item] = [*self.driver.events()]
+        taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
+        events: list[_Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
+        events += self.driver.events()
         if self.scheduler.state.question.asked is not None:
             events.append(TimedOut(self.scheduler.state.question.decision, self.clock()))
         if self._set_up_anew:
@@ -224,8 +227,7 @@ class Daemon:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
         watched = self.driver.running() or self.scheduler.state.jobs.incarnations or self.driver.nodes_may_be_silent
-        if watched or self._reserve.full:
-            until = min(until, LOOK_EVERY_SECONDS)
+        until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
             items.append(self._items.get(timeout=None if until == FOREVER else max(until, 0.0)))
@@ -520,7 +522,7 @@ class Daemon:
                 daemon_pid=os.getpid(),
                 worker_pid=self._policy_client.pid,
                 policy_problem=state.question.policy_fault,
-                slow_gpus=slow_gpus(state),
+                slow_gpus=[*taken_gpus(state), *slow_gpus(state)],
                 disk_problem=self.disk_problem,
                 lease_left_seconds=lease_left_seconds(state, self.clock()),
             )

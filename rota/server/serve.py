@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 
 from rota import __version__
+from rota.agent.gpu_lock import hold_gpus
 from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
@@ -172,7 +173,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
     """While this process leads."""
     cluster = checked.driver.machines()
-    with _listening(options.listen) as (listener, url):
+    real = checked.driver.real_gpus if isinstance(checked.driver, Local) else []
+    with hold_gpus(real, options.home), _listening(options.listen) as (listener, url):
         before = journal.configuration() or {}
         configuration = _first_configuration(options, checked, before)
         told = configuration[TOLD]

@@ -156,7 +156,7 @@ class StatusRow:
     policy_problem: str = ""
     """What was wrong with the policy's last answer; empty: nothing."""
     slow_gpus: list[str] = field(default_factory=list)
-    """GPUs that prove to be slower than others, in words."""
+    """GPUs that other programs use, and those that prove to be slower than others, in words."""
     disk_problem: str = ""
     """That the scheduler's disk is full, in words; empty: it has room."""
     lease_left_seconds: float | None = None
@@ -180,6 +180,8 @@ class GpuRow:
     """Jobs that sleep on it."""
     cordoned: bool
     """It is out of service, because it is too slow."""
+    taken_by: str = ""
+    """Who uses it that is no job of this scheduler, in words; no other job is put there until it is free. Empty: none does."""
     slowdown: float | None
     """How many times as long as others it takes; None: that is not learned."""
     memory_gib: float | None = None

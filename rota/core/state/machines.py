@@ -40,6 +40,8 @@ class Machines:
     """Nodes that left for good. Their numbers are not used again."""
     cordoned: tuple[int, ...] = ()
     """GPUs that are out of service because they are too slow, the slowest first."""
+    taken: dict[int, str] = field(default_factory=dict)
+    """GPUs that programs use which are not jobs of this scheduler, and who that is, in words."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
