@@ -155,6 +155,8 @@ class Daemon:
         self._policy_client = self._client(self.configuration["policy"])
         self._wake_s = scheduler.state.question.wake_s
         self._since_snapshot = 0
+        self.begun = threading.Event()
+        """What it found when it came up has been taken in, or it could not be."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     # Coming up and going down ------------------------------------------------------------------------------------
@@ -203,14 +205,17 @@ class Daemon:
             self.driver.end_strays(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
+            self.begun.set()
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
-        except (LeadLost, JournalAway) as problem:  # no defect
+        except (LeadLost, JournalAway) as problem:  # not a defect
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
             raise
+        finally:
+            self.begun.set()
 
     def _first_news(self) -> list[_Item]:
         """After a restart: an open question has lost its process, and everything that the driver has is news."""

@@ -19,6 +19,8 @@ from rota.wire.home import ADDRESS_FILE, scheduler_runs, user_of
 
 LOG_FILE = "up.log"
 """What a scheduler in the background says."""
+FIRST, LAST = "ready ", "try: "
+"""How the lines begin that a scheduler says first when it has started, and last."""
 LOOK_SECONDS = 0.05
 HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
 """Phases of jobs that have processes."""
@@ -51,8 +53,8 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
             problem_text, _, hint = said.strip().partition("\nTry: ")
             kind = InputError if process.returncode == 2 else RotaError  # as if it had been said here
             raise kind(problem_text or "The scheduler ended at once.", hint=hint or f"look into {home / LOG_FILE}")
-        ready = re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists()
-        if ready or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
+        ready = re.search(rf"^{FIRST}.*\n", said, re.MULTILINE) and re.search(rf"^{LAST}.*\n", said, re.MULTILINE)
+        if (ready and (home / ADDRESS_FILE).exists()) or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
             process.returncode = 0  # it stays, and Python must not warn of it
             return said
         time.sleep(LOOK_SECONDS)

@@ -54,6 +54,10 @@ RETRY_SECONDS = 5.0
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
 MOST_LOG_MB = 1 << 20
+BEGIN_SECONDS = 10.0
+"""How long the last line of a start waits for what the scheduler has to say of its first decision."""
+TRY = "try: rota submit --gpus 1 -- python -c \"print('hello')\""
+"""The last line of a start."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -118,7 +122,7 @@ def check_options(options: ServeOptions) -> CheckedOptions:
 
 def _local(options: ServeOptions) -> tuple[Local, bool]:
     """The driver of this machine, and whether its GPUs are made up."""
-    cluster, gpus = this_machine(options.pretend)
+    cluster, gpus = this_machine(options.pretend, otherwise=_pretended_before(options))
     driver = Local(
         options.home,
         cluster,
@@ -128,6 +132,12 @@ def _local(options: ServeOptions) -> tuple[Local, bool]:
         mps=mps_folder(options.mps, pretend=gpus is None),
     )
     return driver, gpus is None
+
+
+def _pretended_before(options: ServeOptions) -> str:
+    """The pretend GPUs that this home had last, for a start that names none."""
+    before = last_configuration(find_place(options.home, options.journal)) if options.pretend is None else {}
+    return str(before["cluster"]) if before.get("pretend") else PRETEND
 
 
 def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
@@ -203,8 +213,9 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
             for line in (*changes_told(before.get(TOLD, {}), told), *_type_guesses(checked, told)):
                 say(line)
-            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
             daemon.start()  # it may have something to say, and the first line is that it is ready
+            daemon.begun.wait(BEGIN_SECONDS)
+            say(TRY)
             server.run(sockets=[listener])
         finally:
             remove_address(options.home, os.getpid())
@@ -306,14 +317,14 @@ class _Run:
             self.server.should_exit = True
 
 
-def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
-    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none, or where that is
-    asked for."""
+def this_machine(pretend: str | None, otherwise: str = PRETEND) -> tuple[Cluster, list[list[Gpu]] | None]:
+    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none (`otherwise`), or
+    where that is asked for."""
     if pretend is not None:
         return Cluster.parse(pretend), None
     found = find_gpus()
     if not found:
-        return Cluster.parse(PRETEND), None
+        return Cluster.parse(otherwise), None
     by_type: dict[str, list[Gpu]] = {}
     for gpu in found:
         by_type.setdefault(gpu.accelerator, []).append(gpu)

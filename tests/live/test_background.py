@@ -44,8 +44,12 @@ def test_up_in_the_background_and_down(tmp_path: Path) -> None:
         order = json.loads((home / "run" / "1" / "1" / "launch.json").read_text())
         assert order["lease_seconds"] > 86_000 - (time.monotonic() - waits), "a day, by its supervisor's own order"
         assert run("down", home=home).returncode == 3
-        assert run("up", "--detach", "--pretend", "2xV100", "--listen", "127.0.0.1:0", home=home).returncode == 0
+        again = run("up", "--detach", "--listen", "127.0.0.1:0", home=home)
+        assert again.returncode == 0 and "2 pretend GPUs: 2xV100" in again.stdout, "the cluster that it had"
         assert rota.connect(home).job("long").phase == "running"
+        assert run("down", home=home).returncode == 0
+        other = run("up", "--detach", "--pretend", "2xV100 + 2xK80", "--listen", "127.0.0.1:0", home=home)
+        assert "the cluster is another than before: n2 (2xK80) joined" in other.stdout, other.stdout
         rota.connect(home).cancel("long")
         until(lambda: rota.connect(home).job("long").ended, "it is cancelled")
     finally:
