@@ -4,10 +4,12 @@ A socket's address holds 107 bytes and a home may be deeper than that, so addres
 """
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 LONGEST = 65_536
 
@@ -53,3 +55,12 @@ def receive(box: socket.socket, most: int) -> list[bytes]:
         while len(found) < most:
             found.append(box.recv(LONGEST))
     return found
+
+
+def message(datagram: bytes) -> dict[str, Any]:
+    """What a datagram says; nothing, if it is none of ours."""
+    try:
+        found = json.loads(datagram)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

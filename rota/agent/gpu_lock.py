@@ -21,7 +21,7 @@ LONGEST_NAME = 107
 NAMES = Path("/proc/net/unix")
 
 
-class GpuHolder(NamedTuple):
+class LockHolder(NamedTuple):
     """The scheduler that has a GPU."""
 
     pid: int
@@ -52,7 +52,7 @@ def hold_gpus(uuids: Sequence[str], home: Path) -> Iterator[None]:
         yield
 
 
-def holder_of(uuid: str) -> GpuHolder | None:
+def holder_of(uuid: str) -> LockHolder | None:
     """As it says itself. None: none says so."""
     prefix = f"@{HOLDER}{uuid}/"
     with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def holder_of(uuid: str) -> GpuHolder | None:
             _, found, rest = line.partition(prefix)
             pid, slash, home = rest.partition("/")
             if found and pid.isdecimal():
-                return GpuHolder(int(pid), slash + home)
+                return LockHolder(int(pid), slash + home)
     return None
 
 

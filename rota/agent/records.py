@@ -15,6 +15,7 @@ from rota.agent import constants, rules
 from rota.agent.constants import ENDED
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 from rota.agent.log import LIMIT_BYTES
+from rota.agent.pace import Pace
 from rota.agent.processes import boot_s
 
 LONGEST_SECONDS = 1e9
@@ -92,10 +93,8 @@ class Status(NamedTuple):
     """What its GPUs gave to the host when it was last parked."""
     parking_problem: str = ""
     """Why it could not be parked, when that was last tried."""
-    paced_s: float | None = None
-    """Since when its pace is measured (`rota/agent/pace.py`); None: it has made no step since it last started or was resumed."""
-    paced_steps: float = 0.0
-    """How many steps it had made then."""
+    pace: Pace = Pace()
+    """Where its pace is measured from."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -132,7 +132,6 @@ class Supervisor:
         self.job_lock: int | None = None
         self.log: Log | None = None
         self.progress: Progress | None = None
-        self.pace = Pace()
         self.box: socket.socket
         self.job_box: socket.socket
         """Where the job tells of itself."""
@@ -282,7 +281,7 @@ class Supervisor:
     def _listen_to_job(self) -> None:
         """What the job tells of itself: steps, and what its hook for parking has to say."""
         for datagram in datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE):
-            message = _message(datagram)
+            message = datagrams.message(datagram)
             if message.get("op") == REPORT:
                 self._report(message)
             else:
@@ -296,7 +295,7 @@ class Supervisor:
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
-        message = _message(datagram)
+        message = datagrams.message(datagram)
         op, sequence = message.get("op"), message.get("sequence")
         length = seconds(message.get("seconds"))
         # The datagram may have lain here while we were stopped: a lease runs from when it was written.
@@ -327,13 +326,8 @@ class Supervisor:
                 write_whole(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
             except OSError:
                 return
-            self.status = self.status._replace(start_sequence=sequence)
-            self._pace_anew()
+            self.status = self.status._replace(start_sequence=sequence, pace=Pace())
         self._carry_out(decision)
-
-    def _pace_anew(self) -> None:
-        """Steps that it made before say nothing of those to come."""
-        self.pace, self.status = Pace(), self.status._replace(paced_s=None)
 
     def _resize_anew(self, sequence: int, anew: WrittenOrder) -> None:
         """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
@@ -363,8 +357,7 @@ class Supervisor:
         self.order, self.anew, self.kill_at_s, self.signalled, self.killed = anew, None, None, False, False
         self.adopted_codes.clear()
         self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
-        self.status = self.status._replace(steps_saved=self.status.steps_done)
-        self._pace_anew()
+        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace())
         log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
         log.open_again()
         self._start(log, job_lock)
@@ -468,8 +461,8 @@ class Supervisor:
             parked_s=None,
             resumed_s=now_s,
             parked_seconds=self.status.parked_seconds + (max(now_s - parked_s, 0.0) if parked_s is not None else 0.0),
+            pace=Pace(),
         )
-        self._pace_anew()
         self._tell()
 
     # What it tells.
@@ -514,10 +507,8 @@ class Supervisor:
             steps_total=old.steps_total if total is None else total,
             steps_saved=old.steps_saved if saved is None else saved,
             stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
+            pace=old.pace if done is None or done == old.steps_done else old.pace.stepped(done, at_s),
         )
-        if done is not None and done != old.steps_done:
-            self.pace = self.pace.stepped(done, at_s)
-            self.status = self.status._replace(paced_s=self.pace.since_s, paced_steps=self.pace.since_steps)
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
@@ -577,15 +568,6 @@ class Supervisor:
         deadline = boot_s() + UNWRITTEN_SECONDS
         while not self._tell() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)
-
-
-def _message(datagram: bytes) -> dict[str, Any]:
-    """What a datagram says; nothing, if it is none of ours."""
-    try:
-        message = json.loads(datagram)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 def main(folder: str) -> int:
