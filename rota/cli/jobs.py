@@ -21,7 +21,9 @@ LOOK_SECONDS = 10.0
 """At least so often, so that times go on."""
 
 _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
-_HEADS = ("ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE")
+_HEADS = ("ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE")
+LONGEST_NAME = 32
+"""Longer names are cut off in the table, but for -o wide."""
 _WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
@@ -84,7 +86,7 @@ def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], *,
     rows = source.jobs(**wanted)
     if words.data(shaped, rows):
         return
-    lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
+    lines = table(rows, wide=shaped == "wide", colour=words.colourful(), ended=wanted["everything"]) if rows else []
     lines += _below(len(rows), wanted["everything"], source.status() if isinstance(source, Client) else None)
     if redraw and sys.stdout.isatty():
         columns, height = shutil.get_terminal_size()
@@ -109,9 +111,16 @@ def _below(shown: int, everything: bool, status: "StatusRow | None") -> list[str
     return lines
 
 
-def table(rows: "list[JobRow]", *, wide: bool, colour: bool) -> list[str]:
-    heads = (*_HEADS, *_WIDE) if wide else _HEADS
-    cells = [_cells(row, wide) for row in rows]
+def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False) -> list[str]:
+    """`ended`: with a column that says when each job ended."""
+    from rota.cli import words
+
+    heads, cells = (*_HEADS, *_WIDE) if wide else _HEADS, [_cells(row, wide) for row in rows]
+    if ended and not wide:  # the wide one has it
+        at = heads.index("TIME") + 1
+        heads = (*heads[:at], "ENDED", *heads[at:])
+        when = [words.clock(row.finished_at) if row.finished_at else "-" for row in rows]
+        cells = [(*line[:at], each, *line[at:]) for line, each in zip(cells, when, strict=True)]
     widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
     lines = [_line(heads, widths, "1" if colour else "")]
     for line in cells:
@@ -136,9 +145,10 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     place = words.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
     usual = (
         str(row.id),
-        words.clean(row.name),
+        words.clean(row.name) if wide else _cut_off(words.clean(row.name), LONGEST_NAME),
         words.user(row),
         words.phase(row),
+        words.time_of(row),
         words.clean(place),
         words.progress(row),
         words.eta(row),
@@ -157,6 +167,10 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         f"{row.lost_steps:,.0f}",
         words.clean(row.command),
     )
+
+
+def _cut_off(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _short(row: "JobRow") -> str:

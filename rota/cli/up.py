@@ -117,6 +117,7 @@ def _elsewhere(home: Path, unit: str | None) -> None:
     except OSError as problem:
         raise OptionError(f"cannot be written: {problem.strerror}.", field="--systemd", value=unit, hint="another path") from None
     typer.echo(f"Wrote {path}. Next: systemctl --user enable --now {path.name}")
+    typer.echo("To keep it running after you log out, once: loginctl enable-linger")
 
 
 def _without(words: list[str]) -> list[str]:

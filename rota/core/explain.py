@@ -159,7 +159,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     if code is Reason.NO_FREE_GPUS:
         free, kept = _free(state, row), keep_gpus(state)
         others = "".join(f" {line}" for line in taken_gpus(state))
-        sentence = f"It needs {gpus} GPUs of {types}; {free} are free." + _left_running(kept) + others
+        sentence = f"It needs {_counted(gpus, 'GPU')} of {types}; {free} {_are(free)} free." + _left_running(kept) + others
         return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept})
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
@@ -221,7 +221,16 @@ def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
     key = state.question.answer.allocation.key
     shown = ", ".join(str(job) for job in ahead[:5]) + (", ..." if len(ahead) > 5 else "")
     facts = {"ahead": ahead, "key": key, "free": _free(state, row)}
-    return Explanation(Reason.OUTRANKED, f"{len(ahead)} jobs are ahead of it by {key}: {shown}.", facts)
+    sentence = f"{_counted(len(ahead), 'job')} {_are(len(ahead))} ahead of it by {key}: {shown}."
+    return Explanation(Reason.OUTRANKED, sentence, facts)
+
+
+def _counted(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'s' * (number != 1)}" if number < 1e6 else f"{number:,.0f} {noun}s"
+
+
+def _are(number: float) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _free(state: State, row: int) -> int:

@@ -26,7 +26,7 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
         yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
         yield from _all("leftovers", lambda: check_leftovers(home))
         yield from _all("jobs", lambda: check_jobs(home))
-    yield from _all("GPUs", lambda: check_gpus(scheduler.nodes))
+    yield from _all("GPUs", lambda: check_gpus(scheduler.nodes, home))
     yield from _all("files", lambda: check_files(files))
 
 

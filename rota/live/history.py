@@ -266,6 +266,7 @@ class JobHistory:
             submitted_at=iso(record.submitted_s) or "",
             started_at=iso(record.started_s),
             finished_at=iso(record.ended_s) if record.ended else None,
+            phase_since=iso(state.jobs.table.phase_s.item(row)) if row is not None else None,
             suspensions=record.suspensions,
             lost_steps=record.lost_steps,
             exit_code=record.exit_code,

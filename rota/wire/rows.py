@@ -75,6 +75,8 @@ class JobRow:
     started_at: str | None = None
     """When it first ran."""
     finished_at: str | None = None
+    phase_since: str | None = None
+    """Since when it is in its phase; None: it has ended."""
     suspensions: int = 0
     lost_steps: float = 0.0
     """Work done and lost, because it was stopped before it could save."""
