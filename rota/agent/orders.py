@@ -8,7 +8,6 @@ from pathlib import Path
 from rota.agent import rules
 from rota.agent.constants import LIFE, RUNNING, STARTING
 from rota.agent.log import LIMIT_BYTES
-from rota.agent.pace import Pace
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import Status, WrittenOrder, seconds
 
@@ -161,7 +160,7 @@ def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
 
 def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> IncarnationStatus:
     status = status or starting(job, incarnation, order)
-    pace = Pace(*status.pace[: len(Pace._fields)])
+    since_s, since_steps = status.pace[1:3]  # a list, as JSON has it
     return IncarnationStatus(
         job=job,
         incarnation=incarnation,
@@ -190,8 +189,8 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         parking_problem=status.parking_problem,
         park_way=order.park_way if order else "",
         park_why=order.park_why if order else "",
-        paced_s=pace.since_s,
-        paced_steps=pace.since_steps,
+        paced_s=since_s,
+        paced_steps=since_steps or 0.0,
     )
 
 

@@ -115,7 +115,8 @@ def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False
     """`ended`: with a column that says when each job ended."""
     from rota.cli import words
 
-    heads, cells = (*_HEADS, *_WIDE) if wide else _HEADS, [_cells(row, wide) for row in rows]
+    heads: tuple[str, ...] = (*_HEADS, *_WIDE) if wide else _HEADS
+    cells = [_cells(row, wide) for row in rows]
     if ended and not wide:  # the wide one has it
         at = heads.index("TIME") + 1
         heads = (*heads[:at], "ENDED", *heads[at:])
