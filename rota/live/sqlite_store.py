@@ -1,5 +1,6 @@
 """A journal in one SQLite file in WAL mode, flushed to disk with every transaction (`synchronous=FULL`)."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -61,6 +62,11 @@ class SqliteStore:
         except JournalFull:
             raise
         except (sqlite3.DatabaseError, OSError) as problem:
+            needed = os.R_OK if read_only else os.R_OK | os.W_OK
+            if not os.access(self._path if self._path.exists() else self._path.parent, needed):
+                raise JournalError(
+                    f"{self.name}: you may not {'read' if read_only else 'write'} it.", hint="another --home"
+                ) from problem
             if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
                 hint = "free some space on its disk, or another --home"
                 raise JournalFull(f"{self.name}: cannot be opened ({problem}).", hint=hint) from problem

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from rota.compose.live_scheduler import WORDS
+from rota.live.journal import Journal
 from tests.live.harness import Site, site, until
-from tests.second_user import as_nobody
+from tests.second_user import NOBODY, as_nobody
 
 pytestmark = pytest.mark.slow
 
@@ -141,3 +143,18 @@ def test_after_a_reboot_a_job_starts_again_though_its_lease_is_long(place: Site)
     until(lambda: place.rows()[work].phase == "running" and place.rows()[work].suspensions == 1, "it runs again")
     lease_left = place.client().status().lease_left_seconds
     assert lease_left is not None and lease_left > 80_000
+
+
+def test_a_journal_that_may_not_be_written_is_not_said_to_be_damaged_or_the_disk_full() -> None:
+    """Its owner once ran the scheduler as root."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        home.mkdir(mode=0o700)
+        with contextlib.closing(Journal(home / "journal.sqlite", WORDS)):
+            pass
+        (home / "journal.sqlite").chmod(0o644)
+        for path in (Path(folder), home):
+            os.chown(path, NOBODY, NOBODY) if os.geteuid() == 0 else None
+        told = as_nobody("-m", "rota", "up", "--pretend", "1xV100", "--home", str(home))
+        assert (told.returncode, told.stdout) == (1, ""), told
+        assert told.stderr.splitlines() == [f"{home / 'journal.sqlite'}: you may not write it.", "Try: another --home"]
