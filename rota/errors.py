@@ -11,6 +11,7 @@ RotaError                      carries a message and, where there is one, the ne
 │   ├── ConflictError          a request that contradicts an earlier one
 │   └── NotYours               a folder or file that another user owns or can change
 ├── UnreachableError           no scheduler answers, or it does not take this client
+│   └── NotRunningError        the scheduler of a home is not running; its journal and logs can be read
 ├── BusyError                  the scheduler has not answered in time, or has too many clients
 ├── PolicyBroken               a policy raised, or answered with something that is no allocation
 ├── SolverFailed               an optimisation problem has no solution, or none was found
@@ -114,6 +115,10 @@ class UnreachableError(RotaError):
 
 class BusyError(RotaError):
     """The scheduler has not answered in time, or has too many clients. The same request may be sent again."""
+
+
+class NotRunningError(UnreachableError):
+    """The scheduler of this home is not running. Its journal and its logs can be read from disk."""
 
 
 class PolicyBroken(RotaError):

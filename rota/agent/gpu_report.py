@@ -21,6 +21,8 @@ class GpuReport(NamedTuple):
     readings: Readings = {}  # noqa: RUF012  a named tuple has no factories; it is never changed
     """By the GPU's name in the cluster."""
     uses: Mapping[IncarnationKey, GpuUse] = {}
+    taken: Mapping[str, str] = {}
+    """Who uses a GPU that is no job of this cluster, in words, by the GPU's name in the cluster."""
 
 
 def plain_report(report: GpuReport, now_s: float) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def plain_report(report: GpuReport, now_s: float) -> dict[str, Any]:
         plain = asdict(reading)
         readings[name] = {"age_s": now_s - reading.at_s, **{each: plain[each] for each in _TOLD}}
     uses = [[*key, now_s - use.at_s, _or_none(use.utilisation), _or_none(use.gib)] for key, use in report.uses.items()]
-    return {"readings": readings, "uses": uses}
+    return {"readings": readings, "uses": uses, "taken": dict(report.taken)}
 
 
 def read_report(plain: Mapping[str, Any], now_s: float) -> GpuReport:
@@ -42,7 +44,7 @@ def read_report(plain: Mapping[str, Any], now_s: float) -> GpuReport:
     uses = {
         (job, incarnation): GpuUse(now_s - age, _or_nan(busy), _or_nan(gib)) for job, incarnation, age, busy, gib in plain["uses"]
     }
-    return GpuReport(readings, uses)
+    return GpuReport(readings, uses, plain.get("taken", {}))
 
 
 def _or_none(number: float) -> float | None:

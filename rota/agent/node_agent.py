@@ -28,6 +28,7 @@ from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import Machine
 from rota.agent.node_parking import with_parking
 from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_id, boot_s, life_of
 from rota.folders import make_folder, state_folder
 
@@ -90,6 +91,7 @@ class NodeAgent:
         found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
         self._uuids = {gpu.index: gpu.uuid for gpu in found}
         self._watch = GpuWatch() if found else None
+        self._others = OtherPrograms(folder)
         self.facts = NodeFacts(
             name=name,
             accelerator=found[0].accelerator if found else accelerator,
@@ -158,7 +160,9 @@ class NodeAgent:
             everyone = holders(self._machine.inventory(), self._machine.variables, self._uuids)
         uses = gpu_use(everyone, mine, life_of) if mine else {}
         readings = {f"{self.facts.name}/{uuid}": reading for uuid, reading in mine.items()}
-        return plain_report(GpuReport(readings, uses), time.time())
+        others = self._others.look(mine, {holder.life for holder in everyone if holder.life})
+        taken = {f"{self.facts.name}/{uuid}": by for uuid, by in others.items()}
+        return plain_report(GpuReport(readings, uses, taken), time.time())
 
     def _keep_epoch(self, epoch: int) -> None:
         """Before anything is done in it."""

@@ -97,6 +97,10 @@ class IncarnationStatus:
     park_why: str = ""
     steps_problem: str = ""
     """Why not all steps count that the job reported; set by the scheduler that takes the status in. Empty: all count."""
+    paced_s: float | None = None
+    """Since when its pace is measured; None: it has made no step since it last started or was resumed."""
+    paced_steps: float = 0.0
+    """How many steps it had made then."""
 
     @property
     def start_sequence(self) -> int:
@@ -142,6 +146,7 @@ def written(order: Order) -> WrittenOrder:
 
 def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> IncarnationStatus:
     status = status or starting(job, incarnation, order)
+    since_s, since_steps = status.pace[1:3]  # a list, as JSON has it
     return IncarnationStatus(
         job=job,
         incarnation=incarnation,
@@ -170,6 +175,8 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         parking_problem=status.parking_problem,
         park_way=order.park_way if order else "",
         park_why=order.park_why if order else "",
+        paced_s=since_s,
+        paced_steps=since_steps or 0.0,
     )
 
 

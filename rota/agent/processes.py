@@ -73,6 +73,12 @@ def _look(pid: int) -> Process | None:
     return Process(pid, int(parent), int(session), int(rest[15]) * _TICK_SECONDS, state.decode())
 
 
+def parent_of(pid: int) -> int | None:
+    """None: the process is gone, or hidden from us."""
+    process = _look(pid)
+    return process.parent if process is not None else None
+
+
 def living() -> Iterator[Process]:
     """Every process but this one."""
     own = os.getpid()

@@ -15,6 +15,7 @@ from rota.agent import constants, rules
 from rota.agent.constants import ENDED, STARTING
 from rota.agent.disk import LAUNCH, STATUS, write_whole
 from rota.agent.log import LIMIT_BYTES
+from rota.agent.pace import Pace
 from rota.agent.processes import boot_s
 from rota.folders import read_file
 
@@ -95,6 +96,8 @@ class Status(NamedTuple):
     """Why it could not be parked, when that was last tried."""
     lease_s: float | None = None
     """End of the lease that its supervisor knows of, on the clock that counts from boot; None: written by an older version."""
+    pace: Pace = Pace()
+    """Where its pace is measured from."""
 
 
 def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:

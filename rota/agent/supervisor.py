@@ -64,6 +64,7 @@ from rota.agent.outcome import (
     start_text,
 )
 from rota.agent.output import Output
+from rota.agent.pace import Pace
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.records import (
@@ -337,7 +338,7 @@ class Supervisor:
                 write_whole(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
             except OSError:
                 return
-            self.status = self.status._replace(start_sequence=sequence)
+            self.status = self.status._replace(start_sequence=sequence, pace=Pace())
         self._carry_out(decision)
 
     def _resize_anew(self, sequence: int, anew: WrittenOrder) -> None:
@@ -368,7 +369,7 @@ class Supervisor:
         self.order, self.anew, self.kill_at_s, self.signalled, self.killed = anew, None, None, False, False
         self.adopted_codes.clear()
         self.parking = Parking(HERE / JOB_FOLDER, self._living, anew.grace_seconds, by_driver=self.by_driver)
-        self.status = self.status._replace(steps_saved=self.status.steps_done)
+        self.status = self.status._replace(steps_saved=self.status.steps_done, pace=Pace())
         output.log.mark(f"started again on {anew.gpus_text} from step {self.status.steps_done:,.0f}")
         output.open_again()
         self._start(output, job_lock)
@@ -476,6 +477,7 @@ class Supervisor:
             parked_s=None,
             resumed_s=now_s,
             parked_seconds=self.status.parked_seconds + (max(now_s - parked_s, 0.0) if parked_s is not None else 0.0),
+            pace=Pace(),
         )
         self._tell()
 
@@ -506,6 +508,7 @@ class Supervisor:
             steps_total=old.steps_total if total is None else total,
             steps_saved=old.steps_saved if saved is None else saved,
             stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
+            pace=old.pace if done is None or done == old.steps_done else old.pace.stepped(done, at_s),
         )
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.

@@ -1,10 +1,15 @@
 """`rota down`: end the scheduler of a home."""
 
+from typing import TYPE_CHECKING
+
 from rota.cli import options as flag
+
+if TYPE_CHECKING:
+    from rota.server.background import Stopped
 
 
 def down(home: flag.Home = None) -> None:
-    """Stop the scheduler. Its jobs go on without it, for as long as their lease.
+    """Stop the scheduler. Its jobs keep running without it until their leases expire.
 
     Example: rota down
     """
@@ -12,6 +17,17 @@ def down(home: flag.Home = None) -> None:
     from rota.server.background import stop
     from rota.wire.address import home_folder
 
-    process, jobs = stop(home_folder(home))
-    left = f"; {jobs} job{'s' * (jobs != 1)} go{'es' * (jobs == 1)} on for as long as the lease" if jobs else ""
-    words.say(f"Stopped the scheduler, process {process}{left}.")
+    words.say(_told(stop(home_folder(home)), f"rota up --home {home}" if home else "rota up"))
+
+
+def _told(found: "Stopped", up: str) -> str:
+    from rota.cli import words
+
+    head = f"Stopped the scheduler, process {found.pid}"
+    if not found.jobs:
+        return f"{head}."
+    head += f"; {found.jobs} job{'s keep' if found.jobs != 1 else ' keeps'} running without it"
+    if found.lease_left_seconds is None:
+        return f"{head}."
+    then = f"A job that has not ended by then is told to save and stop, and starts again after the next {up}."
+    return f"{head} for {words.length(found.lease_left_seconds)}. {then}"

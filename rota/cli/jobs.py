@@ -11,6 +11,7 @@ from rota.cli import options as flag
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
+    from rota.live.home_on_disk import HomeOnDisk
     from rota.wire.client import Client
     from rota.wire.rows import JobRow, StatusRow
 
@@ -20,7 +21,9 @@ LOOK_SECONDS = 10.0
 """At least so often, so that times go on."""
 
 _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
-_HEADS = ("ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE")
+_HEADS = ("ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE")
+LONGEST_NAME = 32
+"""Longer names are cut off in the table, but for -o wide."""
 _WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
@@ -46,6 +49,7 @@ def jobs(
     if watch and shaped == "csv":
         raise OptionError("does not go with -o csv.", field="--watch", hint="-o json, which writes a line for every change")
     from rota.cli import words
+    from rota.cli.offline import connect_or_read
     from rota.wire.client import connect, user_name
     from rota.wire.rows import ENDED
 
@@ -57,10 +61,10 @@ def jobs(
         "phase": phase or "",
         "since_s": 0.0 if since is None else words.moment(since),
     }
-    client = connect(home)
     if not watch:
-        _show(client, shaped, wanted)
+        _show(connect_or_read(home), shaped, wanted)
         return
+    client = connect(home)
     try:
         _watch(client, shaped, wanted)
     except KeyboardInterrupt:  # the way to end it
@@ -75,19 +79,15 @@ def _watch(client: "Client", shaped: str, wanted: dict[str, Any]) -> None:
         seen = client.changes(seen, LOOK_SECONDS)
 
 
-def _show(client: "Client", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
+def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
     from rota.cli import words
+    from rota.wire.client import Client
 
-    rows = client.jobs(**wanted)
+    rows = source.jobs(**wanted)
     if words.data(shaped, rows):
         return
-    lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
-    lines.append(footer(len(rows), wanted["everything"], status := client.status()))
-    if status.policy_problem:
-        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
-    lines += [words.clean(line) for line in status.slow_gpus]
-    if status.disk_problem:
-        lines.append(f"Attention: {words.clean(status.disk_problem)}")
+    lines = table(rows, wide=shaped == "wide", colour=words.colourful(), ended=wanted["everything"]) if rows else []
+    lines += _below(len(rows), wanted["everything"], source.status() if isinstance(source, Client) else None)
     if redraw and sys.stdout.isatty():
         columns, height = shutil.get_terminal_size()
         # From the top of the screen, line by line, then nothing below: no flicker.
@@ -96,9 +96,32 @@ def _show(client: "Client", shaped: str, wanted: dict[str, Any], *, redraw: bool
         words.say("\n".join(lines))
 
 
-def table(rows: "list[JobRow]", *, wide: bool, colour: bool) -> list[str]:
-    heads = (*_HEADS, *_WIDE) if wide else _HEADS
+def _below(shown: int, everything: bool, status: "StatusRow | None") -> list[str]:
+    """The lines below the table. `status`: None if the scheduler is not running."""
+    from rota.cli import words
+
+    if status is None:
+        return [f"{counted(shown, everything)} · read from disk, without the scheduler"]
+    lines = [footer(shown, everything, status)]
+    if status.policy_problem:
+        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
+    lines += [words.clean(line) for line in status.slow_gpus]
+    if status.disk_problem:
+        lines.append(f"Attention: {words.clean(status.disk_problem)}")
+    return lines
+
+
+def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False) -> list[str]:
+    """`ended`: with a column that says when each job ended."""
+    from rota.cli import words
+
+    heads: tuple[str, ...] = (*_HEADS, *_WIDE) if wide else _HEADS
     cells = [_cells(row, wide) for row in rows]
+    if ended and not wide:  # the wide one has it
+        at = heads.index("TIME") + 1
+        heads = (*heads[:at], "ENDED", *heads[at:])
+        when = [words.clock(row.finished_at) if row.finished_at else "-" for row in rows]
+        cells = [(*line[:at], each, *line[at:]) for line, each in zip(cells, when, strict=True)]
     widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
     lines = [_line(heads, widths, "1" if colour else "")]
     for line in cells:
@@ -123,9 +146,10 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     place = words.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
     usual = (
         str(row.id),
-        words.clean(row.name),
+        words.clean(row.name) if wide else _cut_off(words.clean(row.name), LONGEST_NAME),
         words.user(row),
         words.phase(row),
+        words.time_of(row),
         words.clean(place),
         words.progress(row),
         words.eta(row),
@@ -146,14 +170,21 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     )
 
 
+def _cut_off(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _short(row: "JobRow") -> str:
     return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
 
 
+def counted(shown: int, everything: bool) -> str:
+    return f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
+
+
 def footer(shown: int, everything: bool, status: "StatusRow") -> str:
-    what = f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
     kind = "pretend GPUs" if status.pretend else "GPUs"
-    return f"{what} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
+    return f"{counted(shown, everything)} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
 
 
 def cut(line: str, columns: int) -> str:

@@ -48,11 +48,11 @@ def logs(
     if tail is not None and tail < 0:
         raise OptionError("must be 0 or more.", field="--tail", value=tail, hint="--tail 100")
     from rota.cli import words
-    from rota.wire.client import connect
+    from rota.cli.offline import connect_or_read
 
-    client = connect(home)
+    source = connect_or_read(home)
     # By id from here on: another job may take the name while this one is followed.
-    pieces = client.log_pieces(client.job(job).id, follow, tail)
+    pieces = source.log_pieces(source.job(job).id, follow, tail)
     if shaped != "json":
         texts = (piece.text for piece in pieces)
         for text in texts if raw else harmless(texts):

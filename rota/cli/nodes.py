@@ -82,7 +82,7 @@ def _of(most: int | None) -> str:
 
 
 def _sign(gpu: "GpuRow") -> str:
-    return BAD if gpu.cordoned else PACKED if len(gpu.jobs) > 1 else BUSY if gpu.jobs else FREE
+    return BAD if gpu.cordoned or (gpu.taken_by and not gpu.jobs) else PACKED if len(gpu.jobs) > 1 else BUSY if gpu.jobs else FREE
 
 
 def _health(node: "NodeRow") -> str:
@@ -94,7 +94,13 @@ def _health(node: "NodeRow") -> str:
 
 def _gpu_health(gpu: "GpuRow") -> str:
     slow = f"takes {gpu.slowdown:.2f} times as long as others" if gpu.slowdown is not None and gpu.slowdown > ODD else ""
-    return ", ".join(filter(None, (slow, "out of service" if gpu.cordoned else "")))
+    other = ""
+    if gpu.taken_by:
+        from rota.cli import words
+
+        other = f"{words.clean(gpu.taken_by)} uses it"
+    out = gpu.cordoned or (other and not gpu.jobs)
+    return ", ".join(filter(None, (slow, other, "out of service" if out else "")))
 
 
 def _flat(node: "NodeRow", gpu: "GpuRow") -> dict[str, object]:

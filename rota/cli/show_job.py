@@ -19,9 +19,9 @@ def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table"
     """
     shaped = flag.shape(output)
     from rota.cli import words
-    from rota.wire.client import connect
+    from rota.cli.offline import connect_or_read
 
-    row = connect(home).job(job)
+    row = connect_or_read(home).job(job)
     if words.data(shaped, [row], single=True):
         return
     words.say(f"Job {words.title(row)}")

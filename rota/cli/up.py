@@ -20,11 +20,14 @@ def up(
     ] = None,
     listen: Annotated[str, typer.Option("--listen", help="HOST:PORT on loopback, or unix:PATH.")] = "127.0.0.1:7070",
     lease_seconds: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--lease-seconds", parser=flag.number("--lease-seconds"), metavar="NUMBER", help="Jobs run on so long alone."
+            "--lease-seconds",
+            parser=flag.number("--lease-seconds"),
+            metavar="NUMBER",
+            help="How long jobs keep running without the scheduler. Default: 86400 (a day); 300 with --ray.",
         ),
-    ] = 300.0,
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Start it in the background; rota down ends it.")] = False,
     systemd: Annotated[
         str | None, typer.Option("--systemd", metavar="PATH", help="Write a systemd unit with these flags, and start nothing.")
@@ -76,7 +79,7 @@ def up(
     *,
     setup: dict[str, Any],
 ) -> None:
-    """Run the scheduler here until Ctrl-C; the jobs go on without it, for as long as their lease.
+    """Run the scheduler here until Ctrl-C; its jobs keep running without it, for a day unless --lease-seconds says otherwise.
 
     Flags that rota sim has too are kept in the home: a start without one goes on with what was given last. A new home begins with
     the policy tiresias.
@@ -84,9 +87,11 @@ def up(
     Example: rota up --pretend "4xV100 + 2xK80" --policy tiresias
     """
     from rota.server.serve import ServeOptions, check_options, check_words, serve
-    from rota.wire.address import home_folder
+    from rota.wire.home import home_folder, other_owner
 
     place = home_folder(home)
+    if whose := other_owner(place):
+        raise OptionError(f"{whose}.", field="--home", hint="--home with a folder of yours")
     options = ServeOptions(
         home=place,
         pretend=pretend,
@@ -134,6 +139,7 @@ def _elsewhere(home: Path, unit: str | None) -> None:
     except OSError as problem:
         raise OptionError(f"cannot be written: {problem.strerror}.", field="--systemd", value=unit, hint="another path") from None
     typer.echo(f"Wrote {path}. Next: systemctl --user enable --now {path.name}")
+    typer.echo("To keep it running after you log out, once: loginctl enable-linger")
 
 
 def _without(words: list[str]) -> list[str]:

@@ -41,12 +41,18 @@ def _tell(found: "WhyRow") -> None:
         words.say(f" {number}  {words.clean(each.sentence):<{width}}  [{each.code}]")
     if found.ahead:
         named = [f"{words.title(each)} ({words.user(each)})" for each in found.ahead[:MOST_AHEAD]]
-        more = len(found.ahead) - len(named)
-        words.say(" Ahead of it   " + " · ".join(named) + (f" · and {more} more" if more else ""))
+        more = jobs_ahead(found) - len(named)
+        words.say(" Ahead of it   " + " · ".join(named) + (f" · and {more:,} more" if more else ""))
     if found.reasons and found.policy:
         words.say(f" Policy        {words.clean(found.policy)}")
     if found.last_change:
         words.say(f" Last change   {words.clean(found.last_change)}")
+
+
+def jobs_ahead(found: "WhyRow") -> int:
+    """How many jobs are ahead; the rows are those of the first."""
+    listed = (each.facts.get("ahead") for each in found.reasons)
+    return max([len(found.ahead), *(len(each) for each in listed if isinstance(each, list))])
 
 
 def sentence(row: "JobRow") -> str:

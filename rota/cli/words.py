@@ -115,6 +115,13 @@ def progress(row: JobRow) -> str:
     return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
 
 
+def time_of(row: JobRow) -> str:
+    """How long it has run or waited in its phase; of a job that has ended, how long it took from its first start."""
+    if row.ended:
+        return between(row.started_at, row.finished_at) if row.started_at and row.finished_at else "-"
+    return since(row.phase_since) if row.phase_since else "-"
+
+
 def eta(row: JobRow) -> str:
     """`2h10m`, or `2h10m+` for a job that has to get GPUs first."""
     if row.ended or row.eta_seconds is None:

@@ -118,6 +118,17 @@ def explain(state: State, job: int) -> list[Explanation]:
     return [_describe(state, job, row, code) for code in (headline, *others)]
 
 
+def taken_gpus(state: State) -> list[str]:
+    """A sentence for each GPU that other programs use."""
+    cluster, found = state.machines.cluster, []
+    for gpu, by in sorted(state.machines.taken.items()):
+        node = cluster.gpu_node.item(gpu)
+        where = f"GPU {gpu - cluster.node_first.item(node)} of {cluster.nodes[node].name}"
+        free = state.machines.observed.free[gpu]
+        found.append(f"{where} is out of service: {by} uses it." if free else f"{where} has a job, and {by} uses it too.")
+    return found
+
+
 def _note(state: State, job: int) -> str:
     """What the policy's last answer says of this job, in words."""
     answer = state.question.answer
@@ -147,7 +158,8 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
     if code is Reason.NO_FREE_GPUS:
         free, kept = _free(state, row), keep_gpus(state)
-        sentence = f"It needs {gpus} GPUs of {types}; {free} are free." + _left_running(kept)
+        others = "".join(f" {line}" for line in taken_gpus(state))
+        sentence = f"It needs {_counted(gpus, 'GPU')} of {types}; {free} {_are(free)} free." + _left_running(kept) + others
         return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept})
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
@@ -209,7 +221,16 @@ def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
     key = state.question.answer.allocation.key
     shown = ", ".join(str(job) for job in ahead[:5]) + (", ..." if len(ahead) > 5 else "")
     facts = {"ahead": ahead, "key": key, "free": _free(state, row)}
-    return Explanation(Reason.OUTRANKED, f"{len(ahead)} jobs are ahead of it by {key}: {shown}.", facts)
+    sentence = f"{_counted(len(ahead), 'job')} {_are(len(ahead))} ahead of it by {key}: {shown}."
+    return Explanation(Reason.OUTRANKED, sentence, facts)
+
+
+def _counted(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'s' * (number != 1)}" if number < 1e6 else f"{number:,.0f} {noun}s"
+
+
+def _are(number: float) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _free(state: State, row: int) -> int:

@@ -223,11 +223,11 @@ def _again(state: State, settings: Settings, flight: InFlight) -> JobCommand:
 
 
 def renewals(state: State, settings: Settings) -> list[Renew]:
-    """Leases past half time, extended. A job we cannot see, or want gone, gets no more time."""
+    """Leases that are due, extended. A job we cannot see, or want gone, gets no more time."""
     if not settings.leased or not state.jobs.incarnations:
         return []
     table = state.jobs.table
-    rows = (table.lease_s[: table.size] - settings.lease_seconds / 2 <= state.now_s).nonzero()[0]
+    rows = (table.lease_s[: table.size] - settings.renewed_at_seconds <= state.now_s).nonzero()[0]
     found = []
     for row in rows.tolist():
         job = table.id.item(row)

@@ -196,6 +196,6 @@ class Scheduler:
         state, settings = self.state, self.settings
         rows = [state.jobs.row[job] for job in state.jobs.incarnations]
         lease = state.jobs.table.lease_s[rows]
-        renewable = lease - settings.lease_seconds / 2
+        renewable = lease - settings.renewed_at_seconds
         end = lease + settings.lease_margin_seconds
         return float(min(renewable[renewable > state.now_s].min(initial=FOREVER), end.min(initial=FOREVER)))

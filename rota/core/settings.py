@@ -8,6 +8,9 @@ from rota.core.when import AtEvents, When
 from rota.errors import OptionError
 from rota.model.units import FOREVER
 
+RENEWAL_SECONDS = 600.0
+"""A lease is renewed this long after it was given, or earlier. Most of a long one is left at any time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -41,7 +44,7 @@ class Settings:
     horizon_seconds: float = 3600.0
     """A move must pay for itself within this time."""
     lease_seconds: float = FOREVER
-    """The right to run, renewed at half time."""
+    """The right to run, renewed at half time, and after `RENEWAL_SECONDS` at the latest."""
     lease_margin_seconds: float = 0.0
     """How much later than a lease's end its processes are surely gone."""
     retry_seconds: float = FOREVER
@@ -83,3 +86,8 @@ class Settings:
     @property
     def leased(self) -> bool:
         return self.lease_seconds < FOREVER
+
+    @property
+    def renewed_at_seconds(self) -> float:
+        """A lease with no more than this left is renewed."""
+        return max(self.lease_seconds / 2, self.lease_seconds - RENEWAL_SECONDS)

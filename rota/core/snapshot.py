@@ -45,6 +45,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.NodeLost,
     events.NodeJoined,
     events.NodeDrained,
+    events.GpusTaken,
     events.NodeLeft,
     events.Part,
     events.PartState,

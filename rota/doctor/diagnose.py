@@ -11,20 +11,24 @@ from rota.doctor.leftover_checks import check_leftovers
 from rota.doctor.machine_checks import check_limits, check_packages
 from rota.doctor.ray_checks import check_ray
 from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
+from rota.wire.home import other_owner
 
 
 def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
     """What was found, line by line. `files`: specs and others that somebody wants to use."""
     yield from _all("packages", check_packages)
     yield from _all("limits", check_limits)
-    yield from _all("home", lambda: check_home(home))
-    yield from _all("journal", lambda: check_journal(home))
     scheduler = FoundScheduler()
-    yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
-    yield from _all("leftovers", lambda: check_leftovers(home))
-    yield from _all("jobs", lambda: check_jobs(home))
+    if whose := other_owner(home):
+        yield fail("home", whose, "--home with a folder of yours")
+    else:
+        yield from _all("home", lambda: check_home(home))
+        yield from _all("journal", lambda: check_journal(home))
+        yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
+        yield from _all("leftovers", lambda: check_leftovers(home))
+        yield from _all("jobs", lambda: check_jobs(home))
     yield from _all("Ray", check_ray)
-    yield from _all("GPUs", lambda: check_gpus(scheduler.nodes))
+    yield from _all("GPUs", lambda: check_gpus(scheduler.nodes, home))
     yield from _all("files", lambda: check_files(files))
 
 

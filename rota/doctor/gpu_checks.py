@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rota.agent.constants import LIFE
+from rota.agent.disk import RUN
+from rota.agent.gpu_lock import holder_of
+from rota.agent.gpu_readings import GpuReader
 from rota.agent.gpus import Gpu, find_gpus, text
 from rota.agent.host_memory import PARKED_PART, available_gib, total_gib
+from rota.agent.other_programs import OtherPrograms
+from rota.agent.records import read_order
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.park.facts import package_folders, parking_facts, python_of, torch_cuda
 from rota.park.ways import EXIT, how_to_park
@@ -34,12 +40,13 @@ class DriverFacts:
     gpus: list[Gpu] = field(default_factory=list)
 
 
-def check_gpus(nodes: Sequence[NodeRow] | None) -> Iterator[Diagnosis]:
+def check_gpus(nodes: Sequence[NodeRow] | None, home: Path) -> Iterator[Diagnosis]:
     """`nodes`: those of the scheduler; None: it does not answer."""
     facts = driver_facts()
     yield _driver(facts)
     if nodes is not None:
         yield _same_gpus(facts.gpus, nodes)
+    yield from _used_by_others(facts.gpus, home)
     yield _torch(facts)
     yield _parking(bool(facts.gpus))
     yield _host_memory(facts.gpus)
@@ -97,6 +104,25 @@ def _same_gpus(gpus: Sequence[Gpu], nodes: Sequence[NodeRow]) -> Diagnosis:
     if new := [f"GPU {gpu.index} ({gpu.product})" for uuid, gpu in there.items() if uuid not in known]:
         return warn("GPUs", f"the scheduler does not know {', '.join(new)}", "rota down, then rota up; jobs go on")
     return ok("GPUs", f"the scheduler has all {len(there)}")
+
+
+def _used_by_others(gpus: Sequence[Gpu], home: Path) -> Iterator[Diagnosis]:
+    """Real GPUs that another scheduler has, or that programs use which are no jobs of this home."""
+    if not gpus:
+        return
+    orders = [read_order(folder) for folder in (home / RUN).glob("[0-9]*/[0-9]*")]
+    lives = {order.env.get(LIFE, "") for order in orders if order is not None}
+    reader = GpuReader()
+    others = OtherPrograms(home).look(reader.read(), lives)
+    reader.close()
+    for gpu in gpus:
+        holder = holder_of(gpu.uuid)
+        if holder is not None and not str(home).startswith(holder.home or "?"):
+            yield warn("schedulers", f"GPU {gpu.index} is scheduled by {holder}", "use that scheduler: --home with its folder")
+        if gpu.uuid in others:
+            yield warn(
+                "other programs", f"{others[gpu.uuid]} uses GPU {gpu.index}", "no job is put there until that program ends"
+            )
 
 
 def _torch(facts: DriverFacts) -> Diagnosis:

@@ -22,12 +22,14 @@ from rota.live.identity import find_original
 from rota.live.journal_place import PostgresPlace, find_place
 from rota.live.journal_store import SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
-from rota.wire.address import TOKEN_FILE
+from rota.live.sqlite_store import connect_to_read
+from rota.wire.home import TOKEN_FILE, user_of
 
-JOURNAL = "journal.sqlite"
 SCARCE_BYTES = 2 << 30
 """With less room than this, a warning."""
 MOST_JOBS_TOLD = 5
+UNREADABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+"""What SQLite says of a file that it cannot read now. It may be whole."""
 
 
 # The folder.
@@ -53,7 +55,7 @@ def check_home(home: Path) -> Iterator[Diagnosis]:
 def _folder(home: Path) -> Diagnosis:
     facts = home.stat()
     if facts.st_uid != os.geteuid() and os.geteuid() != 0:
-        return fail("home", f"{home} belongs to user {facts.st_uid}, and you are {os.geteuid()}", "--home with a folder of yours")
+        return fail("home", f"{home} belongs to {user_of(facts.st_uid)}", "--home with a folder of yours")
     try:
         check_folder(home, instead="--home with a folder of yours")
     except NotYours as problem:
@@ -101,8 +103,9 @@ def _token(path: Path) -> Diagnosis:
     except FileNotFoundError:
         return warn("token", f"there is no {path} yet", "rota up makes it")
     except (OSError, ValueError) as problem:
-        why = (getattr(problem, "strerror", None) or "it is no text").lower()
-        return fail("token", f"{path} cannot be read ({why})", f"chmod 600 {path}; or rm {path}: rota up makes a new one")
+        why = (getattr(problem, "strerror", None) or "it is not text").lower()
+        step = f"chmod 600 {path}" if isinstance(problem, PermissionError) else f"rm {path}: the next rota up makes a new one"
+        return fail("token", f"{path} cannot be read ({why})", step)
     if not stat.S_ISREG(facts.st_mode):
         return fail("token", f"{path} is not a plain file", f"rm {path}; the next rota up makes a new one")
     mode = stat.S_IMODE(facts.st_mode)
@@ -115,20 +118,6 @@ def _token(path: Path) -> Diagnosis:
 
 
 # The journal.
-
-
-def open_journal(home: Path) -> sqlite3.Connection:
-    """For reading alone. Without a log beside it, it is whole as it is, and no files have to be made to read it. On a disk that
-    can't be written to, what is in that log is not seen."""
-    path = (home / JOURNAL).absolute()
-    if Path(f"{path}-wal").exists():
-        db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
-        try:
-            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            return db
-        except sqlite3.OperationalError:
-            db.close()
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def check_journal(home: Path) -> Iterator[Diagnosis]:
@@ -148,8 +137,14 @@ def check_journal(home: Path) -> Iterator[Diagnosis]:
         return
     another = f"put back a copy of {path}, if there is one; else move it away or use another --home: its jobs are lost then"
     try:
-        with contextlib.closing(open_journal(home)) as db:
+        with contextlib.closing(connect_to_read(path)) as db:
             yield _file(db, path, another)
+    except sqlite3.OperationalError as problem:
+        if problem.sqlite_errorcode & 0xFF not in UNREADABLE:
+            yield fail("journal", f"{path} is damaged: {problem}", another)
+            return
+        step = f"ls -l {home}: its files have to be readable for you, on a disk without faults"
+        yield fail("journal", f"{path} cannot be read now: {problem}", step)
     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, zlib.error, OSError) as problem:
         yield fail("journal", f"{path} is damaged: {problem}", another)
 
@@ -204,7 +199,7 @@ def check_jobs(home: Path) -> Iterator[Diagnosis]:
         if isinstance(place, PostgresPlace):
             jobs = unfinished_jobs(place)
         elif place.path.exists():
-            with contextlib.closing(open_journal(home)) as db:
+            with contextlib.closing(connect_to_read(place.path)) as db:
                 rows = db.execute("SELECT id, spec FROM jobs WHERE ended = 0 ORDER BY id").fetchall()
                 jobs = [(number, json.loads(spec)) for number, spec in rows]
         else:

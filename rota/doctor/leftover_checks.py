@@ -9,14 +9,14 @@ from rota.agent.constants import ENDED, PARKED
 from rota.agent.disk import CONTROL, RUN, SUPERVISOR_LOCK, try_lock, unlock
 from rota.agent.records import read_status
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
-from rota.doctor.scheduler_checks import runs
+from rota.wire.home import scheduler_runs
 
 
 def check_leftovers(home: Path) -> Iterator[Diagnosis]:
     """Incarnations on disk that are not looked after."""
     if not (home / RUN).is_dir():
         return
-    served, up = runs(home), f"rota up --home {home}"
+    served, up = scheduler_runs(home), f"rota up --home {home}"
     alive, dead, parked = [], [], []
     for folder in sorted((home / RUN).glob("[0-9]*/[0-9]*")):
         status = read_status(folder)

@@ -1,9 +1,7 @@
 """The scheduler of a home: whether it runs, answers, is of this version, and has the right time."""
 
 import contextlib
-import fcntl
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -15,8 +13,8 @@ from typing import Any
 from rota import __version__
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.errors import RotaError, UnreachableError
-from rota.wire.address import ADDRESS_FILE, LOCK_FILE, TOKEN_FILE
 from rota.wire.client import Client
+from rota.wire.home import ADDRESS_FILE, LOCK_FILE, TOKEN_FILE, scheduler_runs
 from rota.wire.rows import NodeRow, StatusRow
 
 ANSWER_SECONDS = 10.0
@@ -33,22 +31,9 @@ class FoundScheduler:
     """None: it does not answer."""
 
 
-def runs(home: Path) -> bool:
-    """Whether a scheduler holds the lock of this home."""
-    with contextlib.suppress(OSError):
-        handle = os.open(home / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-    return False
-
-
 def check_scheduler(home: Path, found: FoundScheduler) -> Iterator[Diagnosis]:
     address, up = _address(home), f"rota up --home {home}"
-    if not runs(home):
+    if not scheduler_runs(home):
         if address:
             was = f"its process {address.get('pid')} is gone, and it has left {home / ADDRESS_FILE} behind"
             yield fail("scheduler", f"the scheduler of this home was killed: {was}", f"{up}; nothing that it had taken is lost")

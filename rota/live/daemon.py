@@ -22,6 +22,7 @@ from typing import Any
 
 from rota import __version__
 from rota.beliefs.options import make_options, why_never
+from rota.core.explain import taken_gpus
 from rota.core.learn.cordon import slow_gpus
 from rota.core.learn.failing_nodes import failing_nodes
 from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
@@ -34,7 +35,7 @@ from rota.live.home_id import home_id
 from rota.live.journal import Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
-from rota.live.leases import leases_told_again
+from rota.live.leases import lease_left_seconds, leases_told_again
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
@@ -49,7 +50,7 @@ from rota.live.trials import trials_of
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
-from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
+from rota.model.events import CancelAsked, External, GpusTaken, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.reasons import Reason
@@ -172,6 +173,8 @@ class Daemon:
         self._policy_client = self._client(self.configuration["policy"])
         self._wake_s = scheduler.state.question.wake_s
         self._since_snapshot = 0
+        self.begun = threading.Event()
+        """What it found when it came up has been taken in, or it could not be."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     # Coming up and going down ------------------------------------------------------------------------------------
@@ -221,18 +224,23 @@ class Daemon:
             self.driver.end_strays(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
+            self.begun.set()
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
-        except (LeadLost, JournalAway) as problem:  # no defect
+        except (LeadLost, JournalAway) as problem:  # not a defect
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
             raise
+        finally:
+            self.begun.set()
 
     def _first_news(self) -> list[_Item]:
         """After a restart: an open question has lost its process, and everything that the driver has is news."""
-        events: list[_Item] = [*self.driver.events()]
+        taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
+        events: list[_Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
+        events += self.driver.events()
         if not self.driver.nodes_may_be_silent:
             there = {(status.job, status.incarnation) for status in self.driver.inventory()}
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
@@ -246,8 +254,7 @@ class Daemon:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
         watched = self.driver.running() or self.scheduler.state.jobs.incarnations or self.driver.nodes_may_be_silent
-        if watched or self._reserve.full:
-            until = min(until, LOOK_EVERY_SECONDS)
+        until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
         items: list[_Item] = []
         with contextlib.suppress(queue.Empty):
             items.append(self._items.get(timeout=None if until == FOREVER else max(until, 0.0)))
@@ -568,8 +575,9 @@ class Daemon:
                 daemon_pid=os.getpid(),
                 worker_pid=self._policy_client.pid,
                 policy_problem=state.question.policy_fault,
-                slow_gpus=[*failing_nodes(state), *slow_gpus(state)],
+                slow_gpus=[*failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
                 disk_problem=self.disk_problem,
+                lease_left_seconds=lease_left_seconds(state, self.clock()),
             )
 
     def ready(self) -> ReadyRow:

@@ -45,6 +45,9 @@ class Driver(Protocol):
     nodes_may_be_silent: bool
     """A node that is not among `machines` may come back: the driver reports on nodes, and says when one has left."""
 
+    look_every_seconds: float
+    """How often `events` has to be asked though no job is there, because something else may have happened; infinite: never."""
+
     starts_anew: bool
     """It starts a job again with other GPUs on the same nodes, under the same incarnation: `Resize` of a session."""
 

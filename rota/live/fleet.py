@@ -41,7 +41,7 @@ from rota.live.step_rates import MeasuredRows, measured_of
 from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Outcome
+from rota.model.events import Exited, External, GpusTaken, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Outcome
 from rota.model.units import FOREVER
 from rota.park.ways import PRELOAD, how_to_park_on_a_node
 from rota.wire.submitted import SubmittedJob
@@ -63,6 +63,7 @@ class Fleet:
     """A driver (`rota/live/driver.py`) that runs jobs on the nodes of a cluster."""
 
     nodes_may_be_silent = True
+    look_every_seconds = FOREVER
     starts_anew = False
 
     def __init__(
@@ -355,16 +356,18 @@ class Fleet:
                 node.stand_in(answer.host, facts)
                 return []
         whole, node.whole, node.sent = node.whole, False, None
+        taken: list[External] = []
         node.behind_s = now_s - (boot_s() - answer.arrived_s) - told["boot_s"]
         if "gpus" in told:
             node.gpus, self._gpus_changed = read_report(told["gpus"], told["boot_s"] + node.behind_s), True
+            taken = self._taken(node, now_s)
         parts = [read_part(each) for each in told["parts"]]
         changed = [(within_requested(status, self._context.submitted), rank) for status, rank in parts]
         if not node.clear(changed):
             node.whole, node.due_s = True, now_s + AGAIN_SECONDS
             return []
         node.take(changed, whole)
-        events: list[External] = []
+        events: list[External] = taken
         if whole or now_s >= node.reported_s + HEARTBEAT_SECONDS:
             node.reported_s = now_s
             report = NodeReported(node.number, node.facts.boot, now_s, node.inventory())
@@ -380,6 +383,15 @@ class Fleet:
         if changed or whole:
             self._look_at(node)
         return events
+
+    def _taken(self, node: FleetNode, now_s: float) -> list[External]:
+        """The GPUs of a node that other programs use, if these are others than before."""
+        first = int(self._context.cluster().node_first[node.number])
+        taken = {first + place: node.gpus.taken[name] for place, name in enumerate(node.facts.devices) if name in node.gpus.taken}
+        if taken == node.taken:
+            return []
+        node.taken = taken
+        return [GpusTaken(node.number, tuple(taken), tuple(taken.values()), now_s)]
 
     def _look_at(self, node: FleetNode) -> None:
         """After news of a node. Readers in other threads keep the mapping, so it changes job by job."""

@@ -69,6 +69,8 @@ class FleetNode:
         """When it was last asked how its GPUs are,"""
         self.gpus = GpuReport()
         """and what it told."""
+        self.taken: dict[int, str] = {}
+        """GPUs that other programs use, by number, as the core was told last."""
         self.step_rates = StepRates()
         self.running: dict[int, IncarnationStatus] = {}
         """First parts of jobs that are neither parked nor ended, by job, as of its last news."""
@@ -106,6 +108,7 @@ class FleetNode:
         self.ended.clear()
         self.outbox.clear()
         self.gpus = GpuReport()
+        self.taken = {}
 
     def clear(self, told: list[tuple[IncarnationStatus, int]]) -> bool:
         """Whether a node that has joined may be used. What it has from before is ended first: it may have been frozen for so long

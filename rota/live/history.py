@@ -26,6 +26,9 @@ from rota.wire.submitted import SubmittedJob
 
 _UNSAVED = "it was told to stop and left without saving, so where it can't be parked it is left running from now on"
 
+STALL_SECONDS = 10.0
+"""A job that is quiet for less than this does not stall."""
+
 Statuses = Mapping[int, IncarnationStatus]
 """By job number."""
 
@@ -187,7 +190,7 @@ class JobHistory:
             record.steps_problem = part.steps_problem or record.steps_problem
             record.steps_total = part.steps_total if part.steps_total is not None else record.steps_total
             if record.submitted.progress or part.tells_steps:
-                record.steps_per_second = _speed(part) or record.steps_per_second
+                record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept else part.steps_saved
                 record.lost_steps += 0.0 if kept else max(part.steps_done - part.steps_saved, 0.0)
@@ -247,14 +250,14 @@ class JobHistory:
                 where = where_text(state.machines.cluster, life.gpus)
         if part is not None and (job.progress or part.tells_steps):
             done = part.steps_done
-            if part.started_s is not None and now_s > part.started_s and row is not None:
-                worked_seconds = max(now_s - part.started_s - part.parked_seconds, 1e-3)
-                rate = max(part.steps_done - float(state.jobs.table.steps_saved[row]), 0.0) / worked_seconds
+            rate = step_rate(part, now_s)
         rate_known = rate or record.steps_per_second
         steps_reported = part.steps_total if part is not None and part.steps_total is not None else record.steps_total
         total = job.steps if job.steps is not None else steps_reported
-        left = max(total - (done or 0.0), 0.0) / rate_known if total and rate_known and not record.ended else None
-        left = left if left is not None and math.isfinite(left) else None
+        left = None
+        if total and rate_known and not record.ended:
+            left = max(max(total - (done or 0.0), 0.0) / rate_known - (_quiet_seconds(part, now_s) if rate else 0.0), 0.0)
+            left = left if math.isfinite(left) else None
         return JobRow(
             id=record.id,
             name=job.name,
@@ -276,6 +279,7 @@ class JobHistory:
             submitted_at=iso(record.submitted_s) or "",
             started_at=iso(record.started_s),
             finished_at=iso(record.ended_s) if record.ended else None,
+            phase_since=iso(state.jobs.table.phase_s.item(row)) if row is not None else None,
             suspensions=record.suspensions,
             lost_steps=record.lost_steps,
             exit_code=record.exit_code,
@@ -305,13 +309,30 @@ def _known(figure: float) -> float | None:
     return figure if figure == figure else None
 
 
-def _speed(part: IncarnationStatus) -> float | None:
-    """Steps per second of a life that has ended, without the time that it slept."""
-    until_s = part.ended_s if part.ended_s is not None else part.parked_s
-    worked_seconds = (until_s or 0.0) - (part.started_s or 0.0) - part.parked_seconds
-    if part.started_s is None or until_s is None or worked_seconds <= 0:
+def step_rate(part: IncarnationStatus, now_s: float | None = None) -> float | None:
+    """Steps per second of an attempt, without the time before its first step and the time that it slept. None: not known yet.
+    `now_s`: it runs, and one that has been quiet for long counts as slow."""
+    since_s, since_steps = part.paced_s, part.paced_steps
+    if since_s is None and part.change_sequence == 0:  # a supervisor of an earlier version says only when it began
+        since_s, since_steps = part.began_s, part.from_step
+    if since_s is None or part.stepped_s is None:
         return None
-    return max(part.steps_done - part.from_step, 0.0) / worked_seconds or None
+    seconds, steps = part.stepped_s - since_s, part.steps_done - since_steps
+    if now_s is not None and _stalls(part, seconds, now_s):
+        seconds = now_s - since_s
+    return steps / seconds if steps > 0 and seconds > 0 else None
+
+
+def _stalls(part: IncarnationStatus, seconds: float, now_s: float) -> bool:
+    """Whether it has been quiet for much longer than its pace was measured for."""
+    return part.stepped_s is not None and now_s - part.stepped_s > max(2 * seconds, STALL_SECONDS)
+
+
+def _quiet_seconds(part: IncarnationStatus | None, now_s: float) -> float:
+    """How long ago it told of its last step: it has worked on since. 0 for a job that stalls."""
+    if part is None or part.stepped_s is None or part.paced_s is None:
+        return 0.0
+    return 0.0 if _stalls(part, part.stepped_s - part.paced_s, now_s) else max(now_s - part.stepped_s, 0.0)
 
 
 def _parking(record: JobRecord, part: IncarnationStatus) -> str:

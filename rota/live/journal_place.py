@@ -102,14 +102,16 @@ def has_journal(place: JournalPlace) -> bool:
     return has_tables(place)
 
 
-def open_journal(place: JournalPlace, words: Codec, epoch: int = 0) -> Journal:
-    """`epoch`: under which this process leads; without one, a journal in PostgreSQL is for reading alone."""
+def open_journal(place: JournalPlace, words: Codec, epoch: int = 0, *, read_only: bool = False) -> Journal:
+    """`epoch`: under which this process leads; without one, a journal in PostgreSQL is for reading alone. `read_only`: nothing is
+    written to a file in the home either."""
     store: JournalStore
     if isinstance(place, SqlitePlace):
-        make_folder(place.path.parent, instead=_ANOTHER_HOME)
+        if not read_only:
+            make_folder(place.path.parent, instead=_ANOTHER_HOME)
         for name in (place.path, *(Path(f"{place.path}-{part}") for part in ("wal", "shm"))):
             check_file(name)
-        store = SqliteStore(place.path)
+        store = SqliteStore(place.path, read_only=read_only)
     else:
         from rota.live.postgres_store import PostgresStore
 

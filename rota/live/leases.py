@@ -1,7 +1,16 @@
-"""Leases of running jobs, when a scheduler goes on on another machine."""
+"""Leases of running jobs: how long they last without the scheduler, and when a scheduler goes on on another machine."""
 
 from rota.core.state.state import State
 from rota.model.commands import Renew
+from rota.model.units import FOREVER
+
+
+def lease_left_seconds(state: State, now_s: float) -> float | None:
+    """How long all jobs that run now may keep running without the scheduler; None: none runs, or they need no lease."""
+    jobs = state.jobs
+    ends = [float(jobs.table.lease_s[jobs.row[job]]) for job in jobs.incarnations if job not in jobs.doomed]
+    first_s = min(ends, default=FOREVER)
+    return max(first_s - now_s, 0.0) if first_s < FOREVER else None
 
 
 def leases_told_again(state: State) -> list[Renew]:

@@ -11,12 +11,13 @@ from typing import Any
 
 from rota.agent.constants import ENDED, PARK_WAY
 from rota.agent.gpu_readings import GpuWatch, Readings
-from rota.agent.gpu_use import gpu_use, holders
+from rota.agent.gpu_use import GpuUse, IncarnationKey, gpu_use, holders
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import Machine
 from rota.agent.mps import mps_environment
 from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_s, life_of
 from rota.folders import make_folder
 from rota.live.cluster_changes import made_up_devices
@@ -29,8 +30,8 @@ from rota.live.step_rates import StepRates
 from rota.live.where import where_text
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, Outcome
-from rota.model.units import Ints
+from rota.model.events import Exited, External, GpusTaken, Outcome
+from rota.model.units import FOREVER, Ints
 from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
 from rota.park.ways import PRELOAD, ParkingFacts, how_to_park
@@ -39,6 +40,8 @@ from rota.wire.submitted import SubmittedJob
 READ_SECONDS = 1.0
 """Who asks how the GPUs are waits so long for an answer at most."""
 PROGRESS_EVERY_SECONDS = 5.0
+OTHERS_EVERY_SECONDS = 5.0
+"""Between two looks for other programs on real GPUs while no job runs."""
 STRAY_SEQUENCE = 1 << 40
 """Newer than any command of a scheduler."""
 
@@ -47,6 +50,7 @@ class Local:
     """A driver (`rota/live/driver.py`) that runs jobs on this machine."""
 
     nodes_may_be_silent = False
+    look_every_seconds = FOREVER
     starts_anew = True
 
     def __init__(
@@ -70,6 +74,11 @@ class Local:
         if gpus is not None:
             self._devices = tuple(tuple(gpu.uuid for gpu in each) for each in gpus)
             self._index = {gpu.uuid: gpu.index for each in gpus for gpu in each}
+            self.look_every_seconds = OTHERS_EVERY_SECONDS
+        self._others = OtherPrograms(home)
+        self._taken: dict[int, str] = {}
+        """GPUs that other programs use, by number, as was told last."""
+        self._looked = False
         self._watch: GpuWatch | None = None
         """Of real GPUs."""
         self._home_id = ""
@@ -77,6 +86,7 @@ class Local:
         self._context: DriverContext
         self._parts: PartEvents
         self._step_rates = StepRates()
+        self._uses: Mapping[IncarnationKey, GpuUse] = {}
         self._progress_s = 0.0
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Launch: self._launch,
@@ -92,6 +102,11 @@ class Local:
 
     def devices(self) -> Sequence[tuple[str, ...]]:
         return self._devices
+
+    @property
+    def real_gpus(self) -> list[str]:
+        """Their UUIDs."""
+        return sorted(self._index)
 
     def open(self, context: DriverContext) -> None:
         self._context, self._parts = context, PartEvents(context, keeps_memory=self._stays_pinned)
@@ -192,7 +207,9 @@ class Local:
     def events(self) -> list[External]:
         """The machine's first poll tells everything, and the later ones what changed."""
         events = self._parts.take(self._within(self.machine.poll()))
-        self._measure()
+        if self._watch is not None:
+            events += self._look_at_gpus(self._watch)
+        self._step_rates.look(self.inventory(), self._parts.started, self._uses)
         if self._context.clock() >= self._progress_s + PROGRESS_EVERY_SECONDS:
             self._progress_s = self._context.clock()
             measured = self._step_rates.measured(self._progress_s)
@@ -200,11 +217,30 @@ class Local:
             events.extend(self._parts.progress())
         return events
 
-    def _measure(self) -> None:
-        inventory, readings = self.inventory(), self._watch.latest() if self._watch is not None else {}
+    def _look_at_gpus(self, watch: GpuWatch) -> list[External]:
+        """How jobs use them, and which of them other programs use. The first look waits: no job starts before it is known."""
+        readings = watch.latest(wait_seconds=0.0 if self._looked else READ_SECONDS)
+        self._looked = True
         uuids = {index: uuid for uuid, index in self._index.items()}
-        uses = gpu_use(holders(inventory, self.machine.variables, uuids), readings, life_of) if readings else {}
-        self._step_rates.look(inventory, self._parts.started, uses)
+        everyone = holders(self.machine.inventory(), self.machine.variables, uuids)
+        self._uses = gpu_use(everyone, readings, life_of) if readings else {}
+        if not readings:
+            return []
+        others = self._others.look(readings, {holder.life for holder in everyone if holder.life})
+        return self._others_on(others)
+
+    def _others_on(self, others: Mapping[str, str]) -> list[External]:
+        """What other programs use, of the nodes for which that is not as it was."""
+        cluster, before = self._context.cluster(), self._taken
+        names = {gpu: self._context.device(gpu) for gpu in range(cluster.gpus)} if others or before else {}
+        self._taken = {gpu: others[name] for gpu, name in names.items() if name in others}
+        nodes = {cluster.gpu_node.item(gpu) for gpu, _ in self._taken.items() ^ before.items()}
+        return [self._taken_on(node) for node in sorted(nodes)]
+
+    def _taken_on(self, node: int) -> GpusTaken:
+        of_node = self._context.cluster().gpu_node
+        mine = {gpu: by for gpu, by in self._taken.items() if of_node.item(gpu) == node}
+        return GpusTaken(node, tuple(mine), tuple(mine.values()), self._context.clock())
 
     def acknowledge(self) -> None:
         """What has ended and is in the journal needs no files any more."""

@@ -1,27 +1,37 @@
 """Pieces of a job's output as clients get them: whole characters, and a line where output has been dropped."""
 
-from rota.live.driver import Driver
+from typing import Protocol
+
+from rota.agent.log import LogPiece
 from rota.wire.rows import LogChunk
 
 LARGEST_BYTES = 1 << 20
 
 
-def log_chunk(driver: Driver, job: int, offset: int, limit: int, tail: int | None, ended: bool) -> LogChunk:
+class LogReader(Protocol):
+    """Has the logs of jobs."""
+
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece: ...
+
+    def log_end(self, job: int) -> int: ...
+
+
+def log_chunk(logs: LogReader, job: int, offset: int, limit: int, tail: int | None, ended: bool) -> LogChunk:
     """`tail`: the last so many lines, as far as one piece holds them. `ended`: the job has, so nothing more will come."""
     limit = max(min(limit, LARGEST_BYTES), 0)
     if tail is not None:
-        offset, limit = _last_lines(driver, job, tail), LARGEST_BYTES
-    start, data = driver.read_log(job, max(offset, 0), limit)
+        offset, limit = _last_lines(logs, job, tail), LARGEST_BYTES
+    start, data = logs.read_log(job, max(offset, 0), limit)
     last = ended and len(data) < limit
     whole = data if last else data[: whole_characters(data)]
     dropped = f"--- rota: {start - offset:,} bytes of earlier output were dropped ---\n" if start > offset >= 0 else ""
     return LogChunk(text=dropped + whole.decode("utf-8", errors="replace"), next_offset=start + len(whole), ended=last)
 
 
-def _last_lines(driver: Driver, job: int, lines: int) -> int:
+def _last_lines(logs: LogReader, job: int, lines: int) -> int:
     """Where the last so many lines begin. A line that has not ended is one."""
-    end = driver.log_end(job)
-    start, data = driver.read_log(job, max(end - LARGEST_BYTES, 0), LARGEST_BYTES)
+    end = logs.log_end(job)
+    start, data = logs.read_log(job, max(end - LARGEST_BYTES, 0), LARGEST_BYTES)
     place = len(data) - data.endswith(b"\n")
     for _ in range(lines):
         place = data.rfind(b"\n", 0, place)

@@ -52,6 +52,7 @@ def _gpu(state: State, gpu: int, place: int, name: str, parked: Mapping[int, lis
         jobs=sorted(state.machines.observed.holders(np.array([gpu]))),
         parked=parked.get(gpu, []),
         cordoned=gpu in state.machines.cordoned,
+        taken_by=state.machines.taken.get(gpu, ""),
         slowdown=slowdown,
         memory_gib=reading.memory_gib if reading else None,
         used_gib=reading.used_gib if reading else None,

@@ -1,5 +1,6 @@
 """A journal in one SQLite file in WAL mode, flushed to disk with every transaction (`synchronous=FULL`)."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,15 +23,33 @@ CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
 """
 
 
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Without a write-ahead log beside it the file is whole as it is, and no other file has to be made to read it. On a disk that
+    can't be written to, what is in that log is not seen."""
+    address = path.absolute().as_uri()
+    if Path(f"{path}-wal").exists():
+        db = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return db
+        except sqlite3.OperationalError:
+            db.close()
+    return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
 class SqliteStore:
     """A `JournalStore`. That one process writes is seen to by the lock of the home; readers may open it beside."""
 
     epoch = 0
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, read_only: bool = False) -> None:
         self._path = Path(path)
         self.name = str(path)
         try:
+            if read_only:
+                self._db = connect_to_read(self._path)
+                check_schema(self.name, self.rows("SELECT value FROM meta WHERE key = 'schema'"))
+                return
             # Threads take turns: one comes up and reads, then another writes.
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -43,6 +62,11 @@ class SqliteStore:
         except JournalFull:
             raise
         except (sqlite3.DatabaseError, OSError) as problem:
+            needed = os.R_OK if read_only else os.R_OK | os.W_OK
+            if not os.access(self._path if self._path.exists() else self._path.parent, needed):
+                raise JournalError(
+                    f"{self.name}: you may not {'read' if read_only else 'write'} it.", hint="another --home"
+                ) from problem
             if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
                 hint = "free some space on its disk, or another --home"
                 raise JournalFull(f"{self.name}: cannot be opened ({problem}).", hint=hint) from problem

@@ -219,6 +219,18 @@ class NodeDrained:
 
 
 @plain_value
+class GpusTaken:
+    """A level, not an edge: the GPUs of a node that other programs use, no jobs of ours. A job that runs there
+    stays, and no job is put there until they leave."""
+
+    node: int
+    gpus: tuple[int, ...]
+    by: tuple[str, ...]
+    """For each of these GPUs, who uses it, in words."""
+    at_s: float
+
+
+@plain_value
 class NodeLeft:
     """A node is gone for good: all it had is dead. A machine that comes back joins as another node."""
 
@@ -304,6 +316,7 @@ External = (
     | NodeLost
     | NodeJoined
     | NodeDrained
+    | GpusTaken
     | NodeLeft
     | CancelAsked
     | HoldAsked

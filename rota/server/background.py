@@ -1,7 +1,6 @@
 """A scheduler without a terminal: started in the background, stopped by its home, or left to systemd."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -11,16 +10,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rota.errors import InputError, NotYours, OptionError, RotaError
 from rota.folders import make_folder, open_file
 from rota.server.standby import STANDBY
-from rota.wire.address import ADDRESS_FILE, LOCK_FILE
 from rota.wire.client import connect
+from rota.wire.home import ADDRESS_FILE, scheduler_runs, user_of
 
 LOG_FILE = "up.log"
 """What a scheduler in the background says."""
+FIRST, LAST = "ready ", "try: "
+"""How the lines begin that a scheduler says first when it has started, and last."""
 LOOK_SECONDS = 0.05
+HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
+"""Phases of jobs that have processes."""
 READY_SECONDS, STOP_SECONDS = 120.0, 60.0
 UNIT_FILES = "65536:524288"
 """Open files that a scheduler under systemd may have, and how many its jobs may allow themselves."""
@@ -55,26 +59,42 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
             problem_text, _, hint = said.strip().partition("\nTry: ")
             kind = InputError if process.returncode == 2 else RotaError  # as if it had been said here
             raise kind(problem_text or "The scheduler ended at once.", hint=hint or f"look into {home / LOG_FILE}")
-        ready = re.search(r"^ready .*\n", said, re.MULTILINE) and (home / ADDRESS_FILE).exists()
-        if ready or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
+        ready = re.search(rf"^{FIRST}.*\n", said, re.MULTILINE) and re.search(rf"^{LAST}.*\n", said, re.MULTILINE)
+        if (ready and (home / ADDRESS_FILE).exists()) or re.search(rf"^{STANDBY}.*\n", said, re.MULTILINE):
             process.returncode = 0  # it stays, and Python must not warn of it
             return said
         time.sleep(LOOK_SECONDS)
     raise RotaError("The scheduler is not ready yet.", hint=f"look into {home / LOG_FILE}")
 
 
-def stop(home: Path) -> tuple[int, int]:
-    """End the scheduler of a home, and wait until it has gone. Its process, and how many jobs go on without it."""
+class Stopped(NamedTuple):
+    """A scheduler that was stopped."""
+
+    pid: int
+    jobs: int
+    """How many keep running without it,"""
+    lease_left_seconds: float | None
+    """and for how long; None: none does."""
+
+
+def stop(home: Path) -> Stopped:
+    """End the scheduler of a home, and wait until it has gone."""
     found = connect(home).status()
-    holding = sum(count for phase, count in found.jobs.items() if phase in ("starting", "running", "suspending", "stopping"))
-    with contextlib.suppress(ProcessLookupError):
+    holding = sum(count for phase, count in found.jobs.items() if phase in HOLDING)
+    try:
         os.kill(found.daemon_pid, signal.SIGTERM)
+    except PermissionError:
+        whose = user_of(Path(f"/proc/{found.daemon_pid}").stat().st_uid)
+        text = f"The scheduler of {home} is process {found.daemon_pid} of {whose}, which you may not stop."
+        raise RotaError(text, hint=f"ask {whose} to run rota down") from None
+    except ProcessLookupError:
+        pass
     until = time.monotonic() + STOP_SECONDS
-    while not _is_free(home / LOCK_FILE) and not _another_leads(home, found.daemon_pid):
+    while scheduler_runs(home) and not _another_leads(home, found.daemon_pid):
         if time.monotonic() > until:
             raise RotaError(f"Process {found.daemon_pid} has not ended yet.", hint="rota status, in a moment")
         time.sleep(LOOK_SECONDS)
-    return found.daemon_pid, holding
+    return Stopped(found.daemon_pid, holding, found.lease_left_seconds)
 
 
 def _another_leads(home: Path, pid: int) -> bool:
@@ -82,15 +102,6 @@ def _another_leads(home: Path, pid: int) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return bool(json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"] != pid)
     return False
-
-
-def _is_free(lock: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError), lock.open("r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-    return True
 
 
 def systemd_unit(home: Path, arguments: Sequence[str], folder: Path) -> str:

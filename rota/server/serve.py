@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import __version__
+from rota.agent.gpu_lock import hold_gpus
 from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
@@ -49,7 +50,9 @@ from rota.wire.address import make_token, remove_address, write_address
 PRETEND = "4xV100"
 POLICY = "tiresias"
 PLACER = "packed"
-LEASE_SECONDS = 300.0
+LEASE_SECONDS, CLUSTER_LEASE_SECONDS = 86_400.0, 300.0
+"""On one machine no other job can get the GPUs of a job whose scheduler is away, so it may run for long. On a cluster the jobs of
+a node that is lost start elsewhere when their leases have expired."""
 LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
 LEASE_SLACK_SECONDS = 30.0
@@ -62,6 +65,10 @@ NODES_EVERY_SECONDS = 0.2
 """How often to look for the first node of a cluster."""
 MOST_LOG_MB = 1 << 20
 ANOTHER_HOME = "--home with a folder of yours"
+BEGIN_SECONDS = 10.0
+"""How long the last line of a start waits for what the scheduler has to say of its first decision."""
+TRY = "try: rota submit --gpus 1 -- python -c \"print('hello')\""
+"""The last line of a start."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -77,7 +84,8 @@ class ServeOptions:
     home is `POLICY`."""
     forget: tuple[str, ...] = ()
     """Of those that this home has, the ones that no longer hold."""
-    lease_seconds: float = LEASE_SECONDS
+    lease_seconds: float | None = None
+    """How long jobs keep running without the scheduler; None: `LEASE_SECONDS`, or with `ray` `CLUSTER_LEASE_SECONDS`."""
     lease_grace_seconds: float = LEASE_GRACE_SECONDS
     log_mb: float = LIMIT_BYTES / (1 << 20)
     """What the log of a job may take."""
@@ -97,6 +105,13 @@ class ServeOptions:
     """The home is a copy, and is the home from now on."""
     new_identity: bool = False
     """The home is a copy, and becomes a home of its own."""
+
+    @property
+    def lease(self) -> float:
+        """In seconds."""
+        if self.lease_seconds is not None:
+            return self.lease_seconds
+        return LEASE_SECONDS if self.ray is None else CLUSTER_LEASE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -133,7 +148,7 @@ def _check_home(home: Path) -> None:
 
 def _local(options: ServeOptions) -> tuple[Local, bool]:
     """The driver of this machine, and whether its GPUs are made up."""
-    cluster, gpus = this_machine(options.pretend)
+    cluster, gpus = this_machine(options.pretend, otherwise=_pretended_before(options))
     driver = Local(
         options.home,
         cluster,
@@ -143,6 +158,12 @@ def _local(options: ServeOptions) -> tuple[Local, bool]:
         mps=mps_folder(options.mps, pretend=gpus is None),
     )
     return driver, gpus is None
+
+
+def _pretended_before(options: ServeOptions) -> str:
+    """The pretend GPUs that this home had last, for a start that names none."""
+    before = last_configuration(find_place(options.home, options.journal)) if options.pretend is None else {}
+    return str(before["cluster"]) if before.get("pretend") else PRETEND
 
 
 def check_words(options: ServeOptions) -> None:
@@ -184,7 +205,7 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
         options.home,
         hosts,
         lease_grace_seconds=options.lease_grace_seconds,
-        gone_after_seconds=options.lease_seconds + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
+        gone_after_seconds=options.lease + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         log_bytes=int(options.log_mb * (1 << 20)),
     )
     return driver, all(each.facts.pretend for each in hosts.there().values())
@@ -214,7 +235,8 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
     """While this process leads."""
     cluster = checked.driver.machines()
-    with _listening(options.listen) as (listener, url):
+    real = checked.driver.real_gpus if isinstance(checked.driver, Local) else []
+    with hold_gpus(real, options.home), _listening(options.listen) as (listener, url):
         before = journal.configuration() or {}
         configuration = _first_configuration(options, checked, before)
         told = configuration[TOLD]
@@ -243,8 +265,9 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
             for line in (*changes_told(before.get(TOLD, {}), told), *_type_guesses(checked, told)):
                 say(line)
-            say("try: rota submit --gpus 1 -- python -c \"print('hello')\"")
             daemon.start()  # it may have something to say, and the first line is that it is ready
+            daemon.begun.wait(BEGIN_SECONDS)
+            say(TRY)
             server.run(sockets=[listener])
         finally:
             remove_address(options.home, os.getpid())
@@ -285,7 +308,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
     make_placer(placer_named)
     cluster, said = checked.driver.machines(), {name: each["said"] for name, each in told.items()}
     settings = Settings(
-        lease_seconds=options.lease_seconds,
+        lease_seconds=options.lease,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
@@ -343,14 +366,14 @@ class _Run:
             self.server.should_exit = True
 
 
-def this_machine(pretend: str | None) -> tuple[Cluster, list[list[Gpu]] | None]:
-    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none, or where that is
-    asked for."""
+def this_machine(pretend: str | None, otherwise: str = PRETEND) -> tuple[Cluster, list[list[Gpu]] | None]:
+    """Its GPUs, one node for each type, with the memory for parked jobs; pretend ones (None) where it has none (`otherwise`), or
+    where that is asked for."""
     if pretend is not None:
         return Cluster.parse(pretend), None
     found = find_gpus()
     if not found:
-        return Cluster.parse(PRETEND), None
+        return Cluster.parse(otherwise), None
     by_type: dict[str, list[Gpu]] = {}
     for gpu in found:
         by_type.setdefault(gpu.accelerator, []).append(gpu)

@@ -4,21 +4,28 @@
 user who started the scheduler, so only that user may.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.errors import InputError, NotYours, UnreachableError
+from rota.errors import InputError, NotRunningError, NotYours, UnreachableError
 from rota.folders import check_folder, make_folder, read_file
+from rota.wire.home import ADDRESS_FILE, LOCK_FILE, TOKEN_FILE, home_folder, not_running, other_owner, scheduler_runs, user_of
 
-ADDRESS_FILE = "daemon.json"
-TOKEN_FILE = "token"
-LOCK_FILE = "daemon.lock"
-"""Held by the scheduler for as long as it lives."""
+__all__ = [
+    "ADDRESS_FILE",
+    "LOCK_FILE",
+    "TOKEN_FILE",
+    "Address",
+    "home_folder",
+    "make_token",
+    "read_address",
+    "remove_address",
+    "write_address",
+]
+
 _TOKEN_BYTES = 32
 _LONGEST_TOKEN = 1000
 
@@ -31,19 +38,18 @@ class Address(NamedTuple):
     token: str
 
 
-def home_folder(home: Path | str | None = None) -> Path:
-    """The folder with a scheduler's state: the one that was named, else $ROTA_HOME, else ~/.rota."""
-    return Path(home or os.environ.get("ROTA_HOME") or "~/.rota").expanduser().absolute()
-
-
 def read_address(home: Path | str | None = None) -> Address:
+    """Raise `NotRunningError` if the scheduler is not running; what one that was killed left behind is left as it is."""
     folder = home_folder(home)
-    _forget_dead(folder)
+    if whose := other_owner(folder):
+        raise UnreachableError(f"{whose}.", hint="--home with a folder of yours")
+    if (folder / LOCK_FILE).exists() and not scheduler_runs(folder):
+        raise _not_running(folder, home)
     try:
         plain = json.loads(_text(folder / ADDRESS_FILE))
         token = _text(folder / TOKEN_FILE).strip()
     except FileNotFoundError:
-        raise _unreachable(f"nobody has started one in {folder}", home) from None
+        raise _not_running(folder, home) from None
     except NotYours:
         raise
     except (OSError, ValueError) as problem:
@@ -55,18 +61,6 @@ def read_address(home: Path | str | None = None) -> Address:
     if not _usable(token):
         raise _unreachable(f"{folder / TOKEN_FILE} holds no token", home)
     return Address(url, token)
-
-
-def _forget_dead(folder: Path) -> None:
-    """A scheduler that was killed leaves its address behind. Its lock went with it, and whoever has the lock may clear up."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), (folder / LOCK_FILE).stat()):  # else another has made it anew
-                (folder / ADDRESS_FILE).unlink(missing_ok=True)
-        finally:
-            os.close(handle)
 
 
 def write_address(home: Path | str | None, url: str, pid: int, version: str) -> None:
@@ -105,11 +99,15 @@ def _kept(path: Path) -> str:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as problem:
-        raise InputError(f"the token cannot be read: {problem.strerror}.", where=str(path), hint=f"rm {path}") from None
+        hint = "--home with a folder of yours" if isinstance(problem, PermissionError) else f"rm {path}"
+        raise InputError(f"the token cannot be read: {problem.strerror}.", where=str(path), hint=hint) from None
     try:
         facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in (os.geteuid(), 0):
-            raise InputError("the token is not a file of yours.", where=str(path), hint=f"rm {path}")
+        if facts.st_uid not in (os.geteuid(), 0):
+            whose = user_of(facts.st_uid)
+            raise InputError(f"the token belongs to {whose}.", where=str(path), hint="--home with a folder of yours")
+        if not stat.S_ISREG(facts.st_mode):
+            raise InputError("the token is not a plain file.", where=str(path), hint=f"rm {path}")
         if facts.st_mode & 0o077:
             raise InputError(
                 f"others can use this token (mode {facts.st_mode & 0o777:03o}).",
@@ -180,6 +178,10 @@ def _process(path: Path) -> tuple[int | None, str | None]:
         return (plain.get("pid"), plain.get("host")) if isinstance(plain, dict) else (None, None)
     except (OSError, ValueError):
         return None, None
+
+
+def _not_running(folder: Path, home: Path | str | None) -> NotRunningError:
+    return NotRunningError(not_running(folder), hint=f"rota up{f' --home {home}' if home else ''}")
 
 
 def _unreachable(why: str, home: Path | str | None) -> UnreachableError:

@@ -132,17 +132,7 @@ class Client:
     def log_pieces(self, key: int | str, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
         """A job's output piece by piece: what is there, or, following, until the job has ended. With `tail` from the last so many
         lines on."""
-        offset, gap = 0, SHORTEST_GAP_SECONDS
-        while True:
-            piece, tail = self.log(key, offset, tail=tail), None
-            grown, offset = piece.next_offset != offset, piece.next_offset
-            if grown:
-                yield piece
-            if piece.ended or not (grown or follow):
-                return
-            gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
-            if not grown:
-                time.sleep(gap)
+        return log_pieces(lambda offset, tail: self.log(key, offset, tail=tail), follow, tail)
 
     def cancel(self, key: int | str) -> JobRow:
         """End a job for good."""
@@ -248,6 +238,21 @@ def _unknown(problem: RotaError, body: Mapping[str, Any]) -> RotaError:
     again = f'the same again with --key {key} (in Python key="{key}"), which submits it once · ' if key else ""
     error = type(problem)(f"{problem.message} It is not known whether the job was submitted.", hint=f"{again}rota jobs --all")
     return error
+
+
+def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: int | None) -> Iterator[LogChunk]:
+    """`read`: one piece from an offset on, or the last lines."""
+    offset, gap = 0, SHORTEST_GAP_SECONDS
+    while True:
+        piece, tail = read(offset, tail), None
+        grown, offset = piece.next_offset != offset, piece.next_offset
+        if grown:
+            yield piece
+        if piece.ended or not (grown or follow):
+            return
+        gap = SHORTEST_GAP_SECONDS if grown else min(gap * 1.5, LONGEST_GAP_SECONDS)
+        if not grown:
+            time.sleep(gap)
 
 
 def passed_environment(env: Any) -> dict[str, str]:

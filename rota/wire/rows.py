@@ -75,6 +75,8 @@ class JobRow:
     started_at: str | None = None
     """When it first ran."""
     finished_at: str | None = None
+    phase_since: str | None = None
+    """Since when it is in its phase; None: it has ended."""
     suspensions: int = 0
     lost_steps: float = 0.0
     """Work done and lost, because it was stopped before it could save."""
@@ -93,6 +95,9 @@ class JobRow:
     """Everything that was asked for, where one job is asked about; of its variables the names, because values may be secrets."""
     trials: list[TrialRow] | None = None
     """What was tried with it, the oldest first, where one job is asked about."""
+    as_of: str | None = None
+    """The time of the journal's last entry, if the scheduler is not running and the row was read from disk; None: it is as of
+    now."""
 
     @property
     def ended(self) -> bool:
@@ -155,9 +160,11 @@ class StatusRow:
     policy_problem: str = ""
     """What was wrong with the policy's last answer; empty: nothing."""
     slow_gpus: list[str] = field(default_factory=list)
-    """GPUs that prove to be slower than others, in words."""
+    """GPUs that other programs use, and those that prove to be slower than others, in words."""
     disk_problem: str = ""
     """That the scheduler's disk is full, in words; empty: it has room."""
+    lease_left_seconds: float | None = None
+    """How long all jobs that run now may keep running without the scheduler; None: none runs."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -192,6 +199,8 @@ class GpuRow:
     """Jobs that sleep on it."""
     cordoned: bool
     """It is out of service, because it is too slow."""
+    taken_by: str = ""
+    """Who uses it that is no job of this scheduler, in words; no other job is put there until it is free. Empty: none does."""
     slowdown: float | None
     """How many times as long as others it takes; None: that is not learned."""
     memory_gib: float | None = None

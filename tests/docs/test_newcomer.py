@@ -65,7 +65,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
             me.types(f"rota submit --gpus 1 --progress session -- python {script}")
         assert all(f"job-{job}" in me.types("rota jobs") for job in (2, 3, 4))
         # With one GPU, two of them wait as soon as the first has started, whichever that is.
-        waits = "It needs 1 GPUs of any type; 0 are free."
+        waits = "It needs 1 GPU of any type; 0 are free."
         until(lambda: any(waits in me.types(f"rota why {job}") for job in (2, 3, 4)), "one is told why it waits")
         me.types(f"rota wait 2 3 4 --timeout {PATIENCE:.0f}")
         client = rota.connect(tmp_path / "home")

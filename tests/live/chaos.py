@@ -1,4 +1,4 @@
-"""Chaos with real processes: faults of thirteen kinds at seeded moments. Nothing may be lost, run twice or come to another result.
+"""Chaos with real processes: faults of thirteen kinds at seeded moments. Nothing may be lost, run twice or end otherwise.
 
     python -m tests.live.chaos --faults 200 --seed 1      # make chaos
 

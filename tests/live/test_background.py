@@ -1,9 +1,12 @@
 """A scheduler in the background: `rota up --detach`, `rota down`, and a unit of systemd that could start it."""
 
 import configparser
+import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import rota
@@ -17,6 +20,7 @@ def run(*words: str, home: Path) -> "subprocess.CompletedProcess[str]":
 
 def test_up_in_the_background_and_down(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    waits = time.monotonic()
     started = run("up", "--detach", "--pretend", "2xV100", "--policy", "fifo", "--listen", "127.0.0.1:0", home=home)
     try:
         assert started.returncode == 0 and started.stdout.startswith("ready http://127.0.0.1:"), started.stderr
@@ -27,10 +31,21 @@ def test_up_in_the_background_and_down(tmp_path: Path) -> None:
         job = client.submit(["sleep", "300"], name="long")
         until(lambda: job.phase == "running", "it runs")
         stopped = run("down", home=home)
-        assert stopped.returncode == 0 and "1 job goes on for as long as the lease" in stopped.stdout, stopped.stderr
-        assert run("down", home=home).returncode == 3 and run("jobs", home=home).returncode == 3
-        assert run("up", "--detach", "--pretend", "2xV100", "--listen", "127.0.0.1:0", home=home).returncode == 0
+        said = re.fullmatch(
+            r"Stopped the scheduler, process \d+; 1 job keeps running without it for (1d|23h\d*m?)\. "
+            r"A job that has not ended by then is told to save and stop, and starts again after the next rota up\.\n",
+            stopped.stdout,
+        )
+        assert stopped.returncode == 0 and said, stopped
+        order = json.loads((home / "run" / "1" / "1" / "launch.json").read_text())
+        assert order["lease_seconds"] > 86_000 - (time.monotonic() - waits), "a day, by its supervisor's own order"
+        assert run("down", home=home).returncode == 3
+        again = run("up", "--detach", "--listen", "127.0.0.1:0", home=home)
+        assert again.returncode == 0 and "2 pretend GPUs: 2xV100" in again.stdout, "the cluster that it had"
         assert rota.connect(home).job("long").phase == "running"
+        assert run("down", home=home).returncode == 0
+        other = run("up", "--detach", "--pretend", "2xV100 + 2xK80", "--listen", "127.0.0.1:0", home=home)
+        assert "the cluster is another than before: n2 (2xK80) joined" in other.stdout, other.stdout
         rota.connect(home).cancel("long")
         until(lambda: rota.connect(home).job("long").ended, "it is cancelled")
     finally:

@@ -26,7 +26,7 @@ def test_importing_rota_loads_no_heavy_library() -> None:
 
 
 def test_a_scheduler_is_found_by_its_home(tmp_path: Path) -> None:
-    with pytest.raises(rota.errors.UnreachableError, match="nobody has started one"):
+    with pytest.raises(rota.errors.UnreachableError, match="No scheduler has been started"):
         rota.connect(tmp_path)
 
 

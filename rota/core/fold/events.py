@@ -9,7 +9,17 @@ import numpy as np
 from rota.core.fold.debts import forgive_common_debt
 from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
 from rota.core.fold.measured import begin_trial, break_off, measured
-from rota.core.fold.nodes import lose_sight, node_drained, node_joined, node_left, node_lost, node_reported, nodes_reported
+from rota.core.fold.nodes import (
+    gpus_taken,
+    keep_off_taken,
+    lose_sight,
+    node_drained,
+    node_joined,
+    node_left,
+    node_lost,
+    node_reported,
+    nodes_reported,
+)
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.progress import note
 from rota.core.learn.rates import learn
@@ -27,6 +37,7 @@ from rota.model.events import (
     Decided,
     Event,
     Exited,
+    GpusTaken,
     HoldAsked,
     Measured,
     NodeDrained,
@@ -81,6 +92,8 @@ def advance(state: State, settings: Settings) -> None:
         for job in table.id[: table.size][over].tolist():
             if job in state.jobs.incarnations:
                 end_part(state, job, None, now, Verdict.LOST, saved(state, job))
+    if state.machines.taken:
+        keep_off_taken(state)
 
 
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
@@ -370,6 +383,7 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     NodeLost: node_lost,
     NodeJoined: node_joined,
     NodeDrained: node_drained,
+    GpusTaken: gpus_taken,
     NodeLeft: node_left,
     Allocated: _allocated,
     PolicyFailed: _policy_failed,

@@ -9,6 +9,7 @@ from rota.core.state.records import Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import Resize, Suspend, SuspendKind
 from rota.model.events import (
+    GpusTaken,
     NodeDrained,
     NodeJoined,
     NodeLeft,
@@ -21,6 +22,7 @@ from rota.model.events import (
     Suspended,
 )
 from rota.model.job import Phase
+from rota.model.units import Ints
 
 PHASE_OF: dict[type, Phase] = {Suspend: Phase.SUSPENDING, Resize: Phase.RESIZING}
 """The phase of a job that a command is on its way to; else it is starting."""
@@ -93,12 +95,28 @@ def node_drained(state: State, settings: Settings, event: NodeDrained) -> None:
         (state.jobs.unsettled.discard if state.settled(job) else state.jobs.unsettled.add)(job)
 
 
+def gpus_taken(state: State, settings: Settings, event: GpusTaken) -> None:
+    if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
+        return
+    first, end = state.machines.cluster.node_first[event.node : event.node + 2].tolist()
+    mine = {gpu: by for gpu, by in zip(event.gpus, event.by, strict=True) if first <= gpu < end}
+    state.set_taken({gpu: by for gpu, by in state.machines.taken.items() if not first <= gpu < end} | mine)
+
+
+def keep_off_taken(state: State) -> None:
+    """Other programs use these GPUs, and no job of ours has them any more: a job that was to start there waits."""
+    free = [gpu for gpu in state.machines.taken if state.machines.observed.free[gpu]]
+    if free:
+        _plan_nothing_on(state, np.array(free))
+
+
 def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
     bury(state, event.node, event.at_s)
     _take_down(state, event.node)
     state.machines.host_gib[event.node] = 0.0
+    gpus_taken(state, settings, GpusTaken(event.node, (), (), event.at_s))
     state.set_draining(event.node, False)
     state.machines.gone.add(event.node)
     state.note_lasting_gpus()
@@ -130,13 +148,17 @@ def lose_sight(state: State, node: int) -> None:
 
 def _take_down(state: State, node: int) -> None:
     state.set_node(node, False)
-    here = np.arange(state.machines.cluster.node_first[node], state.machines.cluster.node_first[node + 1])
-    for job in sorted(state.machines.planned.holders(here)):
+    _plan_nothing_on(state, np.arange(state.machines.cluster.node_first[node], state.machines.cluster.node_first[node + 1]))
+
+
+def _plan_nothing_on(state: State, gpus: Ints) -> None:
+    """A job that was to start on these GPUs, or to move there, is to do neither."""
+    for job in sorted(state.machines.planned.holders(gpus)):
         incarnation = state.jobs.incarnations.get(job)
-        if incarnation is None or not same_gpus(
-            incarnation.gpus, state.jobs.desired[job]
-        ):  # it was to start here, or to move here
+        if incarnation is None or not same_gpus(incarnation.gpus, state.jobs.desired[job]):
             state.want(job, state.jobs.row[job], -1, None)
+            if state.machines.taken:
+                state.question.touch()
             if incarnation is None:
                 state.jobs.unsettled.discard(job)
             else:

@@ -49,6 +49,8 @@ class Machines:
     """By node: starts that failed there, of jobs that ran on others. A failing node without any is on trial."""
     failing_jobs: set[int] = field(default_factory=set)
     """Jobs whose starts fail on several nodes."""
+    taken: dict[int, str] = field(default_factory=dict)
+    """GPUs that programs use which are not jobs of this scheduler, and who that is, in words."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:

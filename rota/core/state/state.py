@@ -107,6 +107,8 @@ class State:
             machines, jobs = self.machines, self.jobs
             mask = machines.staying()
             mask[self.out_of_service()] = False
+            if machines.taken:
+                mask[[gpu for gpu in machines.taken if machines.observed.free[gpu]]] = False
             for job in jobs.barred:
                 mask[self.gpus_of(job)] = False
                 mask[jobs.desired.get(job, NO_GPUS)] = False
@@ -385,6 +387,13 @@ class State:
         self._usable = None
         self.question.touch()
 
+    def set_taken(self, taken: dict[int, str]) -> None:
+        """Which GPUs other programs use, and who that is."""
+        if taken != self.machines.taken:
+            self.machines.taken = taken
+            self._usable = None
+            self.question.touch()
+
     def hold(self, job: int, gpus: Ints) -> None:
         """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
         options, observed = self.knowledge.options, self.machines.observed
@@ -394,7 +403,7 @@ class State:
             observed.join(job, gpus)
         else:
             observed.take(job, gpus)
-        if self.jobs.barred:
+        if self.jobs.barred or self.machines.taken:
             self._usable = None
 
     def reserve(self, job: int, incarnation: Incarnation) -> Incarnation:
@@ -440,7 +449,7 @@ class State:
             self.machines.observed.leave(job, gpus)
         else:
             self.machines.observed.release(job, gpus)
-        self._usable = None if self.jobs.barred else self._usable
+        self._usable = None if self.jobs.barred or self.machines.taken else self._usable
         if job in self.jobs.barred:
             self._usable = None
             self.question.touch()

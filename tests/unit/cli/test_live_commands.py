@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from rota.cli import words
 from rota.cli.main import COMMANDS, GROUPS
 from rota.model.reasons import Reason
 from rota.wire.client import Client
-from rota.wire.rows import TrialRow
+from rota.wire.rows import ReasonRow, TrialRow
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served, serve
 
@@ -73,16 +74,51 @@ def test_the_table(served: Served, rota: Rota) -> None:
     code, out, err = rota("jobs")
     assert (code, err) == (0, "")
     heads, first, second, third, fourth, footer = out.splitlines()
-    assert heads.split() == ["ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE"]
-    assert first.split() == ["1", "resnet50", "you", "running", "2xV100", "n1:0-1", "▇▇▇▁▁▁▁▁", "41%", "-", "3.9k", "steps/s"]
+    assert heads.split() == ["ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE"]
+    assert first.split() == [
+        "1",
+        "resnet50",
+        "you",
+        "running",
+        "-",
+        "2xV100",
+        "n1:0-1",
+        "▇▇▇▁▁▁▁▁",
+        "41%",
+        "-",
+        "3.9k",
+        "steps/s",
+    ]
     assert second.split()[:5] == ["2", "bert", "leo", "suspended", "-"] and second.endswith("has had its share")
     assert "wants 2xA100" in third and third.endswith("waits for free GPUs")
     assert "evil?[2J" in fourth and "\x1b" not in out
     assert footer == "4 jobs · 2/6 pretend GPUs busy · policy tiresias"
-    assert "ended by SIGKILL" in rota("jobs", "--all")[1]
+    heads, *_, killed, _ = rota("jobs", "--all")[1].splitlines()
+    assert heads.split()[4:6] == ["TIME", "ENDED"] and "ended by SIGKILL" in killed
     assert "COMMAND" in rota("jobs", "-o", "wide")[1]
     daemon.problem = "raised ZeroDivisionError"
     assert rota("jobs")[1].splitlines()[-1] == "The policy failed: raised ZeroDivisionError"
+
+
+def test_how_long_each_job_runs_waits_or_took(served: Served, rota: Rota) -> None:
+    submitted(served, rota, "runs", "took", "never")
+    since = (datetime.now(UTC) - timedelta(minutes=75)).isoformat(timespec="seconds")
+    served.daemon.change(replace(served.daemon.run(1), phase_since=since))
+    served.daemon.end(2)
+    ended = replace(served.daemon.rows[2], started_at="2026-11-17T10:00:00Z", finished_at="2026-11-17T12:30:00Z")
+    served.daemon.change(ended)
+    served.daemon.cancel(3)
+    served.daemon.change(replace(served.daemon.rows[3], started_at=None))
+    lines = [line.split() for line in rota("jobs", "--all")[1].splitlines()]
+    assert [line[4] for line in lines[1:4]] == ["1h15m", "2h30m", "-"]
+    assert lines[1][5] == "-" and " ".join(lines[2][5:7]) == words.clock("2026-11-17T12:30:00Z")
+
+
+def test_a_long_name_is_cut_off_unless_the_table_is_wide(served: Served, rota: Rota) -> None:
+    long = "resnet-" + "x" * 80
+    submitted(served, rota, long)
+    assert f" {long[:31]}… " in rota("jobs")[1] and long not in rota("jobs")[1]
+    assert long in rota("jobs", "-o", "wide")[1] and json.loads(rota("jobs", "-o", "json")[1])[0]["name"] == long
 
 
 def test_no_jobs(served: Served, rota: Rota) -> None:
@@ -214,6 +250,11 @@ def test_why(served: Served, rota: Rota) -> None:
     found = json.loads(rota("why", "3", "-o", "json")[1])
     assert [each["code"] for each in found["reasons"]] == ["AWAITING_DECISION"]
     assert [each["id"] for each in found["ahead"]] == [1, 2] and found["forecast"] is None
+    why = served.daemon.why
+    facts = {"ahead": list(range(1, 905))}
+    served.daemon.why = lambda job: replace(why(job), reasons=[ReasonRow(code="OUTRANKED", sentence="904 jobs.", facts=facts)])
+    assert rota("why", "gpt")[1].splitlines()[2] == " Ahead of it   1 resnet (you) · 2 bert (you) · and 902 more"
+    del served.daemon.why
     assert rota("why", "1")[1].startswith("Job 1 resnet is running on 2xV100 n1:0-1.\n")
     assert rota("why", "3", "-o", "csv")[1].startswith("code,sentence\n")
     for phase, said in [
@@ -269,6 +310,17 @@ def test_cancel(served: Served, rota: Rota) -> None:
     assert [row["phase"] for row in json.loads(rota("cancel", "gpt", "-o", "json")[1])] == ["cancelled"]
 
 
+def test_every_job_is_cancelled(served: Served, rota: Rota) -> None:
+    assert rota("cancel", "--all") == (0, "No unfinished jobs.\n", "")
+    submitted(served, rota, *(f"job-{number}" for number in range(30)))
+    served.daemon.end(7)
+    for wrong in (("cancel",), ("cancel", "1", "--all")):
+        assert rota(*wrong)[0] == 2
+    code, out, _ = rota("cancel", "--all")
+    assert code == 0 and [line.split()[1] for line in out.splitlines()] == [str(n) for n in range(1, 31) if n != 7]
+    assert {row.phase for row in served.daemon.rows.values()} == {"cancelled", "finished"}
+
+
 def test_wait(served: Served, rota: Rota) -> None:
     submitted(served, rota, "resnet", "bert", "gpt")
     code, out, err = rota("wait", "resnet", "--timeout", "0.2")
@@ -294,8 +346,8 @@ def test_unreachable(rota: Rota, tmp_path: Path, command: tuple[str, ...]) -> No
     code, out, err = rota(*command, "--home", str(tmp_path))
     assert (code, out) == (3, "")
     problem, hint = err.splitlines()
-    assert problem == f"Cannot reach the scheduler: nobody has started one in {tmp_path}."
-    assert hint == f"Try: rota up --home {tmp_path} · rota doctor --home {tmp_path}"
+    assert problem == f"No scheduler has been started in {tmp_path}."
+    assert hint == f"Try: rota up --home {tmp_path}"
 
 
 def test_a_scheduler_that_is_gone(rota: Rota, tmp_path: Path) -> None:

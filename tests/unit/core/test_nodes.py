@@ -130,6 +130,14 @@ def test_leases_are_renewed_at_half_time() -> None:
     assert (renew.job, renew.incarnation, renew.lease_s) == (0, 1, 45.0)
 
 
+def test_a_long_lease_is_renewed_early_and_most_of_it_is_left_at_any_time() -> None:
+    bench = Bench("1xV100", lease_seconds=86_400.0)
+    commands = bench.obey(bench.submit())
+    assert of_type(commands, WakeAt)[-1].at_s == 600.0
+    (renew,) = of_type(bench.tell(Woke(600.0), at_s=600.0), Renew)
+    assert renew.lease_s == 87_000.0 and of_type(bench.tell(Woke(601.0), at_s=601.0), Renew) == []
+
+
 def test_an_unanswered_command_is_sent_again_with_the_same_key() -> None:
     bench = Bench("1xV100", retry_seconds=4.0)
     (first,) = of_type(bench.submit(), Launch)

@@ -1,12 +1,17 @@
 """What the doctor says of drivers, GPUs, PyTorch and memory, on machines that are not this one."""
 
+import os
+import secrets
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rota.agent import other_programs
+from rota.agent.gpu_lock import hold_gpus
 from rota.agent.gpus import Gpu
 from rota.doctor import gpu_checks
 from rota.doctor.diagnosis import Diagnosis
@@ -42,7 +47,7 @@ def python_with_torch(folder: Path, monkeypatch: pytest.MonkeyPatch, cuda: str) 
 
 
 def told(check: str, nodes: list[NodeRow] | None = None) -> Diagnosis:
-    (found,) = (each for each in check_gpus(nodes) if each.check == check)
+    (found,) = (each for each in check_gpus(nodes, Path("/nonexistent")) if each.check == check)
     return found
 
 
@@ -121,3 +126,24 @@ def test_gpus_that_the_scheduler_counts_on_and_nvml_does_not_see(monkeypatch: py
     new = seen([*there, replace(there[0], index=4, uuid="GPU-4")])
     assert new.state == "warn" and "does not know GPU 4" in new.found
     assert seen(there, replace(node, pretend=True)).state == "warn"
+
+
+def test_programs_and_schedulers_of_others_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    uuid = f"GPU-test-{secrets.token_hex(8)}"
+    own = [SimpleNamespace(pid=os.getpid(), usedGpuMemory=None)]
+    machine(
+        monkeypatch,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetUUID=lambda handle: uuid,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: own,
+    )
+    with hold_gpus([uuid], Path("/srv/ana")):
+        found = {each.check: each for each in check_gpus(None, tmp_path)}
+        assert found["schedulers"].found.endswith(", home /srv/ana") and f"process {os.getpid()}" in found["schedulers"].found
+        assert (
+            found["other programs"].found.startswith(f"process {os.getpid()} (") and "uses GPU 0" in found["other programs"].found
+        )
+        assert "schedulers" not in {each.check for each in check_gpus(None, Path("/srv/ana"))}, "its own"
+    own.clear()
+    assert {"schedulers", "other programs"}.isdisjoint(each.check for each in check_gpus(None, tmp_path))

@@ -328,7 +328,8 @@ def test_what_is_left_of_a_job(tmp_path: Path) -> None:
             assert time.monotonic() < end, row
             time.sleep(0.02)
         assert row.steps_total == 100_000 and row.steps_done is not None
-        assert row.eta_seconds == pytest.approx((row.steps_total - row.steps_done) / row.steps_per_second)
+        left = (row.steps_total - row.steps_done) / row.steps_per_second
+        assert left - PATIENCE <= row.eta_seconds <= left, "less what it has worked since it told of its last step"
         assert daemon.job(str(silent)).eta_seconds is None
         short = submit(daemon, ["sleep", "300"], steps=1)
         while daemon.job(str(long)).phase != "checkpointed" or daemon.job(str(long)).eta_seconds is None:

@@ -24,6 +24,7 @@ from rota.live.requests import scheduler_spec, submitted_job
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.model.events import Exited, External, Outcome, Started
+from rota.model.units import FOREVER
 from rota.wire.spec import Spec
 from rota.wire.submitted import SubmittedJob
 
@@ -41,6 +42,7 @@ class Instant:
         self._events: list[External] = []
 
     nodes_may_be_silent = False
+    look_every_seconds = FOREVER
     starts_anew = False
 
     def machines(self) -> Cluster:

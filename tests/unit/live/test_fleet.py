@@ -3,16 +3,18 @@
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from rota.agent import node_agent
+from rota.agent import node_agent, other_programs
 from rota.agent.node_agent import NodeAgent, NodeFacts
 from rota.agent.processes import Signs, boot_s, end_all
 from rota.live.driver import DriverContext
@@ -23,7 +25,19 @@ from rota.live.journal_store import LeadLost
 from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Started, Suspended
+from rota.model.events import (
+    Exited,
+    External,
+    GpusTaken,
+    Measured,
+    NodeDrained,
+    NodeLeft,
+    NodeReported,
+    NodesReported,
+    Started,
+    Suspended,
+)
+from rota.wire.client import user_name
 from rota.wire.spec import Spec
 from tests.unit.agent.bench import until
 from tests.unit.live.test_real_gpus import STEPS, nvml
@@ -543,6 +557,33 @@ def test_what_nvml_tells_on_a_node_reaches_the_scheduler(real: Bench) -> None:
     real.hosts.away.add("b")
     real.events()
     assert set(real.fleet.readings()) == {"a/GPU-0"}
+
+
+def test_a_gpu_of_a_node_that_another_program_uses_is_told_once_and_when_it_is_free(
+    real: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a real process that is no job: NVML says that it computes on the GPU of both nodes, which are one machine here."""
+    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    other = subprocess.Popen(["sleep", "600"])
+    stays = [SimpleNamespace(pid=other.pid, usedGpuMemory=2**30)]
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetComputeRunningProcesses", lambda handle: stays)
+    seen: list[GpusTaken] = []
+
+    def told(count: int) -> bool:
+        real.ahead_s += HEARTBEAT_SECONDS
+        seen.extend(event for event in real.events() if isinstance(event, GpusTaken))
+        return len(seen) >= count
+
+    try:
+        until(lambda: told(2), "both nodes tell of it")
+        words = (f"process {other.pid} (sleep) of {user_name()}",)
+        assert sorted((event.node, event.gpus, event.by) for event in seen) == [(0, (0,), words), (1, (1,), words)]
+    finally:
+        other.kill()
+        other.wait()
+    stays.clear()
+    until(lambda: told(4), "both nodes tell that it is gone")
+    assert sorted((event.node, event.gpus, event.by) for event in seen[2:]) == [(0, (), ()), (1, (), ())]
 
 
 def test_gpus_are_read_with_heartbeats_and_not_with_every_message(real: Bench) -> None:

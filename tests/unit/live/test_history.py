@@ -1,11 +1,12 @@
 """What is said of how a job left."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rota.agent.orders import IncarnationStatus
-from rota.live.history import _UNSAVED, JobRecord, _how, _parking
+from rota.live.history import _UNSAVED, JobRecord, _how, _parking, _quiet_seconds, step_rate
 from rota.live.requests import submitted_job
 from rota.wire.spec import Spec
 
@@ -58,3 +59,37 @@ def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: b
     record = JobRecord(1, submitted_job(spec, "me", "/", {}), 0.0, parking=before)
     part = replace(left(None, 0, 0), park_way=way, park_why="so it is")
     assert _parking(record, part) == said
+
+
+def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> IncarnationStatus:
+    """At step `done`, started at 0, its first step at 60 s; `paced`: since when its pace is measured, and from which step."""
+    since_s, since_steps = paced if paced is not None else (None, 0.0)
+    status = replace(left(None, done, 0.0, stepped_s), state="running", ended_s=None, asked=None, outcome=None, began_s=60.0)
+    return replace(status, paced_s=since_s, paced_steps=since_steps, **changes)
+
+
+def test_the_rate_of_a_job_is_without_its_start() -> None:
+    assert step_rate(running(26, 60.5, (60.0, 1.0)), 60.7) == pytest.approx(50.0)
+    assert step_rate(running(1, 60.0, (60.0, 1.0)), 60.2) is None, "one step says nothing"
+
+
+def test_after_a_resume_or_a_resize_earlier_steps_say_nothing() -> None:
+    assert step_rate(running(26, 60.5, None, change_sequence=7), 60.7) is None
+    assert step_rate(running(30, 100.5, (100.0, 27.0), change_sequence=7), 100.6) == pytest.approx(6.0)
+
+
+def test_a_supervisor_of_an_earlier_version_says_only_when_it_began() -> None:
+    assert step_rate(running(51, 61.0, None), 61.2) == pytest.approx(51.0)
+
+
+def test_a_job_that_stalls_becomes_slower() -> None:
+    part = running(501, 70.0, (60.0, 1.0))
+    assert step_rate(part, 85.0) == pytest.approx(50.0)
+    assert step_rate(part, 160.0) == pytest.approx(5.0)
+    assert step_rate(part) == pytest.approx(50.0), "when it ends, that it was quiet at last is not known"
+
+
+def test_what_it_has_done_since_its_last_report_is_no_longer_left() -> None:
+    part = running(501, 70.0, (60.0, 1.0))
+    assert _quiet_seconds(part, 72.0) == pytest.approx(2.0)
+    assert _quiet_seconds(part, 160.0) == 0.0 == _quiet_seconds(None, 160.0), "one that stalls does nothing"

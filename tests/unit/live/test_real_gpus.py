@@ -1,6 +1,7 @@
 """A daemon with real GPUs, as NVML tells of them: what a job does there becomes what the scheduler knows."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from rota.agent import other_programs
 from rota.agent.gpus import find_gpus
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.daemon import Daemon
 from rota.live.local import Local
 from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
 from rota.park.environment import HOOK_FOLDER
+from rota.wire.client import user_name
 from rota.wire.spec import Spec
 from tests.unit.agent.test_gpu_readings import fake
 from tests.unit.live.test_daemon import PATIENCE, configuration, running
@@ -29,7 +32,11 @@ for step in range(1, 100000):
 
 def nvml(**changes: Any) -> SimpleNamespace:
     names = {0: "Tesla V100-SXM2-16GB", 2: "NVIDIA H200 NVL"}
-    return fake(nvmlDeviceGetName=lambda handle: names[handle], nvmlDeviceGetComputeRunningProcesses=lambda handle: [], **changes)
+    calls: dict[str, Any] = {
+        "nvmlDeviceGetName": lambda handle: names[handle],
+        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [],
+    }
+    return fake(**{**calls, **changes})
 
 
 def daemon_of(home: Path) -> Daemon:
@@ -126,3 +133,69 @@ def test_what_a_job_took_of_the_host_when_it_was_parked_is_counted(tmp_path: Pat
             time.sleep(0.05)
         assert state.machines.host_gib.tolist() == [HOST_GIB_PER_GPU], "a job that only sleeps keeps nothing"
         daemon.cancel(job)
+
+
+def test_a_gpu_that_another_program_uses_is_out_of_service_until_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a real process that is no job: NVML says that it computes on the H200."""
+    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    other = subprocess.Popen(["sleep", "600"])
+    stays = [SimpleNamespace(pid=other.pid, usedGpuMemory=2**30)]
+    busy = {0: [], 2: stays}
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlDeviceGetComputeRunningProcesses=lambda handle: busy[handle]))
+    daemon = daemon_of(tmp_path)
+    daemon.start()
+    try:
+        spec = Spec(run=[sys.executable, "-c", STEPS], progress=r"step (\d+)", accelerators=["H200"])
+        job = daemon.submit(spec, "ana", str(tmp_path), {}).id
+        end = time.monotonic() + PATIENCE
+        while daemon.job(str(job)).reason != "NO_FREE_GPUS":
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.05)
+        who = f"process {other.pid} (sleep) of {user_name()}"
+        assert any(f"GPU 0 of box-h200 is out of service: {who} uses it." in each.sentence for each in daemon.why(job).reasons)
+        assert daemon.status().slow_gpus == [f"GPU 0 of box-h200 is out of service: {who} uses it."]
+        first, second = daemon.nodes()
+        assert (first.gpus[0].taken_by, second.gpus[0].taken_by) == ("", who)
+        other.kill()
+        other.wait()
+        stays.clear()
+        while daemon.job(str(job)).phase != "running":
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.05)
+        assert daemon.status().slow_gpus == []
+        daemon.cancel(job)
+    finally:
+        other.kill()
+        other.wait()
+        daemon.stop()
+
+
+def test_a_job_of_its_own_is_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML names the very process of the job, and a child of it."""
+    monkeypatch.setattr(other_programs, "tells_own_numbers", lambda: True)
+    pids: list[int] = []
+    listed = nvml(
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid, usedGpuMemory=2**30) for pid in pids]
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", listed)
+    daemon = daemon_of(tmp_path)
+    daemon.start()
+    try:
+        job = daemon.submit(Spec(run="echo $$; env -i sleep 600 & echo $!; wait"), "ana", str(tmp_path), {}).id
+        end = time.monotonic() + PATIENCE
+        while len(said := [line for line in daemon.logs(job, 0, 10_000).text.split() if line.isdecimal()]) < 2:
+            assert time.monotonic() < end, daemon.job(str(job))
+            time.sleep(0.05)
+        pids += map(int, said)
+        watch, seen = daemon.driver._watch, 0
+        while seen < 5:  # readings later, it would have been told
+            assert time.monotonic() < end
+            before = watch.latest()
+            time.sleep(0.3)
+            seen += watch.latest() is not before
+        assert daemon.status().slow_gpus == []
+        daemon.cancel(job)
+    finally:
+        daemon.stop()

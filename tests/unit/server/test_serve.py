@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rota.agent.gpus import Gpu
-from rota.compose.live_scheduler import make_scheduler
+from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.errors import ClusterError
+from rota.live.journal import Journal
 from rota.model.cluster import Node
 from rota.server import serve
 from rota.server.serve import ServeOptions, check_options, make_configuration
@@ -71,3 +72,21 @@ def test_a_signal_is_heeded_as_soon_as_it_is_ready(tmp_path: Path, number: signa
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert not (tmp_path / "daemon.json").exists(), "it cleared up"
+
+
+def test_jobs_of_one_machine_keep_running_for_a_day_without_their_scheduler(tmp_path: Path) -> None:
+    assert ServeOptions(home=tmp_path).lease == 86_400.0
+    assert ServeOptions(home=tmp_path, ray="auto").lease == 300.0
+    assert ServeOptions(home=tmp_path, lease_seconds=20.0).lease == 20.0
+
+
+def test_a_home_without_real_gpus_keeps_the_pretend_ones_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "find_gpus", list)
+    assert str(check_options(ServeOptions(home=tmp_path)).driver.machines()) == "4xV100"
+    before = ServeOptions(home=tmp_path, pretend="1xV100 + 1xK80")
+    checked = check_options(before)
+    journal = Journal(tmp_path / "journal.sqlite", WORDS)
+    journal.configure(make_configuration(before, "fifo", "packed", checked, {}))
+    journal.close()
+    assert str(check_options(ServeOptions(home=tmp_path)).driver.machines()) == "1xV100 + 1xK80"
+    assert str(check_options(ServeOptions(home=tmp_path, pretend="2xV100")).driver.machines()) == "2xV100"

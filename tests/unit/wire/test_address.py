@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.errors import InputError, UnreachableError
+from rota.errors import InputError, NotRunningError, UnreachableError
 from rota.wire.address import home_folder, make_token, read_address, remove_address, write_address
 
 
@@ -85,12 +85,23 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 def test_where_nobody_started_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnreachableError) as problem:
         read_address(tmp_path)
-    assert problem.value.message == f"Cannot reach the scheduler: nobody has started one in {tmp_path}."
-    assert problem.value.hint == f"rota up --home {tmp_path} · rota doctor --home {tmp_path}"
+    assert problem.value.message == f"No scheduler has been started in {tmp_path}."
+    assert problem.value.hint == f"rota up --home {tmp_path}"
     monkeypatch.setenv("ROTA_HOME", str(tmp_path))
     with pytest.raises(UnreachableError) as problem:
         read_address()
-    assert problem.value.hint == "rota up · rota doctor"
+    assert problem.value.hint == "rota up"
+
+
+def test_what_a_killed_scheduler_left_behind_is_left_as_it_is(tmp_path: Path) -> None:
+    make_token(tmp_path)
+    write_address(tmp_path, "http://127.0.0.1:7070", 42, "0")
+    (tmp_path / "daemon.lock").touch()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(NotRunningError) as problem:
+        read_address(tmp_path)
+    assert problem.value.message == f"The scheduler of {tmp_path} is not running."
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"url": 7}', '{"url": "file:///etc"}', "\xff"])

@@ -238,7 +238,7 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert problem.value.hint == "rota up · rota doctor"
     with pytest.raises(UnreachableError, match="no such socket"):
         Client(f"unix:{tmp_path / 'absent.sock'}", "x" * 43).jobs()
-    with pytest.raises(UnreachableError, match="nobody has started one"):
+    with pytest.raises(UnreachableError, match="No scheduler has been started"):
         connect(tmp_path)
     for url in ("http://127.0.0.1:port", "http://[::1", "http://127.0.0.1:99999999"):
         with pytest.raises(UnreachableError):

@@ -1,0 +1,125 @@
+"""A home whose scheduler is not running, read from disk: its jobs and their logs. Nothing is written there.
+
+The journal says what the scheduler knew last, and the files of supervisors what became of its jobs since. Both are folded in
+memory, as the next start of the scheduler would do it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rota.agent.constants import ENDED, LOST
+from rota.agent.disk import RUN, SUPERVISOR_LOCK
+from rota.agent.log import LogPiece, log_end, read_log
+from rota.agent.orders import IncarnationStatus, incarnation_status
+from rota.agent.records import read_order, read_status
+from rota.live.clock import Clock
+from rota.live.driver import DriverContext
+from rota.live.find_record import find_record
+from rota.live.history import JobHistory, JobRecord, iso
+from rota.live.journal import Journal
+from rota.live.log_chunks import LARGEST_BYTES, log_chunk
+from rota.live.part_events import PartEvents
+from rota.live.recovery import recover
+from rota.live.replay import Make
+from rota.live.requests import asked_for
+from rota.live.trials import trials_of
+from rota.model.codec import Codec
+from rota.wire.client import log_pieces
+from rota.wire.home import is_held
+from rota.wire.job_filter import JobFilter
+from rota.wire.rows import JobRow, LogChunk
+
+
+class HomeOnDisk:
+    """Answers as a `Client` does, as far as disks can tell."""
+
+    def __init__(self, home: Path, journal: Journal, make: Make, words: Codec) -> None:
+        self.home = home
+        self._history = JobHistory()
+        for job, submitted, record in journal.jobs():
+            self._history.records[job] = JobRecord.of(job, submitted, record)
+        self._scheduler = recover(journal, words, make, journal.configuration() or {})
+        self.as_of = iso(self._scheduler.state.now_s)
+        """When the scheduler last wrote to its journal."""
+        self._clock = Clock(self._scheduler.state.now_s, journal.clock_origin())
+        self._fold_attempts()
+
+    def _fold_attempts(self) -> None:
+        """What became of them since."""
+        state, statuses = self._scheduler.state, self._attempts()
+        context = DriverContext(
+            wake=lambda: None,
+            submitted=self._history.submitted,
+            clock=self._clock,
+            cluster=lambda: state.machines.cluster,
+            device=str,
+        )
+        parts = PartEvents(context)
+        known = [each for each in statuses if self._is_current(each)]
+        events = parts.take(known)
+        before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
+        lives = {job: attempt.number for job, attempt in state.jobs.incarnations.items()}
+        self._scheduler.fold(self._clock(), events)
+        self._history.note(events, before, cancelling, lives, state, {each.job: each for each in known})
+        self._running = parts.running
+
+    def _is_current(self, status: IncarnationStatus) -> bool:
+        attempt = self._scheduler.state.jobs.incarnations.get(status.job)
+        return attempt is not None and attempt.number == status.incarnation
+
+    def _attempts(self) -> list[IncarnationStatus]:
+        """Those on this machine. One without a supervisor and without an end is lost: the next start says so."""
+        found = []
+        for folder in sorted((self.home / RUN).glob("[0-9]*/[0-9]*")):
+            status = incarnation_status(int(folder.parent.name), int(folder.name), read_order(folder), read_status(folder))
+            if status.state != ENDED and not _is_supervised(folder):
+                status = replace(status, state=ENDED, outcome=LOST, ended_s=self._clock())
+            found.append(status)
+        return found
+
+    def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
+        """As `Client.jobs`."""
+        wanted = JobFilter(everything, user, phase, since_s)
+        records = [
+            record
+            for record in self._history.records.values()
+            if (everything or not record.ended) and record.submitted_s >= since_s and (not user or record.submitted.user == user)
+        ]
+        return [row for row in self._rows(records) if wanted.in_phase(row)]
+
+    def job(self, key: int | str, *, alone: bool = False) -> JobRow:
+        """As `Client.job`."""
+        record = find_record(self._history.records, str(key), alone=alone)
+        trials = trials_of(self._scheduler.state, record.id, self._history.records)
+        return replace(self._rows([record])[0], spec=asked_for(record.submitted), trials=trials)
+
+    def _rows(self, records: list[JobRecord]) -> list[JobRow]:
+        rows = self._history.rows(records, self._scheduler.state, self._running, self._clock())
+        return [replace(row, as_of=self.as_of) for row in rows]
+
+    # Logs --------------------------------------------------------------------------------------------------------
+
+    def log_pieces(self, key: int, follow: bool = False, tail: int | None = None) -> Iterator[LogChunk]:
+        """As `Client.log_pieces`. A job that is followed ends with its supervisor."""
+        return log_pieces(lambda offset, tail: self._log_piece(key, offset, tail), follow, tail)
+
+    def _log_piece(self, job: int, offset: int, tail: int | None) -> LogChunk:
+        alive = any(_is_supervised(folder) for folder in (self.home / RUN / str(job)).glob("[0-9]*"))
+        return log_chunk(self, job, offset, LARGEST_BYTES, tail, not alive)
+
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        return read_log(self._log(job), offset, limit)
+
+    def log_end(self, job: int) -> int:
+        return log_end(self._log(job))
+
+    def _log(self, job: int) -> Path:
+        return self.home / "logs" / f"{job}.log"
+
+
+def _is_supervised(folder: Path) -> bool:
+    try:
+        return is_held(folder / SUPERVISOR_LOCK)
+    except OSError:
+        return False

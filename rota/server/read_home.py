@@ -1,0 +1,16 @@
+"""Opens a home whose scheduler is not running, to read it."""
+
+from contextlib import closing
+from pathlib import Path
+
+from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.live.home_on_disk import HomeOnDisk
+from rota.live.journal_place import PLACE_FILE, SQLITE_FILE, find_place, has_journal, open_journal
+
+
+def read_home(home: Path) -> HomeOnDisk | None:
+    """None: no scheduler has run here."""
+    if not any((home / name).exists() for name in (SQLITE_FILE, PLACE_FILE)) or not has_journal(place := find_place(home)):
+        return None
+    with closing(open_journal(place, WORDS, read_only=True)) as journal:
+        return HomeOnDisk(home, journal, make_scheduler, WORDS) if journal.configuration() is not None else None
