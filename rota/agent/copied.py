@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rota.agent.constants import ENDED, LIFE, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
-from rota.agent.orders import starting
+from rota.agent.records import starting
 from rota.agent.processes import PROC, boot_id
 from rota.agent.records import read_order, read_status, unix_s, write_status
 from rota.errors import RotaError
