@@ -2,8 +2,9 @@
 
 It has two threads. One writes the log, and may hang in a disk that does not answer. The other knows when the job has to be gone
 (its lease, and the grace after it) and ends the job a moment after that, whatever its supervisor does: that one may be stopped,
-or hang in a disk too. The second thread uses memory, a socket, signals and /proc, and touches no file. A thread that hangs in
-the kernel holds up no other thread, only the end of its process; that is why the supervisor, which has to end, writes no log.
+or hang in a disk too. The second thread uses memory that it shares with the supervisor, signals and /proc, and touches no file.
+A thread that hangs in the kernel holds up no other thread, only the end of its process; that is why the supervisor, which has
+to end, writes no log.
 
 It is forked from the supervisor, so that it is up at once and shares its memory. Its session is its own: a signal to the group
 of the supervisor does not stop both. When the supervisor is gone, it ends what is left of the job, writes what has come, and
@@ -11,6 +12,7 @@ ends as well; one that is stopped is woken for that.
 """
 
 import contextlib
+import mmap
 import os
 import select
 import signal
@@ -57,7 +59,9 @@ class LogWriter:
         self._frames: deque[bytes] = deque()
         self._sent = self._waiting = 0
         """Bytes of the first frame that were handed on, and of all that wait."""
-        self._lease = _LEASE.pack(float("inf"), 0, 0.0)
+        self._lease = mmap.mmap(-1, mmap.PAGESIZE)
+        """Shared: the newest lease is there whenever the other process looks, however long it was stopped."""
+        self._lease[: _LEASE.size] = _LEASE.pack(float("inf"), 0, 0.0)
         self._started_s = self._taken_s = boot_s()
         self.data, self.control, self.pid = self._fork()
         """Its pipe, its socket and its process; 0: that has ended."""
@@ -69,7 +73,7 @@ class LogWriter:
         control.setblocking(False)
         pid = os.fork()
         if pid == 0:
-            _run(self._path, self._limit, self._signs, inbox, its)
+            _run(self._path, self._limit, inbox, _Watch(self._signs, self._lease, its))
         os.close(inbox)
         its.close()
         return data, control, pid
@@ -82,7 +86,6 @@ class LogWriter:
         self.data, self.control, self.pid = self._fork()
         self._sent, self._started_s = 0, boot_s()
         self._taken_s = self._started_s
-        self._send(self._lease)
         self.flush()
 
     def _close(self) -> None:
@@ -93,17 +96,18 @@ class LogWriter:
 
     def guard(self, gone_s: float, main: int, seen_s: float) -> None:
         """Say when the job has to be gone. `main`: its main process, known to be its own at `seen_s`."""
-        self._lease = _LEASE.pack(gone_s, main, seen_s)
-        self._send(self._lease)
-
-    def _send(self, record: bytes) -> None:
-        with contextlib.suppress(OSError):  # It was killed: another one is started.
-            self.control.send(record)
+        self._lease[: _LEASE.size] = _LEASE.pack(gone_s, main, seen_s)
+        with contextlib.suppress(OSError):  # Its box is full, or it was killed and another one is started.
+            self.control.send(b".")
 
     def listen(self) -> None:
         """Take what it has to say."""
         with contextlib.suppress(OSError):
-            while message := self.control.recv(LONGEST_MESSAGE):
+            while True:
+                message = self.control.recv(LONGEST_MESSAGE)
+                if not message:
+                    self.problem = self.problem or "the process that writes it was killed"
+                    return
                 self.opened |= message == _OPENED
                 self.killed |= message == _KILLED
                 if message.startswith(_PROBLEM):
@@ -185,20 +189,25 @@ class LogWriter:
 # Its own side.
 
 
-def _run(path: Path, limit_bytes: int, signs: Signs, inbox: int, control: socket.socket) -> NoReturn:
+def _run(path: Path, limit_bytes: int, inbox: int, watch: "_Watch") -> NoReturn:
     try:
-        _set_apart({inbox, control.fileno()})
-        control.setblocking(False)
+        _set_apart({inbox, watch.control.fileno()})
+        watch.control.setblocking(False)
         done, ring = os.pipe2(os.O_CLOEXEC)
-        writing = threading.Thread(target=_write, args=(path, limit_bytes, inbox, control, ring), daemon=True)
+        writing = threading.Thread(target=_write, args=(path, limit_bytes, inbox, watch.control, ring), daemon=True)
         writing.start()
-        if _watch(signs, control, done):
-            end_all(signs._replace(ancestor=None), seconds=LEFTOVERS_SECONDS)
+        if watch.run(done):
+            end_all(watch.signs._replace(ancestor=None), seconds=LEFTOVERS_SECONDS)
             writing.join(LEFTOVERS_SECONDS)
     except BaseException:
-        sys.excepthook(*sys.exc_info())
-        os._exit(1)
+        _give_up()
     os._exit(0)
+
+
+def _give_up() -> NoReturn:
+    """The supervisor starts another one."""
+    sys.excepthook(*sys.exc_info())
+    os._exit(1)
 
 
 def _set_apart(kept: set[int]) -> None:
@@ -217,22 +226,28 @@ def _set_apart(kept: set[int]) -> None:
     child.rename_word(SUPERVISOR_WORD, WRITER_WORD)
 
 
+# The thread that writes.
+
+
 def _write(path: Path, limit_bytes: int, inbox: int, control: socket.socket, ring: int) -> None:
     """Write what comes, until the supervisor says that this was all, or is gone."""
-    log = _open(path, limit_bytes, control)
-    with os.fdopen(inbox, "rb") as frames:
-        while len(header := frames.read(_FRAME.size)) == _FRAME.size:
-            kind, length = _FRAME.unpack(header)
-            data = frames.read(length)
-            if kind == _FINISH:
-                os.write(ring, b".")
-                return
-            if (log := log or _open(path, limit_bytes, control)) is None:
-                continue
-            if kind == _OUTPUT:
-                log.write(data)
-            else:
-                (log.mark if kind == _MARK else log.note)(data.decode(errors="replace"))
+    try:
+        log = _open(path, limit_bytes, control)
+        with os.fdopen(inbox, "rb") as frames:
+            while len(header := frames.read(_FRAME.size)) == _FRAME.size:
+                kind, length = _FRAME.unpack(header)
+                data = frames.read(length)
+                if kind == _FINISH:
+                    os.write(ring, b".")
+                    return
+                if (log := log or _open(path, limit_bytes, control)) is None:
+                    continue
+                if kind == _OUTPUT:
+                    log.write(data)
+                else:
+                    (log.mark if kind == _MARK else log.note)(data.decode(errors="replace"))
+    except BaseException:
+        _give_up()
 
 
 def _open(path: Path, limit_bytes: int, control: socket.socket) -> Log | None:
@@ -240,49 +255,65 @@ def _open(path: Path, limit_bytes: int, control: socket.socket) -> Log | None:
     try:
         log = Log(path, limit_bytes)
     except OSError as error:
-        message = _PROBLEM + (error.strerror or str(error)).encode(errors="replace")[:LONGEST_MESSAGE]
+        message = _PROBLEM + (error.strerror or str(error)).encode(errors="replace")[: LONGEST_MESSAGE // 2]
     with contextlib.suppress(OSError):
         control.send(message)
     return log
 
 
-def _watch(signs: Signs, control: socket.socket, done: int) -> bool:
-    """Keep the lease until the log is finished (False) or the supervisor is gone (True)."""
-    waiting = select.poll()
-    for descriptor in (control.fileno(), done):
-        waiting.register(descriptor, select.POLLIN)
-    due_s = float("inf")
-    while True:
-        ready = waiting.poll(1000.0 * min(max(due_s - boot_s(), 0.0), LONGEST_SLEEP_SECONDS) + 1.0)
-        if done in {descriptor for descriptor, _ in ready}:
+# The thread that keeps the lease.
+
+
+class _Watch:
+    def __init__(self, signs: Signs, lease: mmap.mmap, control: socket.socket) -> None:
+        self.signs, self.control, self._lease = signs, control, lease
+        self._known = b""
+        self._due_s = float("inf")
+
+    def run(self, done: int) -> bool:
+        """Keep the lease until the log is finished (False) or the supervisor is gone (True)."""
+        waiting = select.poll()
+        for descriptor in (self.control.fileno(), done):
+            waiting.register(descriptor, select.POLLIN)
+        while True:
+            self._read_lease()  # first: this process may have been stopped
+            if boot_s() >= self._due_s:
+                self._end()
+                self._due_s = boot_s() + AGAIN_SECONDS
+            ready = waiting.poll(1000.0 * min(max(self._due_s - boot_s(), 0.0), LONGEST_SLEEP_SECONDS) + 1.0)
+            if done in {descriptor for descriptor, _ in ready}:
+                return False
+            if self._is_alone():
+                return True
+
+    def _read_lease(self) -> None:
+        record = b""
+        while record != (record := self._lease[: _LEASE.size]):  # it is written while it is read
+            pass
+        if record != self._known:
+            gone_s, main, seen_s = _LEASE.unpack(record)
+            self._known, self._due_s = record, gone_s + MARGIN_SECONDS
+            self.signs = self.signs._replace(session=main or None, seen_s=seen_s)
+
+    def _is_alone(self) -> bool:
+        """Whether the supervisor is gone. What it sends only wakes this process."""
+        try:
+            while self.control.recv(LONGEST_MESSAGE):
+                pass
+        except BlockingIOError:
             return False
-        # What was said while this process was stopped counts before the clock does.
-        with contextlib.suppress(BlockingIOError):
-            while record := _receive(control):
-                gone_s, main, seen_s = _LEASE.unpack(record)
-                signs, due_s = signs._replace(session=main or None, seen_s=seen_s), gone_s + MARGIN_SECONDS
-            return True
-        if boot_s() >= due_s:
-            _end(signs, control)
-            due_s = boot_s() + AGAIN_SECONDS
+        except ConnectionError:
+            pass
+        return True
 
-
-def _receive(control: socket.socket) -> bytes:
-    """The next record; empty: the supervisor is gone."""
-    try:
-        return control.recv(_LEASE.size)
-    except ConnectionError:
-        return b""
-
-
-def _end(signs: Signs, control: socket.socket) -> None:
-    """Kill what lives of the job, and say so first: the supervisor, when it wakes, has to know why. What can be found without
-    reading the memory of processes comes first."""
-    found = members(signs, by_environment=False)
-    if found:
-        with contextlib.suppress(OSError):
-            control.send(_KILLED)
-    for process in found:
-        kill(process)
-    for process in members(signs):
-        kill(process)
+    def _end(self) -> None:
+        """Kill what lives of the job, and say so first: the supervisor, when it wakes, has to know why. What can be found
+        without reading the memory of processes comes first."""
+        found = members(self.signs, by_environment=False)
+        if found:
+            with contextlib.suppress(OSError):
+                self.control.send(_KILLED)
+        for process in found:
+            kill(process)
+        for process in members(self.signs):
+            kill(process)
