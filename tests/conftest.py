@@ -4,6 +4,11 @@ A test with real processes that fails is run once more, since it may fail becaus
 were, and why. A test that fails twice has failed.
 """
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
@@ -53,3 +58,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     for report in terminalreporter.stats.get(AGAIN, []):
         terminalreporter.section(f"failed, and run again: {report.nodeid}")
         terminalreporter.line(report.longreprtext)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that other users can enter. Those of pytest are closed to them, again and again by every run that begins."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-public-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
