@@ -5,6 +5,11 @@ If one fails it is run once more, since the machine may have been busy. The run 
 More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
 """
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
@@ -90,3 +95,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 def _retried(reporter: TerminalReporter) -> dict[str, pytest.TestReport]:
     return {report.nodeid: report for report in reporter.stats.get(RETRIED, [])}
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that other users can enter. Those of pytest are closed to them, again and again by every run that begins."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-public-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)

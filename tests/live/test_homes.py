@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.harness import site, until
-from tests.unit.test_folders import as_stranger, open_to_all, root_only
+from tests.stranger import as_stranger, root_only
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +21,11 @@ def up(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture
-def used(tmp_path: Path) -> Path:
+def used(public: Path) -> Path:
     """A home in which a scheduler has run."""
-    with site(tmp_path, pretend="1xV100") as place:
+    with site(public, pretend="1xV100") as place:
         place.down()
-    open_to_all(place.home)
+    place.home.chmod(0o755)
     return place.home
 
 

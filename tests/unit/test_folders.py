@@ -1,19 +1,15 @@
 """Folders and files that only this user and root can change; each test with a second user needs root."""
 
-import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rota.errors import NotYours
 from rota.folders import check_file, check_folder, enter_folder, make_folder, open_file, open_folder, others_write, read_file
-
-STRANGER = 65534
-"""The user nobody."""
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+from tests.stranger import STRANGER, as_stranger, root_only
 
 
 @pytest.fixture(autouse=True)
@@ -21,28 +17,6 @@ def _usual_umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
-
-
-def as_stranger(act: Callable[[], object]) -> int:
-    """Run this in a process of another user. Its exit code: 0 if it went through."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with contextlib.suppress(BaseException):
-            os.setgid(STRANGER)
-            os.setgroups([])
-            os.setuid(STRANGER)
-            act()
-            code = 0
-        os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def open_to_all(folder: Path) -> None:
-    for each in (folder, *folder.parents):
-        if each == Path("/tmp") or each == each.parent:
-            break
-        each.chmod(each.stat().st_mode | 0o055)
 
 
 def test_a_folder_is_made_with_all_above_it_for_this_user_alone(tmp_path: Path) -> None:
@@ -121,13 +95,12 @@ def test_links_of_this_user_are_followed(tmp_path: Path) -> None:
 
 
 @root_only
-def test_a_link_or_a_folder_that_another_user_made_is_refused(tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
+def test_a_link_or_a_folder_that_another_user_made_is_refused(public: Path) -> None:
+    shared = public / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    open_to_all(shared)
-    (tmp_path / "mine").mkdir()
-    assert as_stranger(lambda: ((shared / "link").symlink_to(tmp_path / "mine"), (shared / "folder").mkdir())) == 0
+    (public / "mine").mkdir()
+    assert as_stranger(lambda: ((shared / "link").symlink_to(public / "mine"), (shared / "folder").mkdir())) == 0
     with pytest.raises(NotYours, match="is a link that user nobody made") as problem:
         make_folder(shared / "link", instead="--home elsewhere")
     assert problem.value.hint == "--home elsewhere"
@@ -139,15 +112,14 @@ def test_a_link_or_a_folder_that_another_user_made_is_refused(tmp_path: Path) ->
 
 
 @root_only
-def test_another_user_passes_through_folders_of_root_that_are_closed_to_readers(tmp_path: Path) -> None:
-    open_to_all(tmp_path)
-    (tmp_path / "homes").mkdir()
-    (tmp_path / "homes").chmod(0o711)
-    (tmp_path / "homes" / "nobody").mkdir()
-    os.chown(tmp_path / "homes" / "nobody", STRANGER, STRANGER)
-    assert as_stranger(lambda: make_folder(tmp_path / "homes" / "nobody" / ".rota")) == 0
-    assert as_stranger(lambda: check_folder(tmp_path / "homes")) == 1, "a folder of root's is not this user's home"
-    os.close(open_folder(tmp_path / "homes", shared=True))
+def test_another_user_passes_through_folders_of_root_that_are_closed_to_readers(public: Path) -> None:
+    (public / "homes").mkdir()
+    (public / "homes").chmod(0o711)
+    (public / "homes" / "nobody").mkdir()
+    os.chown(public / "homes" / "nobody", STRANGER, STRANGER)
+    assert as_stranger(lambda: make_folder(public / "homes" / "nobody" / ".rota")) == 0
+    assert as_stranger(lambda: check_folder(public / "homes")) == 1, "a folder of root's is not this user's home"
+    os.close(open_folder(public / "homes", shared=True))
 
 
 def test_what_is_not_there_or_no_folder_is_an_error_of_its_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rota.agent.node_agent import NodeAgent
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import WrittenOrder, read_order
 from rota.errors import NotYours
-from tests.unit.test_folders import STRANGER, as_stranger, open_to_all, root_only
+from tests.stranger import STRANGER, as_stranger, root_only
 
 
 def order(folder: Path) -> str:
@@ -37,12 +37,11 @@ def order(folder: Path) -> str:
 
 
 @root_only
-def test_a_node_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> None:
+def test_a_node_folder_that_another_user_made_first_is_refused(public: Path) -> None:
     """Who owns the folder above could put a launch.json of their own into the place of the agent's."""
-    everyones = tmp_path / "var-tmp"
+    everyones = public / "var-tmp"
     everyones.mkdir()
     everyones.chmod(0o1777)
-    open_to_all(everyones)
     squatted = everyones / "rota-root"
 
     def squat() -> None:
@@ -60,16 +59,15 @@ def test_a_node_folder_that_another_user_made_first_is_refused(tmp_path: Path) -
 
 
 @root_only
-def test_a_supervisor_refuses_a_folder_that_another_user_put_there(tmp_path: Path) -> None:
+def test_a_supervisor_refuses_a_folder_that_another_user_put_there(public: Path) -> None:
     """Between the order's writing and its reading."""
-    everyones = tmp_path / "open"
+    everyones = public / "open"
     everyones.mkdir()
     everyones.chmod(0o1777)
-    open_to_all(everyones)
-    mine = tmp_path / "run" / "1" / "1"
+    mine = public / "run" / "1" / "1"
     theirs = everyones / "run" / "1" / "1"
 
-    text = order(tmp_path)
+    text = order(public)
 
     def forge() -> None:
         theirs.mkdir(parents=True)
@@ -79,7 +77,7 @@ def test_a_supervisor_refuses_a_folder_that_another_user_put_there(tmp_path: Pat
     assert as_stranger(forge) == 0
     with pytest.raises(NotYours, match="belongs to user nobody"):
         supervisor.main(str(theirs))
-    assert not (tmp_path / "obeyed").exists()
+    assert not (public / "obeyed").exists()
     mine.mkdir(parents=True)
     (mine / LAUNCH).symlink_to(theirs / LAUNCH)
     assert read_order(mine) is None, "no link is followed"

@@ -9,7 +9,7 @@ import pytest
 
 from rota.errors import NotYours, OptionError
 from rota.server.unix_socket import listening_on_file
-from tests.unit.test_folders import STRANGER, root_only
+from tests.stranger import STRANGER, root_only
 
 
 def listen(path: Path) -> None:
