@@ -172,7 +172,10 @@ def check_words(options: ServeOptions) -> None:
     if options.ray not in (None, AUTO):
         read_address(str(options.ray))
     given = {name: value for name, value in options.given.items() if name not in ("variability", "variability_medians")}
-    read_flags(given, Cluster.parse(PRETEND), [])
+    flags = read_flags(given, Cluster.parse(PRETEND), [])
+    policy, placer = split_pair(flags.policy or POLICY)
+    make_policy(policy)
+    make_placer(placer or flags.placer or PLACER)
     forgettable(options.forget)
     find_place(options.home, options.journal)
 

@@ -46,3 +46,18 @@ def test_a_journal_that_cannot_be(rota: Rota, tmp_path: Path, wrong: tuple[str, 
     code, out, err = rota("up", "--home", str(tmp_path / "home"), "--pretend", "1xV100", *wrong)
     assert code == 2 and out == "" and told in err and "Try: " in err and "hunter2" not in err
     assert not (tmp_path / "home").exists()
+
+
+def test_a_unit_for_a_ray_cluster_is_written_before_the_cluster_runs(rota: Rota, tmp_path: Path) -> None:
+    unit, home = tmp_path / "rota.service", tmp_path / "home"
+    code, out, err = rota("up", "--home", str(home), "--ray", "127.0.0.1:1", "--policy", "fifo", "--systemd", str(unit))
+    assert (code, err) == (0, "") and "Wrote" in out
+    assert "--ray 127.0.0.1:1 --policy fifo" in unit.read_text() and not home.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--ray", "head"), ("--ray", "h:1", "--pretend", "1xV100"), ("--ray", "h:1", "--policy", "fifoo")], ids=" ".join
+)
+def test_a_mistake_in_such_a_unit_is_told(rota: Rota, tmp_path: Path, wrong: tuple[str, ...]) -> None:
+    code, _, err = rota("up", "--home", str(tmp_path / "home"), *wrong, "--systemd", str(tmp_path / "rota.service"))
+    assert code == 2 and "Try: " in err and not (tmp_path / "rota.service").exists()
