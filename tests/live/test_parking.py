@@ -203,7 +203,7 @@ def test_a_job_that_can_neither_be_parked_nor_save_is_left_running(tmp_path: Pat
         until(lambda: len(steps_told(log(place, says))) > 5, "it runs")
         found = submit(place, PLAIN, 100, "found", park=False)
         why = place.client().why(str(found)).reasons[0].sentence
-        assert f"Job {says} can neither be parked nor save its state, so it is left running until it ends." in why
+        assert f"Job {says} is not known to save its state and can't be parked, so it keeps its GPUs until it ends." in why
         until(lambda: place.rows()[says].ended, "the first is done")
         until(lambda: len(steps_told(log(place, found))) > 5, "the second runs")
         saves = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(75))\n"
