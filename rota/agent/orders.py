@@ -95,6 +95,12 @@ class IncarnationStatus:
     park_way: str = ""
     """As its order says, as `park_why`."""
     park_why: str = ""
+    saves: bool | None = None
+    """Whether its session says that it saves its state when it is asked to stop; None: no session has said anything."""
+    saving_problem: str = ""
+    """Why its state could not be saved, when that was last tried; empty: it could."""
+    safe_seconds: float = 0.0
+    """How long it had worked when its state was last saved; 0: not since it was started."""
 
     @property
     def start_sequence(self) -> int:
@@ -184,6 +190,9 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         parking_problem=status.parking_problem,
         park_way=order.park_way if order else "",
         park_why=order.park_why if order else "",
+        saves=status.saves,
+        saving_problem=status.saving_problem,
+        safe_seconds=status.safe_seconds,
     )
 
 

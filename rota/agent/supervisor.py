@@ -50,7 +50,17 @@ from rota.agent.disk import (
     write_whole,
 )
 from rota.agent.log import Log
-from rota.agent.outcome import SAVED_AND_LEFT, end_text, exit_code_of, is_done, outcome_of, parked_text, signal_number, start_text
+from rota.agent.outcome import (
+    SAVED_AND_LEFT,
+    end_text,
+    exit_code_of,
+    is_done,
+    outcome_of,
+    parked_text,
+    signal_number,
+    start_text,
+    worked_seconds,
+)
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
@@ -61,6 +71,7 @@ from rota.agent.records import (
     is_count,
     launch_instruction,
     metrics,
+    plain_text,
     read_order,
     seconds,
     steps,
@@ -291,6 +302,10 @@ class Supervisor:
         told = metrics(message.get("metrics"))
         if told and told != self.status.metrics:
             self.status, self.untold = self.status._replace(metrics=told), True
+        if isinstance(message.get("saves"), bool):
+            self.status, self.untold = self.status._replace(saves=message["saves"]), True
+        if isinstance(message.get("saving_problem"), str):
+            self.status, self.untold = self.status._replace(saving_problem=plain_text(message["saving_problem"])), True
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
@@ -506,6 +521,8 @@ class Supervisor:
             steps_saved=old.steps_saved if saved is None else saved,
             stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
         )
+        if saved is not None and saved > old.steps_saved:
+            self.status = self.status._replace(safe_seconds=worked_seconds(old, at_s))
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0

@@ -21,7 +21,7 @@ LOOK_SECONDS = 10.0
 
 _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31", "unreachable": "31", "queued": "2"}
 _HEADS = ("ID", "NAME", "USER", "PHASE", "GPUS", "PROGRESS", "ETA", "NOTE")
-_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
+_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST WORK", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
 
@@ -141,6 +141,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         words.clock(row.started_at) if row.started_at else "-",
         words.clock(row.finished_at) if row.finished_at else "-",
         str(row.suspensions),
+        words.length(row.lost_seconds) if row.lost_seconds else "-",
         f"{row.lost_steps:,.0f}",
         words.clean(row.command),
     )

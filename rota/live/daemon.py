@@ -50,7 +50,7 @@ from rota.model.events import CancelAsked, External, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.units import FOREVER
-from rota.park.ways import can_sleep, left_running
+from rota.park.ways import STAY, can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
@@ -415,7 +415,9 @@ class Daemon:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
         job = submitted_job(spec, user, workdir, env)
         way, why = self.driver.how_parked(job)
-        if not job.saves:
+        if job.preemptible is False:
+            way, why = STAY, "its spec says preemptible: false"
+        elif job.saves is False and not job.preemptible:
             way, why = left_running(way, why)
         wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         self._check_possible(wanted)

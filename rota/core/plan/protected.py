@@ -1,8 +1,8 @@
 """A job is not suspended before it has made a step since it was started, nor before the minimum run time of its attempt is over,
 if it has one: to suspend it would waste its start.
 
-`candidates.py` lets such jobs keep what they have, whatever the answer says, and `plan_duration.py` ends the plan when they are no
-longer protected if a better job waits. Where starting costs nothing, no job is protected.
+`candidates.py` lets such jobs keep what they have, whatever the answer says, and `plan_duration.py` ends the plan when they are
+no longer protected if a better job waits. Where starting costs nothing, no job is protected.
 """
 
 import numpy as np
