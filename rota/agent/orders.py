@@ -37,6 +37,8 @@ class Order:
     progress: str = ""
     """A pattern on its output with one or two groups: step, total."""
     steps_total: float | None = None
+    stays: bool = False
+    """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
     log_bytes: int = LIMIT_BYTES
     """What its log may take on disk."""
     clock_origin_s: float | None = None
@@ -137,6 +139,7 @@ def written(order: Order) -> WrittenOrder:
         signal=order.signal,
         progress=order.progress,
         steps_total=None if order.steps_total is None else float(order.steps_total),
+        stays=order.stays,
         log_bytes=int(order.log_bytes),
         clock_origin_s=order.clock_origin_s,
         park_way=order.park_way,

@@ -48,6 +48,8 @@ class WrittenOrder(NamedTuple):
     """What the clock of the daemon said when the machine was booted; None: it goes by the wall clock."""
     park_way: str = ""
     park_why: str = ""
+    stays: bool = False
+    """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
 
 
 class Status(NamedTuple):

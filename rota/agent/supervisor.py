@@ -442,6 +442,8 @@ class Supervisor:
             self._parked()
         elif then == PARK and phase == AWAKE:  # it can't be parked
             self.status = self.status._replace(parking_problem=self.parking.problem)
+            if self._stays():
+                return self._keep_running()
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
             self._tell()
@@ -450,6 +452,19 @@ class Supervisor:
             self._resumed()
         elif then == SUSPEND and phase == AWAKE:
             self._leave()
+
+    def _stays(self) -> bool:
+        """To tell it to leave would throw away all it has done, as far as is known."""
+        return self.order.stays and not self.status.saves and self.status.steps_saved <= self.order.from_step
+
+    def _keep_running(self) -> None:
+        """It could not be parked, and is not told to leave either."""
+        assert self.log is not None and self.known.held is not None
+        self.then, held = None, rules.kept_running(self.known.held)
+        self.known = self.known._replace(held=held)
+        self.log.note(f"kept running: it can't be parked ({self.parking.problem}), and is not known to save its state")
+        self.status = self.status._replace(asked=None, start_sequence=held.start_sequence)
+        self._tell()
 
     def _parked(self) -> None:
         """All it has told before it fell asleep counts."""

@@ -170,6 +170,9 @@ class JobHistory:
         if isinstance(event, Started):
             record.started_s = event.at_s if record.started_s is None else record.started_s
             record.last_change = f"started at {iso(event.at_s)}"
+            if part is not None and part.parking_problem:
+                record.parking_problem = part.parking_problem
+                record.last_change = f"kept running at {iso(event.at_s)}: it can't be parked, and is not known to save its state"
             record.ended_s = record.exit_code = None  # these were of an earlier life
             if part is not None and part.park_way:
                 record.parking = _parking(record, part)
@@ -328,7 +331,11 @@ def _parking_now(record: JobRecord, state: State) -> str:
     """A job that is not known to save is left running where it can't be parked, until it is known to."""
     way, _, why = record.parking.partition(": ")
     row = state.jobs.row.get(record.id)
-    if way != EXIT or row is None or state.jobs.table.saves.item(row):
+    if row is None or state.jobs.table.saves.item(row):
+        return record.parking
+    if can_sleep(way) and record.parking_problem and not state.jobs.table.can_park.item(row):
+        way, why = EXIT, "that was tried"
+    if way != EXIT:
         return record.parking
     return ": ".join(left_running(way, why, "it is not known to save its state"))
 

@@ -243,5 +243,7 @@ def _broken_save(status: IncarnationStatus) -> str:
 
 
 def _can_park(status: IncarnationStatus) -> bool | None:
-    """As it was found where it was started; None: that was found before."""
+    """As it was found where it was started, or when that was tried; None: that was found before."""
+    if status.parking_problem:
+        return False
     return can_sleep(status.park_way) if status.park_way else None

@@ -11,7 +11,7 @@ from rota.core.fold.setbacks import paused, set_back
 from rota.core.learn.progress import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
-from rota.core.state.records import Incarnation, Verdict
+from rota.core.state.records import Incarnation, Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
 from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
@@ -35,6 +35,10 @@ VERDICT = {
 
 def started(state: State, settings: Settings, event: Started) -> None:
     flight = state.jobs.in_flight.get(event.job)
+    if flight is not None and isinstance(flight.command, Suspend):
+        if flight.command.kind is SuspendKind.PARK and event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+            _keep_running(state, event.job)
+        return
     if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
         assert flight is not None
         if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
@@ -48,6 +52,27 @@ def started(state: State, settings: Settings, event: Started) -> None:
             if not state.jobs.incarnations[event.job].parked:
                 state.jobs.table.steps_saved[row] = event.from_step
         begin(state, event.job, event.at_s, settings.min_run_factor)
+
+
+def _keep_running(state: State, job: int) -> None:
+    """It was to be parked, and can't be. It has the GPUs that it had, and those who were promised them wait."""
+    jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
+    incarnation = jobs.incarnations[job]
+    jobs.table.own("can_park")[row] = False
+    if incarnation.reserved:
+        jobs.incarnations[job] = incarnation = state.unreserve(incarnation)
+    if not jobs.out_of_reach(job):
+        jobs.set_phase(row, Phase.RUNNING, state.now_s)
+    for other in sorted(planned.holders(incarnation.gpus) - {job}):
+        mine = jobs.incarnations.get(other)
+        if mine is None or not same_gpus(mine.gpus, incarnation.gpus):
+            state.want(other, jobs.row[other], -1, None)
+            (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
+    fits = all(planned.room(gpu) >= jobs.specs[job].part for gpu in incarnation.gpus.tolist())
+    if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
+        state.want(job, row, state.knowledge.options.alone.item(incarnation.option), incarnation.gpus)
+    (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
+    state.question.touch()
 
 
 def attached(state: State, settings: Settings, event: Attached) -> None:

@@ -7,8 +7,8 @@ import rota
 from rota.core.explain import explain
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Suspend, SuspendKind
-from rota.model.events import Attached, CancelAsked, Exited, HoldAsked, NodeDrained, Outcome, Progressed, Suspended
-from rota.model.job import Arrival, JobSpec
+from rota.model.events import Attached, CancelAsked, Exited, HoldAsked, NodeDrained, Outcome, Progressed, Started, Suspended
+from rota.model.job import Arrival, JobSpec, Phase
 from rota.model.reasons import Reason
 from rota.traces.trace import Trace
 from tests.unit.core.helpers import Bench, of_type
@@ -177,3 +177,28 @@ def test_jobs_without_progress_do_not_suspend_each_other_for_ever() -> None:
     )
     assert [job["suspensions"] for job in result.jobs] == [0, 0, 0, 0]
     assert all(job["finished_s"] is not None for job in result.jobs)
+
+
+def test_one_that_can_not_be_parked_after_all_keeps_its_gpus() -> None:
+    """Only when it is tried it shows that a job has no hook for parking: a shell script has none."""
+    made = Bench([Node("n1", "V100", 1, host_gib=100.0)])
+    made.obey(made.submit(steps=1000.0, saves=None, can_park=True, parked_gib=10.0))
+    (suspend,) = of_type(made.submit(at_s=10.0, steps=1.0), Suspend)
+    assert suspend.kind is SuspendKind.PARK
+    kept = Started(0, 1, suspend.sequence, 11.0, can_park=False)
+    assert of_type(made.tell(kept, at_s=11.0), Suspend, Launch, Kill) == []
+    assert made.tell(kept, at_s=11.5) == [], "told again it changes nothing"
+    state = made.state
+    assert state.jobs.table.phase[0] == Phase.RUNNING and state.machines.host_gib[0] == 100.0
+    assert [each.facts["left_running"] for each in explain(state, 1) if each.code is Reason.NO_FREE_GPUS] == [[0]]
+    (launch,) = of_type(made.tell(Exited(0, 1, 50.0, Outcome.FINISHED, 1000.0), at_s=50.0), Launch)
+    assert launch.job == 1
+
+
+def test_one_that_can_not_be_parked_and_is_held_has_to_leave() -> None:
+    made = Bench([Node("n1", "V100", 1, host_gib=100.0)])
+    made.obey(made.submit(steps=1000.0, saves=None, can_park=True, parked_gib=10.0))
+    (suspend,) = of_type(made.tell(HoldAsked(0, 5.0), at_s=5.0), Suspend)
+    assert suspend.kind is SuspendKind.PARK
+    (suspend,) = of_type(made.tell(Started(0, 1, suspend.sequence, 6.0, can_park=False), at_s=6.0), Suspend)
+    assert suspend.kind is SuspendKind.CHECKPOINT
