@@ -153,15 +153,12 @@ class PartEvents:
         saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
         if reply.kind == SUSPENDED:
             kind = SuspendKind.CHECKPOINT
-            told = Suspended(
-                status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node, setback=_broken_save(status)
-            )
-            return replace(told, saved=False) if self._left_unsaved(status) else told
+            left = Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
+            return replace(left, saved=not self._left_unsaved(status), setback=_broken_save(status))
         done = status.steps_done if status.stepped_s is not None else None
         outcome, stepped_s = Outcome(reply.outcome), status.stepped_s
-        setback = _broken_save(status) or self._left_early(status)
         told = Exited(status.job, status.incarnation, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
-        return replace(told, setback=setback) if setback else told
+        return replace(told, setback=_broken_save(status) or self._left_early(status))
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled. What is not the first part of a

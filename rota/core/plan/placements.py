@@ -136,8 +136,8 @@ def _may_move(state: State, rows: Ints) -> Bools:
     share move together."""
     table = state.jobs.table
     may = (table.using[rows] > 0) & (state.now_s - table.phase_s[rows] >= table.move_seconds[rows])
-    if (stays := has_min_run(state, rows)) is not None:
-        may &= ~stays
+    if (young := has_min_run(state, rows)) is not None:
+        may &= ~young
     if state.machines.planned.parts:
         stays = table.id[rows[~may]]
         may &= ~np.isin(table.partner[rows], stays)

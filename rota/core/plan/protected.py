@@ -28,7 +28,8 @@ def has_min_run(state: State, rows: Ints) -> Bools | None:
     jobs = state.jobs.table
     if not jobs.stays_until_s.flags.writeable:
         return None
-    return (jobs.phase[rows] == Phase.RUNNING) & (jobs.stays_until_s[rows] > state.now_s)
+    found: Bools = (jobs.phase[rows] == Phase.RUNNING) & (jobs.stays_until_s[rows] > state.now_s)
+    return found
 
 
 def protected(state: State, rows: Ints) -> Bools:
