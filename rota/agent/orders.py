@@ -37,6 +37,8 @@ class Order:
     progress: str = ""
     """A pattern on its output with one or two groups: step, total."""
     steps_total: float | None = None
+    stays: bool = False
+    """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
     log_bytes: int = LIMIT_BYTES
     """What its log may take on disk."""
     clock_origin_s: float | None = None
@@ -101,6 +103,12 @@ class IncarnationStatus:
     """Since when its pace is measured; None: it has made no step since it last started or was resumed."""
     paced_steps: float = 0.0
     """How many steps it had made then."""
+    saves: bool | None = None
+    """Whether its session says that it saves its state when it is asked to stop; None: no session has said anything."""
+    saving_problem: str = ""
+    """Why its state could not be saved, when that was last tried; empty: it could."""
+    safe_seconds: float = 0.0
+    """How long it had worked when its state was last saved; 0: not since it was started."""
 
     @property
     def start_sequence(self) -> int:
@@ -137,6 +145,7 @@ def written(order: Order) -> WrittenOrder:
         signal=order.signal,
         progress=order.progress,
         steps_total=None if order.steps_total is None else float(order.steps_total),
+        stays=order.stays,
         log_bytes=int(order.log_bytes),
         clock_origin_s=order.clock_origin_s,
         park_way=order.park_way,
@@ -177,6 +186,9 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
         park_why=order.park_why if order else "",
         paced_s=since_s,
         paced_steps=since_steps or 0.0,
+        saves=status.saves,
+        saving_problem=status.saving_problem,
+        safe_seconds=status.safe_seconds,
     )
 
 

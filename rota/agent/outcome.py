@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Collection
+from typing import Protocol
 
 from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, YIELDED
 from rota.agent.records import Status
@@ -75,6 +76,66 @@ def asked_text(number: int) -> str:
     return f"asked to save and stop; messages about {signal_name(number)} below are the job's own"
 
 
+class Ended(Protocol):
+    """What an attempt left behind, as a supervisor writes it and as a daemon reads it."""
+
+    @property
+    def outcome(self) -> str | None: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def steps_done(self) -> float: ...
+    @property
+    def steps_saved(self) -> float: ...
+    @property
+    def started_s(self) -> float | None: ...
+    @property
+    def stepped_s(self) -> float | None: ...
+    @property
+    def ended_s(self) -> float | None: ...
+    @property
+    def parked_seconds(self) -> float: ...
+    @property
+    def safe_seconds(self) -> float: ...
+
+
+def worked_seconds(attempt: Ended, until_s: float | None = None) -> float:
+    """How long it ran until this instant, by default to its end, without the time that it was parked; 0: it was never started."""
+    until_s = attempt.ended_s if until_s is None else until_s
+    if attempt.started_s is None or until_s is None:
+        return 0.0
+    return max(until_s - attempt.started_s - attempt.parked_seconds, 0.0)
+
+
+def lost_seconds(attempt: Ended) -> float:
+    """How much of its work is lost: what it did since its state was last saved."""
+    if attempt.outcome == FINISHED or (attempt.outcome == YIELDED and attempt.exit_code in (0, SAVED_AND_LEFT)):
+        return 0.0
+    if attempt.stepped_s is not None and attempt.steps_saved >= attempt.steps_done:
+        return 0.0  # it has saved: a launcher of ranks has an exit code of its own
+    return max(worked_seconds(attempt) - attempt.safe_seconds, 0.0)
+
+
+def length_text(seconds: float) -> str:
+    """`2h10m`, `3m20s`, `9s`, `0.4s`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+    return f"{minutes // 60}h{minutes % 60}m"
+
+
+def _where(status: Status) -> str:
+    """How far it was, and what of that is lost. Time says it for every job; steps, for one that told some."""
+    lost = lost_seconds(status)
+    if status.stepped_s is None:
+        said = f"{length_text(lost)} of work lost" if lost else "no work lost"
+        return f"after {length_text(worked_seconds(status))}, {said}"
+    steps = max(0.0, status.steps_done - status.steps_saved)
+    return f"at step {status.steps_done:,.0f}, {steps:,.0f} steps lost" + (f" ({length_text(lost)} of work)" if steps else "")
+
+
 def end_text(status: Status) -> str:
     """What the marker line at the end of an incarnation says."""
     if status.outcome == FINISHED:
@@ -82,9 +143,10 @@ def end_text(status: Status) -> str:
     if status.outcome == FAILED:
         # Without a process it was never started, and the problem says why.
         return f"failed: {status.problem}" if status.pid is None else f"failed{_how(status.exit_code)}"
-    where = f"at step {status.steps_done:,.0f}, {max(0.0, status.steps_done - status.steps_saved):,.0f} steps lost"
+    where = _where(status)
     if status.outcome == YIELDED:
         verb = "suspended" if status.asked else "yielded"
         said = ["lease over"] * (status.asked == LEASE) + ["exit code 0 after it was told to stop"] * (status.exit_code == 0)
+        said += [f"its state could not be saved: {status.saving_problem}"] * bool(status.saving_problem and lost_seconds(status))
         return f"{verb} {where}" + (f" ({', '.join(said)})" if said else "")
     return f"killed {where}" if status.asked == KILL else f"lost {where}: {status.problem}"

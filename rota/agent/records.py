@@ -50,6 +50,8 @@ class WrittenOrder(NamedTuple):
     """What the clock of the daemon said when the machine was booted; None: it goes by the wall clock."""
     park_way: str = ""
     park_why: str = ""
+    stays: bool = False
+    """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
 
 
 class Status(NamedTuple):
@@ -98,6 +100,12 @@ class Status(NamedTuple):
     """End of the lease that its supervisor knows of, on the clock that counts from boot; None: written by an older version."""
     pace: Pace = Pace()
     """Where its pace is measured from."""
+    saves: bool | None = None
+    """Whether its session says that it saves its state when it is asked to stop; None: no session has said anything."""
+    saving_problem: str = ""
+    """Why its state could not be saved, when that was last tried; empty: it could."""
+    safe_seconds: float = 0.0
+    """How long it had worked when its state was last saved; 0: not since it was started."""
 
 
 def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
@@ -203,6 +211,16 @@ def steps(value: object) -> float | None:
 def is_count(value: object) -> TypeGuard[int]:
     """A whole number that is not negative, out of a datagram."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+LONGEST_TEXT = 300
+
+
+def plain_text(text: str) -> str:
+    """A text out of a datagram as one line that steers no terminal, cut if it is long."""
+    line = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * LONGEST_TEXT])
+    line = " ".join(line.split())
+    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
 
 
 MOST_METRICS, LONGEST_METRIC = 16, 40

@@ -208,6 +208,11 @@ def parked(held: HeldIncarnation) -> HeldIncarnation:
     return held._replace(state=PARKED, asked=None)
 
 
+def kept_running(held: HeldIncarnation) -> HeldIncarnation:
+    """It was to be parked, could not be, and goes on: that is the answer to the command."""
+    return held._replace(asked=None, start_sequence=held.sequence)
+
+
 def ended(held: HeldIncarnation, outcome: str) -> HeldIncarnation:
     """Its last process is gone."""
     return held._replace(state=ENDED, outcome=outcome)

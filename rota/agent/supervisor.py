@@ -62,6 +62,7 @@ from rota.agent.outcome import (
     parked_text,
     signal_number,
     start_text,
+    worked_seconds,
 )
 from rota.agent.output import Output
 from rota.agent.pace import Pace
@@ -73,6 +74,7 @@ from rota.agent.records import (
     is_count,
     launch_instruction,
     metrics,
+    plain_text,
     read_message,
     read_order,
     seconds,
@@ -304,6 +306,10 @@ class Supervisor:
         told = metrics(message.get("metrics"))
         if told and told != self.status.metrics:
             self.status, self.untold = self.status._replace(metrics=told), True
+        if isinstance(message.get("saves"), bool):
+            self.status, self.untold = self.status._replace(saves=message["saves"]), True
+        if isinstance(message.get("saving_problem"), str):
+            self.status, self.untold = self.status._replace(saving_problem=plain_text(message["saving_problem"])), True
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
@@ -446,6 +452,8 @@ class Supervisor:
             self._parked()
         elif then == PARK and phase == AWAKE:  # it can't be parked
             self.status = self.status._replace(parking_problem=self.parking.problem)
+            if self._stays():
+                return self._keep_running()
             self.kill_at_s = boot_s() + self.grace_seconds[SUSPEND]
             self._leave()
             self._tell()
@@ -454,6 +462,19 @@ class Supervisor:
             self._resumed()
         elif then == SUSPEND and phase == AWAKE:
             self._leave()
+
+    def _stays(self) -> bool:
+        """To tell it to leave would throw away all it has done, as far as is known."""
+        return self.order.stays and not self.status.saves and self.status.steps_saved <= self.order.from_step
+
+    def _keep_running(self) -> None:
+        """It could not be parked, and is not told to leave either."""
+        assert self.output is not None and self.known.held is not None
+        self.then, held = None, rules.kept_running(self.known.held)
+        self.known = self.known._replace(held=held)
+        self.output.log.note(f"kept running: it can't be parked ({self.parking.problem}), and is not known to save its state")
+        self.status = self.status._replace(asked=None, start_sequence=held.start_sequence)
+        self._tell()
 
     def _parked(self) -> None:
         """All it has told before it fell asleep counts."""
@@ -510,6 +531,8 @@ class Supervisor:
             stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
             pace=old.pace if done is None or done == old.steps_done else old.pace.stepped(done, at_s),
         )
+        if saved is not None and saved > old.steps_saved:
+            self.status = self.status._replace(safe_seconds=worked_seconds(old, at_s))
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0

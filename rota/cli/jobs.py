@@ -24,7 +24,7 @@ _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31"
 _HEADS = ("ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE")
 LONGEST_NAME = 32
 """Longer names are cut off in the table, but for -o wide."""
-_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST STEPS", "COMMAND")
+_WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST WORK", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
 
@@ -165,6 +165,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
         words.clock(row.started_at) if row.started_at else "-",
         words.clock(row.finished_at) if row.finished_at else "-",
         str(row.suspensions),
+        words.length(row.lost_seconds) if row.lost_seconds else "-",
         f"{row.lost_steps:,.0f}",
         words.clean(row.command),
     )

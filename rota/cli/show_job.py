@@ -57,7 +57,8 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
         yield "ended", f"{words.clock(row.finished_at)}  (after {words.between(row.submitted_at, row.finished_at)})"
     yield "exit", words.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
     yield "last change", words.clean(row.last_change)
-    yield "suspensions", f"{row.suspensions}, {row.lost_steps:,.0f} steps lost" if row.suspensions else ""
+    yield "suspensions", f"{row.suspensions}, {words.lost(row)}" if row.suspensions else ""
+    yield "problem", words.clean(row.problem)
     yield "parking", words.clean(row.parking)
     for trial in row.trials or ():
         yield "tried", _tried(trial)

@@ -33,6 +33,7 @@ REASONS = {
     "STARTING": "is starting",
     "AWAITING_DECISION": "waits for the next decision",
     "POLICY_NOTE": "the policy says why",
+    "BACKING_OFF": "pauses after a failed attempt",
 }
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -138,11 +139,26 @@ def speed(row: JobRow) -> str:
 
 def note(row: JobRow) -> str:
     """The one thing to know about it now."""
+    if row.retry_at:
+        tried = f"{row.setbacks} failed attempt{'s' * (row.setbacks != 1)}"
+        return f"{tried}; next in {until(row.retry_at)}: {clean(row.problem)}"
     if row.reason:
         return REASONS.get(row.reason, row.reason)
     if row.phase == "failed":
-        return ended_with(row)
+        return clean(row.problem) or ended_with(row)
+    if row.problem and row.phase in HOLDING:
+        return f"can't save: {clean(row.problem)}"
     return speed(row) if row.phase in HOLDING else ""
+
+
+def lost(row: JobRow) -> str:
+    """`3m20s of work lost (96 steps)`; time says it also for a job that tells no steps."""
+    if not row.lost_seconds and not row.lost_steps:
+        return "no work lost"
+    steps = f"{row.lost_steps:,.0f} steps" if row.lost_steps else ""
+    if not row.lost_seconds:  # a home of an earlier version did not count it
+        return f"{steps} lost"
+    return f"{length(row.lost_seconds)} of work lost" + (f" ({steps})" if steps else "")
 
 
 def ended_with(row: JobRow) -> str:
@@ -170,6 +186,11 @@ def length(seconds: float) -> str:
 def since(moment: str) -> str:
     """How long ago that was."""
     return length((datetime.now(UTC) - _utc(moment)).total_seconds())
+
+
+def until(moment: str) -> str:
+    """How long until then."""
+    return length((_utc(moment) - datetime.now(UTC)).total_seconds())
 
 
 def between(start: str, end: str) -> str:

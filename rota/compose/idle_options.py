@@ -66,6 +66,8 @@ class Combination:
             found += [f"{flag} {never}" for name, flag in _FAILING.items() if getattr(study, name) is not None]
         if study.resize_seconds is not None and not any(arrival.spec.can_resize for arrival in self.trace.arrivals):
             found.append("--resize-seconds does nothing: no job here changes its size while it runs")
+        if study.min_run_factor and not self.physics.costs.move_seconds and not _holds_memory(self.physics, self.trace):
+            found.append("--min-run-factor does nothing: starting and stopping a job costs nothing")
         if study.noise and not self.settings.tactics:
             found.append("--noise does nothing: without --tactics nothing is measured")
         if self.settings.tactics.grow is not None and study.tactics and not any(_can_grow(each) for each in self.trace.arrivals):
@@ -164,6 +166,12 @@ def unused_costs(study: Study, record: Record) -> list[str]:
     if study.node_mtbf_seconds is not None and not record.outages:
         found.append("--node-mtbf-seconds did nothing: no node failed in the time that was simulated")
     return found
+
+
+def _holds_memory(physics: Physics, trace: Trace) -> bool:
+    """Whether moving what jobs hold on their GPUs costs anything."""
+    costs = physics.costs
+    return any(costs.move_of(each.spec) or costs.park_of(each.spec) for each in trace.arrivals)
 
 
 def _can_grow(arrival: Arrival) -> bool:

@@ -32,6 +32,7 @@ LIMITS: Mapping[str, FieldRange] = {
     "node_repair_seconds": FieldRange(0.0, LONGEST_SECONDS, "3600"),
     "spread_penalty": FieldRange(1.0, 1000.0, "1.7"),
     "cordon_slower_than": FieldRange(1.0, 1000.0, "1.5"),
+    "min_run_factor": FieldRange(0.0, 1e6, "10"),
     "whole_steps_seconds": FieldRange(0.0, LONGEST_SECONDS, "360"),
     "ends_every_seconds": FieldRange(0.0, LONGEST_SECONDS, "360"),
     "noise": FieldRange(0.0, 1.0, "0.05"),

@@ -10,6 +10,7 @@ LIVE = (
     "placer",
     "decide",
     "round_seconds",
+    "min_run_factor",
     "wait_for_place",
     "tactics",
     "profile",

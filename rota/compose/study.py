@@ -160,6 +160,9 @@ class Study:
     Names with commas between them, each with its options."""
     noise: float | None = field(default=None, metadata={"example": "0.05"})
     """How far measurements of a job are off, as a relative standard deviation."""
+    min_run_factor: float | None = field(default=None, metadata={"example": "10"})
+    """Minimum run time of an attempt, as a multiple of what starting and stopping the job costs. Default: 10 live, 0 in a
+    simulation."""
     wait_for_place: bool = False
     """A job waits until its GPUs can be had close together."""
     node_mtbf_seconds: "float | Sequence[float] | Floats | None" = field(default=None, metadata={"read": read_number})

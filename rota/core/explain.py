@@ -3,7 +3,9 @@
 import numpy as np
 
 from rota.beliefs.options import why_never
+from rota.core.fold.setbacks import MOST
 from rota.core.plan.left_running import keep_gpus
+from rota.core.plan.protected import has_min_run
 from rota.core.state.accounts import time_shares
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
@@ -32,6 +34,9 @@ def reasons(state: State) -> Ints:
     codes[table.option[:size] >= 0] = Reason.WAITING_FOR_SUSPEND
     codes[phase == Phase.UNREACHABLE] = Reason.NODE_DOWN
     codes[phase == Phase.STARTING] = Reason.STARTING
+    for job, setback in state.jobs.setbacks.items():
+        if setback.until_s > state.now_s:
+            codes[state.jobs.row[job]] = Reason.BACKING_OFF
     for job in state.jobs.held:
         codes[state.jobs.row[job]] = Reason.HELD
     codes[np.isin(phase, _NOT_WAITING) | (table.id[:size] < 0)] = Reason.NONE
@@ -158,13 +163,16 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
     if code is Reason.NO_FREE_GPUS:
         free, kept = _free(state, row), keep_gpus(state)
-        others = "".join(f" {line}" for line in taken_gpus(state))
+        young = [each for each in _min_run(state) if each not in kept]
+        others = _in_min_run(state, young) + "".join(f" {line}" for line in taken_gpus(state))
         sentence = f"It needs {_counted(gpus, 'GPU')} of {types}; {free} {_are(free)} free." + _left_running(kept) + others
-        return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept})
+        return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young})
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
     if code is Reason.POLICY_NOTE:
         return Explanation(code, _note(state, job))
+    if code is Reason.BACKING_OFF:
+        return _backing_off(state, job)
     if code is Reason.SHARE_USED:
         target, had = _time_of(state, np.array([row]))
         part = float(target[0]) if target is not None else 0.0
@@ -194,8 +202,33 @@ def _left_running(jobs: list[int]) -> str:
         return ""
     names = ", ".join(map(str, jobs[:5])) + (", ..." if len(jobs) > 5 else "")
     if len(jobs) == 1:
-        return f" Job {names} can neither be parked nor save its state, so it is left running until it ends."
-    return f" Jobs {names} can neither be parked nor save their state, so they are left running until they end."
+        return f" Job {names} is not known to save its state and can't be parked, so it keeps its GPUs until it ends."
+    return f" Jobs {names} are not known to save their state and can't be parked, so they keep their GPUs until they end."
+
+
+def _min_run(state: State) -> list[int]:
+    """Jobs that have not yet run for the minimum of their attempt, in order."""
+    rows = state.jobs.rows
+    stays = has_min_run(state, rows)
+    return [] if stays is None else state.jobs.table.id[rows[stays]].tolist()
+
+
+def _in_min_run(state: State, jobs: list[int]) -> str:
+    if not jobs:
+        return ""
+    seconds = float(state.jobs.table.stays_until_s[[state.jobs.row[job] for job in jobs]].min()) - state.now_s
+    names = ", ".join(map(str, jobs[:5])) + (", ..." if len(jobs) > 5 else "")
+    if len(jobs) == 1:
+        return f" Job {names} has just started and keeps its GPUs for another {seconds:.0f} s at least."
+    return f" Jobs {names} have just started; the first may be suspended in {seconds:.0f} s."
+
+
+def _backing_off(state: State, job: int) -> Explanation:
+    setback = state.jobs.setbacks[job]
+    seconds = max(setback.until_s - state.now_s, 0.0)
+    sentence = f"Attempt {setback.times} of {MOST} in a row failed: {setback.what}. The next one may start in {seconds:.0f} s."
+    facts = {"times": setback.times, "most": MOST, "what": setback.what, "until_s": setback.until_s}
+    return Explanation(Reason.BACKING_OFF, sentence, facts)
 
 
 def _fragmented(state: State, row: int) -> Explanation:

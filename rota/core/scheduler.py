@@ -186,6 +186,9 @@ class Scheduler:
             wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
         if settings.leased and state.jobs.incarnations:
             wake_s = min(wake_s, self._next_lease_s())
+        if state.jobs.setbacks:
+            pauses = (each.until_s for each in state.jobs.setbacks.values() if each.until_s > -FOREVER)
+            wake_s = min(wake_s, min(pauses, default=FOREVER))
         if settings.node_timeout_seconds < FOREVER and state.machines.node_up.any():
             heard_s = float(state.machines.node_heard_s[state.machines.node_up].min())
             wake_s = min(wake_s, heard_s + settings.node_timeout_seconds)

@@ -39,6 +39,9 @@ class Settings:
     parked_stay: bool = False
     """A parked job goes on where it sleeps or waits, unless its node is drained: elsewhere it would begin again from its last
     checkpoint, and an unmodified script has none."""
+    min_run_factor: float = 0.0
+    """An attempt is not suspended for another job before it has run for this many times what starting and stopping the job
+    costs, as measured; 0: there is no minimum run time."""
     tactics: Tactics = field(default_factory=Tactics)
     """What any plan may gain, whatever policy it came from."""
     horizon_seconds: float = 3600.0
@@ -58,7 +61,7 @@ class Settings:
     """The policy that is asked, as it is spelled. An answer of another one holds until this one has answered."""
 
     def __post_init__(self) -> None:
-        for name in ("lease_margin_seconds", "horizon_seconds"):
+        for name in ("lease_margin_seconds", "horizon_seconds", "min_run_factor"):
             if not getattr(self, name) >= 0:
                 raise OptionError("must be 0 or more.", field=name, value=getattr(self, name))
         for name in ("lease_seconds", "retry_seconds", "node_timeout_seconds", "policy_retry_seconds"):

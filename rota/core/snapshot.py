@@ -17,7 +17,7 @@ from rota.beliefs.variability import Variability
 from rota.core.drawing import Drawing
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
-from rota.core.state.records import Answer, FailedStart, Incarnation, InFlight, Verdict
+from rota.core.state.records import Answer, FailedStart, Incarnation, InFlight, Setback, Verdict
 from rota.core.state.state import State
 from rota.core.tactics import Tactics
 from rota.core.when import AtEvents, AtRounds, WholeSteps
@@ -29,8 +29,8 @@ from rota.model.foresight import Prediction
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 13
-READABLE = (12, VERSION)
+VERSION = 14
+READABLE = (12, 13, VERSION)
 """What a later version added has its default in an earlier one."""
 
 EVENT_TYPES: tuple[type, ...] = (
@@ -52,6 +52,7 @@ EVENT_TYPES: tuple[type, ...] = (
     events.Outcome,
     events.CancelAsked,
     events.HoldAsked,
+    events.Attached,
     events.Allocated,
     events.PolicyFailed,
     events.TimedOut,
@@ -79,6 +80,7 @@ EVENT_TYPES: tuple[type, ...] = (
 _STATE_TYPES = (
     Incarnation,
     InFlight,
+    Setback,
     Answer,
     Verdict,
     FailedStart,

@@ -55,7 +55,7 @@ from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
-from rota.park.ways import can_sleep, left_running
+from rota.park.ways import STAY, can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import JobRow, LogChunk, NodeRow, ReadyRow, StatusRow, WhyRow
 from rota.wire.spec import Spec
@@ -468,7 +468,9 @@ class Daemon:
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
         way, why = self.driver.how_parked(job)
-        if not job.saves:
+        if job.preemptible is False:
+            way, why = STAY, "its spec says preemptible: false"
+        elif job.saves is False and not job.preemptible:
             way, why = left_running(way, why)
         wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         self._check_possible(wanted)

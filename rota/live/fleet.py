@@ -286,6 +286,7 @@ class Fleet:
             lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
             progress=(job.progress or "") if place.rank == 0 else "",
             steps_total=job.steps,
+            stays=not (job.saves or job.preemptible),
             log_bytes=self._log_bytes,
             clock_origin_s=node.behind_s,
         )

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.agent.orders import IncarnationStatus
-from rota.agent.outcome import SAVED_AND_LEFT, signal_name
+from rota.agent.outcome import SAVED_AND_LEFT, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
+from rota.core.fold.setbacks import MOST
 from rota.core.state.state import State
 from rota.live.journal import KeptJob
 from rota.live.submission_keys import SubmissionKeys
@@ -20,7 +21,7 @@ from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
-from rota.park.ways import STAY, can_sleep, left_running
+from rota.park.ways import EXIT, STAY, can_sleep, left_running
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 from rota.wire.submitted import SubmittedJob
 
@@ -45,6 +46,8 @@ class JobRecord:
     phase: str = "queued"
     suspensions: int = 0
     lost_steps: float = 0.0
+    lost_seconds: float = 0.0
+    """Work that was done and lost, of all its attempts."""
     steps_done: float | None = None
     steps_total: float | None = None
     exit_code: int | None = None
@@ -60,6 +63,8 @@ class JobRecord:
     """Why it could not be parked, the last time that was tried."""
     steps_problem: str = ""
     """Why not all steps count that the job reported; empty: all count."""
+    problem: str = ""
+    """What its last attempt failed to do, in words, if that was a setback."""
 
     @property
     def ended(self) -> bool:
@@ -81,6 +86,7 @@ _KEPT = (
     "phase",
     "suspensions",
     "lost_steps",
+    "lost_seconds",
     "steps_done",
     "steps_total",
     "exit_code",
@@ -90,6 +96,7 @@ _KEPT = (
     "parking",
     "parking_problem",
     "steps_problem",
+    "problem",
 )
 
 
@@ -168,7 +175,8 @@ class JobHistory:
             record = self.records[job]
             record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
             record.ended_s = record.ended_s if record.ended_s is not None else state.now_s
-            record.last_change = f"{record.phase} at {iso(record.ended_s)}"
+            because = f": {record.problem}, {MOST} times in a row" if record.problem and record.phase == "failed" else ""
+            record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
             self.changed.add(job)
 
     def _note(self, record: JobRecord, event: Started | Suspended | Exited, part: IncarnationStatus | None) -> None:
@@ -176,11 +184,15 @@ class JobHistory:
         if isinstance(event, Started):
             record.started_s = event.at_s if record.started_s is None else record.started_s
             record.last_change = f"started at {iso(event.at_s)}"
+            if part is not None and part.parking_problem:
+                record.parking_problem = part.parking_problem
+                record.last_change = f"kept running at {iso(event.at_s)}: it can't be parked, and is not known to save its state"
             record.ended_s = record.exit_code = None  # these were of an earlier life
             if part is not None and part.park_way:
                 record.parking = _parking(record, part)
             return
         parked = isinstance(event, Suspended) and event.kind is SuspendKind.PARK
+        record.problem = event.setback
         if isinstance(event, Suspended) and not event.saved and _UNSAVED not in record.parking:
             record.parking = _unsaved(record.parking.partition(":")[0])
         if part is not None:
@@ -194,6 +206,7 @@ class JobHistory:
                 kept = part.outcome == Outcome.FINISHED or parked
                 record.steps_done = part.steps_done if kept else part.steps_saved
                 record.lost_steps += 0.0 if kept else max(part.steps_done - part.steps_saved, 0.0)
+            record.lost_seconds += 0.0 if parked else lost_seconds(part)
         if parked:
             if record.last_change != (text := f"parked at {iso(event.at_s)}"):  # not told again after a restart
                 record.suspensions, record.last_change = record.suspensions + 1, text
@@ -202,7 +215,7 @@ class JobHistory:
             record.last_change = f"failed at {iso(event.at_s)} with exit code {record.exit_code}; it has another try"
         else:
             record.suspensions += 1
-            record.last_change = f"suspended at {iso(event.at_s)}" + _how(part)
+            record.last_change = f"suspended at {iso(event.at_s)}" + (f": {event.setback}" if event.setback else _how(part))
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -236,7 +249,7 @@ class JobHistory:
         self, record: JobRecord, state: State, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
     ) -> JobRow:
         job, row = record.submitted, state.jobs.row.get(record.id)
-        phase, accelerator, where, reason = record.phase, None, None, None
+        phase, accelerator, where, reason, setback = record.phase, None, None, None, None
         done, rate, life = record.steps_done, None, None
         if row is not None:
             now, code = Phase(standing[0]), Reason(standing[1])
@@ -244,6 +257,7 @@ class JobHistory:
             reason = code.name if code is not Reason.NONE else None
             if now is Phase.QUEUED and record.started_s is not None:
                 phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
+            setback = state.jobs.setbacks.get(record.id)
             life = state.jobs.incarnations.get(record.id)
             if life is not None and len(life.gpus) and not life.parked:
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
@@ -282,11 +296,15 @@ class JobHistory:
             phase_since=iso(state.jobs.table.phase_s.item(row)) if row is not None else None,
             suspensions=record.suspensions,
             lost_steps=record.lost_steps,
+            lost_seconds=record.lost_seconds,
+            setbacks=setback.times if setback is not None else 0,
+            retry_at=iso(setback.until_s) if setback is not None and setback.until_s > now_s else None,
+            problem=record.problem or (part.saving_problem if part is not None else ""),
             exit_code=record.exit_code,
             last_change=record.last_change,
             command=job.command,
             metrics=dict(part.metrics if part is not None and part.metrics else record.metrics),
-            parking=record.parking + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
+            parking=_parking_now(record, state) + (f" (not parked: {record.parking_problem})" if record.parking_problem else ""),
             steps_problem=(part.steps_problem if part is not None else "") or record.steps_problem,
         )
 
@@ -340,7 +358,21 @@ def _parking(record: JobRecord, part: IncarnationStatus) -> str:
     if _UNSAVED in record.parking:
         return _unsaved(part.park_way)
     way, why = part.park_way, part.park_why
-    return ": ".join((way, why) if record.submitted.saves else left_running(way, why))
+    stays = record.submitted.saves is False and not record.submitted.preemptible
+    return ": ".join(left_running(way, why) if stays else (way, why))
+
+
+def _parking_now(record: JobRecord, state: State) -> str:
+    """A job that is not known to save is left running where it can't be parked, until it is known to."""
+    way, _, why = record.parking.partition(": ")
+    row = state.jobs.row.get(record.id)
+    if row is None or state.jobs.table.saves.item(row):
+        return record.parking
+    if can_sleep(way) and record.parking_problem and not state.jobs.table.can_park.item(row):
+        way, why = EXIT, "that was tried"
+    if way != EXIT:
+        return record.parking
+    return ": ".join(left_running(way, why, "it is not known to save its state"))
 
 
 def _unsaved(way: str) -> str:
@@ -358,7 +390,7 @@ def _how(part: IncarnationStatus | None) -> str:
     how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
     if part.tells_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
         return f": it saved its state and left with {how}"
-    return f": it left with {how}, and what it did since it last saved is lost"
+    return f": it left with {how}, and {length_text(lost_seconds(part))} of work is lost"
 
 
 def iso(seconds: float | None) -> str | None:

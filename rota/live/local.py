@@ -153,6 +153,7 @@ class Local:
                 lease_grace_seconds=min(job.grace_seconds, self._lease_grace),
                 progress=job.progress or "",
                 steps_total=job.steps,
+                stays=not (job.saves or job.preemptible),
                 log_bytes=self._log_bytes,
                 clock_origin_s=self._context.clock() - boot_s(),
             )

@@ -10,18 +10,20 @@ from dataclasses import replace
 import numpy as np
 
 from rota.agent import rules
-from rota.agent.constants import ENDED, PARKED, RUNNING, SESSION, SUSPENDED
+from rota.agent.constants import ENDED, LEASE, PARKED, RUNNING, SESSION, SUSPEND, SUSPENDED
 from rota.agent.orders import IncarnationStatus, held
-from rota.agent.outcome import SAVED_AND_LEFT
+from rota.agent.outcome import SAVED_AND_LEFT, length_text, worked_seconds
 from rota.live.driver import DriverContext
 from rota.live.starts import Starts
 from rota.model.commands import SuspendKind
-from rota.model.events import Exited, External, Outcome, Progressed, Started, Suspended
+from rota.model.events import Attached, Exited, External, Outcome, Progressed, Started, Suspended
 from rota.model.units import FOREVER
 from rota.park.ways import can_sleep
 
 CAME_UP_SECONDS = 30.0
 """A job that tells no steps, and has worked for less than this, may still have been coming up."""
+EARLY_SECONDS = 10.0
+"""A job that leaves with exit code 75 unasked, earlier than this and without having saved a step, gets nowhere."""
 
 
 class PartEvents:
@@ -48,6 +50,8 @@ class PartEvents:
         """Incarnations that were told to be parked, and since when they are."""
         self._beginning: dict[tuple[int, int], IncarnationStatus] = {}
         """Of those that run, the ones that have not started."""
+        self._attached: set[tuple[int, int]] = set()
+        """Incarnations whose session was told of."""
         self._starts = Starts()
         self._reported: dict[int, float] = {}
 
@@ -82,6 +86,7 @@ class PartEvents:
             self.forget(*key)
 
     def forget(self, job: int, incarnation: int) -> None:
+        self._attached.discard((job, incarnation))
         for each in (self.started, self._sequences, self._parked, self._beginning):
             each.pop((job, incarnation), None)
 
@@ -90,6 +95,9 @@ class PartEvents:
         if status.state == PARKED:
             return self._park(status)
         events = self._start(status) if key not in self.started else self._changed(status)
+        if status.saves and status.state == RUNNING and key not in self._attached:
+            self._attached.add(key)
+            events.append(Attached(*key, self._context.clock()))
         if status.state == ENDED:
             self._stopped(status)
             events.append(self._end(status))
@@ -136,7 +144,7 @@ class PartEvents:
         if self._parked.get(key) == at_s:
             return []
         self._parked[key] = at_s
-        done = status.steps_done if self._tells(status) else status.steps_saved + _worked_seconds(status, at_s)
+        done = status.steps_done if self._tells(status) else status.steps_saved + worked_seconds(status, at_s)
         kind, gib, keeps = SuspendKind.PARK, status.parked_gib, self._keeps_memory(status)
         return [Suspended(status.job, status.incarnation, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
 
@@ -145,11 +153,12 @@ class PartEvents:
         saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
         if reply.kind == SUSPENDED:
             kind = SuspendKind.CHECKPOINT
-            told = Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
-            return replace(told, saved=False) if self._left_unsaved(status) else told
+            left = Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
+            return replace(left, saved=not self._left_unsaved(status), setback=_broken_save(status))
         done = status.steps_done if status.stepped_s is not None else None
         outcome, stepped_s = Outcome(reply.outcome), status.stepped_s
-        return Exited(status.job, status.incarnation, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
+        told = Exited(status.job, status.incarnation, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
+        return replace(told, setback=_broken_save(status) or self._left_early(status))
 
     def _saved(self, status: IncarnationStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled. What is not the first part of a
@@ -157,7 +166,7 @@ class PartEvents:
         if not self._is_first(status):
             return FOREVER
         if not self._tells(status) and status.exit_code in (0, SAVED_AND_LEFT):
-            return status.steps_saved + _worked_seconds(status, status.ended_s or 0.0)
+            return status.steps_saved + worked_seconds(status, status.ended_s or 0.0)
         return status.steps_saved
 
     def _left_unsaved(self, status: IncarnationStatus) -> bool:
@@ -169,7 +178,16 @@ class PartEvents:
             return False
         if self._tells(status):
             return status.steps_done > status.from_step
-        return _worked_seconds(status, status.ended_s or 0.0) >= CAME_UP_SECONDS
+        return worked_seconds(status, status.ended_s or 0.0) >= CAME_UP_SECONDS
+
+    def _left_early(self, status: IncarnationStatus) -> str:
+        """It left with exit code 75 by itself, as soon as it was started: the next attempt will leave as soon. In words."""
+        if status.exit_code != SAVED_AND_LEFT or status.asked is not None or not self._is_first(status):
+            return ""
+        seconds = worked_seconds(status)
+        if seconds >= EARLY_SECONDS or (self._tells(status) and status.steps_saved > status.from_step):
+            return ""
+        return f"it left with exit code {SAVED_AND_LEFT} after {length_text(seconds)}, without being asked to stop"
 
     def _tells(self, status: IncarnationStatus) -> bool:
         return status.tells_steps or bool(self._context.submitted(status.job).progress)
@@ -214,11 +232,15 @@ def progress_in_one(events: list[External]) -> list[External]:
     return [*(event for event in events if not isinstance(event, Progressed)), together]
 
 
+def _broken_save(status: IncarnationStatus) -> str:
+    """It was asked to stop and its state could not be saved: why not, in words; empty: it was saved, or there was no such
+    problem."""
+    broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, SAVED_AND_LEFT) and status.saving_problem
+    return f"its state could not be saved: {status.saving_problem}" if broken else ""
+
+
 def _can_park(status: IncarnationStatus) -> bool | None:
-    """As it was found where it was started; None: that was found before."""
+    """As it was found where it was started, or when that was tried; None: that was found before."""
+    if status.parking_problem:
+        return False
     return can_sleep(status.park_way) if status.park_way else None
-
-
-def _worked_seconds(status: IncarnationStatus, until_s: float) -> float:
-    """From its start to this instant, without the time that it slept."""
-    return max(until_s - (status.started_s or 0.0) - status.parked_seconds, 0.0)

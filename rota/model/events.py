@@ -79,6 +79,8 @@ class Suspended:
     """It keeps that until it ends, also while it runs."""
     saved: bool = True
     """It saved its state. If not, it has to begin again where it last did, and is not suspended another time."""
+    setback: str = ""
+    """Why its state could not be saved, in words; empty: nothing went wrong. See `Exited.setback`."""
 
 
 @plain_value
@@ -96,6 +98,19 @@ class Exited:
     """Steps it had made, if it told any..."""
     stepped_s: float | None = None
     """...and when it made the last of them: from then on it was only leaving."""
+    setback: str = ""
+    """What the attempt failed to do, in words, if the next attempt is likely to fail in the same way; empty: nothing. The job
+    pauses before its next attempt, and fails after several setbacks in a row."""
+
+
+@plain_value
+class Attached:
+    """A training session of this attempt is up, and says whether it saves its state when it is asked to stop."""
+
+    job: int
+    incarnation: int
+    at_s: float
+    saves: bool = True
 
 
 @value
@@ -309,6 +324,7 @@ External = (
     | Started
     | Suspended
     | Exited
+    | Attached
     | Progressed
     | Measured
     | NodeReported

@@ -120,9 +120,11 @@ class JobSpec:
     """Who submitted it."""
     retries: int = 0
     """How many failures of its own it may have before it is given up."""
-    saves: bool = True
+    saves: bool | None = True
     """It saves its state when it is told to stop, and goes on from there. If not, it is never suspended: it is parked, where that
-    can be, or left running until it ends."""
+    can be, or left running until it ends. None: it is not known to, and counts as one that does not until it is seen to."""
+    preemptible: bool = False
+    """It may be suspended though it does not save its state: it starts from scratch then."""
     can_park: bool = False
     """Its processes can sleep on the host and give their GPUs back."""
     parked_gib: float = 0.0

@@ -34,6 +34,8 @@ class Reason(IntEnum):
     """GPUs it could use are free, and the next decision has not been made yet."""
     POLICY_NOTE = 15
     """What the policy's last answer says of it, such as a deadline that cannot be met."""
+    BACKING_OFF = 16
+    """Its last attempt failed in a way in which the next is likely to fail too: it pauses before that."""
 
 
 @dataclass(frozen=True, slots=True)

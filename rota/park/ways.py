@@ -78,9 +78,9 @@ def preload_problem(facts: ParkingFacts) -> str:
     return ""
 
 
-def left_running(way: str, why: str) -> tuple[str, str]:
-    """The same for a job that saves nothing."""
-    return (STAY, f"it does not save its state, and can't be parked: {why}") if way == EXIT else (way, why)
+def left_running(way: str, why: str, what: str = "it does not save its state") -> tuple[str, str]:
+    """The same for a job that is not suspended; `what`: why not."""
+    return (STAY, f"{what}, and can't be parked: {why}") if way == EXIT else (way, why)
 
 
 def can_sleep(way: str) -> bool:

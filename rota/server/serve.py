@@ -57,6 +57,8 @@ LEASE_GRACE_SECONDS = 60.0
 """What a job gets for saving its state when its lease is over."""
 LEASE_SLACK_SECONDS = 30.0
 RETRY_SECONDS = 5.0
+MIN_RUN_FACTOR = 10.0
+"""An attempt runs for this many times what starting and stopping the job costs before another job may have its GPUs."""
 SILENT_SECONDS = 30.0
 """A node of a cluster that was not heard of for so long is unreachable."""
 FAILING_STARTS = 3
@@ -318,6 +320,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         decide=decide_as_told(told),
         packing=bool(getattr(policy, "packing", False)),
         foresees=bool(getattr(policy, "foresees", False)),
+        min_run_factor=said.get("min_run_factor", MIN_RUN_FACTOR),
         wait_for_place=said.get("wait_for_place", False),
         tactics=make_tactics(str(said.get("tactics") or getattr(policy, "tactics", ""))),
         learn_variability=True,

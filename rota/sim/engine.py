@@ -428,7 +428,9 @@ class Engine:
             else:
                 self._release(job, run)
             self.record.suspensions[job] += 1
-            later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps, saved=spec.saves))
+            later.append(
+                Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps, saved=bool(spec.saves))
+            )
 
         self._after(cost, job, run, stopped, events)
 

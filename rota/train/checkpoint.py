@@ -123,10 +123,12 @@ class Checkpoints:
             files = {path.relative_to(new).as_posix(): _sealed(path) for path in _files(part)}
             for folder in [*(each for each in part.rglob("*") if each.is_dir()), part]:
                 sync_folder(folder)
-        except OSError as error:
+        except Exception as error:
             if self.world_size == 1:
                 raise
-            problem = f"rank {self.rank}: {error}"
+            problem = (
+                f"rank {self.rank}: {error if isinstance(error, OSError) else f'save raised {type(error).__name__}: {error}'}"
+            )
         if self.world_size > 1 or not problem:
             said = json.dumps({"files": files, "problem": problem}).encode()
             write_whole(new, f"rank-{self.rank}.done", said, durable=True)

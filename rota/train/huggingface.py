@@ -16,7 +16,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+try:
+    from transformers import TrainerCallback
+except ModuleNotFoundError as error:
+    if error.name != "transformers":
+        raise
+    raise ImportError(
+        "rota.train.huggingface needs Hugging Face Transformers, which is not installed. Try: pip install transformers"
+    ) from error
 
 from rota.errors import CheckpointError
 from rota.train.checkpoint import seal, verified

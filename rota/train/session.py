@@ -20,6 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from itertools import chain, islice
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -32,7 +33,7 @@ from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint
 from rota.train.environment import JobEnvironment, check_rank, job_environment, place_for
 from rota.train.size import SizeFile
 from rota.train.stored import StoredCheckpoints, checkpoints_at
-from rota.train.tell import Teller
+from rota.train.tell import Teller, is_number
 
 SAVED_AND_LEFT = 75
 """EX_TEMPFAIL: it saved its state and wants to go on later."""
@@ -92,6 +93,7 @@ class Session:
         Rota's for this job;
         `every_seconds`: how often to save without being asked, None: never; `keep`: how many checkpoints stay; `framework_saves`:
         the caller goes by `count` and saves by itself, and goes on from `first_step`."""
+        _check(save, load, steps, every_seconds, keep)
         if (save is None) != (load is None):
             missing = "load" if load is None else "save"
             raise OptionError("is missing: save and load come together.", field=missing, hint="train.session(save=..., load=...)")
@@ -115,6 +117,12 @@ class Session:
         self._calls = 0
         """Passes begun since the start of the process."""
         self._save, self._load = save, load
+        self._pending = Action()
+        """What is due, put off until what stands behind the inner loop has run: the last step of a pass was made."""
+        self._entered = False
+        """It is inside its `with` block."""
+        self._alone = not framework_saves
+        """There may be no other at the same time. A framework that trains twice may leave one open."""
         self._heeds = where.under_rota and (save is not None or framework_saves)
         """It leaves when it is asked to. One that can't save does not: SIGTERM ends it."""
         self._fixed_total = steps
@@ -127,6 +135,8 @@ class Session:
         """What a step counts."""
         self._size = SizeFile(where.run_folder if where.world_size == 1 else None)
         self._asked = False
+        self._save_failed = False
+        """The last save failed, and Rota was told so."""
         self._every_seconds = every_seconds
         self._save_s = float("inf")
         self._teller = Teller(where.run_folder if where.rank == 0 else None)
@@ -159,6 +169,12 @@ class Session:
     # Beginning and end.
 
     def __enter__(self) -> Self:
+        if self._alone and _open.get() is not None:
+            raise OptionError(
+                "is inside the `with` block of another session: a script has one at a time.",
+                field="session",
+                hint="give both states to one session: save and load may write and read several files",
+            )
         if self._heeds:
             if threading.current_thread() is not threading.main_thread():
                 raise OptionError(
@@ -172,9 +188,15 @@ class Session:
         except BaseException:
             self._restore_signal()
             raise
+        self._entered = True
+        if self._alone:
+            _open.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._entered = False
+        if _open.get() is self:
+            _open.set(None)
         if kind is None:
             self._total = self._work
             self._tell(sure=True)
@@ -205,7 +227,7 @@ class Session:
                 checkpoints.release(found)
         self._saved = self._work
         self._plan_save()
-        self._tell()
+        self._tell(saves=self._heeds, sure=True)
         self._teller.hurry()  # the first step is told at once
 
     def _resume(self, found: WholeCheckpoint) -> None:
@@ -243,16 +265,27 @@ class Session:
     # The loop.
 
     def epochs(self, count: int) -> Iterator[int]:
-        """0, 1, ... up to the count, from the one that is not finished. What stands behind the inner loop runs once for each."""
+        """0, 1, ... up to the count, from the one that is not finished. What stands behind the inner loop runs once for each: a
+        job that is suspended with the last step of an epoch leaves only after that."""
+        self._check_entered()
         self._epochs = count
         while self.epoch < count:
             epoch = self.epoch
             yield epoch
             if self.epoch == epoch:  # no pass over the data was finished in it
                 self._finish_pass()
+            self._do_pending(over=self.epoch >= count)
+
+    def _do_pending(self, *, over: bool) -> None:
+        """What was put off at the last step of a pass. When all passes are over the script only has to end, and has its grace for
+        that: it saves, and is not made to begin again with nothing to do."""
+        action, self._pending = self._pending, Action()
+        if action.save:
+            self._do(action._replace(leave=action.leave and not over))
 
     def steps(self, batches: Iterable[Batch], *, total: int | None = None) -> Iterator[Batch]:
         """The batches of one pass, each a step, from the one that is next. `total`: how many steps there are in all passes."""
+        self._check_entered()
         if not self._epochs and self._calls < self.epoch:
             self._calls += 1
             return  # this pass was finished before
@@ -267,7 +300,7 @@ class Session:
                 for batch in drawn:
                     yield batch
                     self._offset += 1
-                    self.step_done()
+                    self._step_done(batches)
                     if self._drawn_for != self.batch_size and isinstance(batches, ResumableBatches):
                         again = self._draw(batches)  # the rest of this pass, in batches of another size
                         break
@@ -277,19 +310,33 @@ class Session:
             raise
         self._finish_pass()
 
+    def _step_done(self, batches: Iterable[Any]) -> None:
+        """One step of a pass is done. What is due with the last step of an epoch is put off until `epochs` goes on: what stands
+        behind the inner loop belongs to that epoch, and must neither run twice nor without what the loop has set."""
+        action = self.count()
+        if not action.save:
+            return
+        if self._epochs and self._left(batches) == 0:
+            self._pending = action
+        else:
+            self._do(action)
+
+    def _left(self, batches: Iterable[Any]) -> int | None:
+        """Steps that are left of this pass; None: it is not known."""
+        if isinstance(batches, ResumableBatches):
+            return batches.steps_left(self.epoch, self._offset)
+        length = _length(batches)
+        return None if length is None else max(length - self._offset, 0)
+
     def _finish_pass(self) -> None:
         self.epoch += 1
         self._offset = 0
 
     def _count_total(self, batches: Iterable[Any]) -> float | None:
         """Steps in all, as far as it is known which passes are to come."""
-        try:
-            length = len(batches)  # type: ignore[arg-type]
-        except (TypeError, NotImplementedError):
+        length, left = _length(batches), self._left(batches)
+        if length is None or left is None:
             return None
-        left = max(length - self._offset, 0)
-        if isinstance(batches, ResumableBatches):
-            left = batches.steps_left(self.epoch, self._offset)
         return self._work + self._step_work * (left + length * max(self._epochs - self.epoch - 1, 0))
 
     def _draw(self, batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -332,6 +379,7 @@ class Session:
 
     def count(self) -> Action:
         """One step is done. Says what is due and does nothing: for frameworks that save by themselves."""
+        self._check_entered()
         self.step += 1
         self._work += self._step_work
         now = time.monotonic()
@@ -342,6 +390,14 @@ class Session:
         if not save and self.step < self._agreement.next_step and not self._asked:
             return Action()
         return self._agreement.at(self.step, asked=self._asked, save=save)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise OptionError(
+                "is used outside its `with` block, so nothing would be saved.",
+                field="session",
+                hint="with train.session(save=..., load=...) as job: and the loop inside it",
+            )
 
     def _look_at_size(self) -> None:
         size = self._size.look()
@@ -367,9 +423,14 @@ class Session:
         try:
             self._checkpoints.write(self.step, self._facts(), self._save)
         except CheckpointError as error:
+            self._tell(saving_problem=error.message, sure=True)
             if action.leave:
                 raise
             warnings.warn(CheckpointWarning(f"{error.message} Training goes on."), stacklevel=2)
+            self._save_failed = True
+        except Exception as error:
+            self._tell(saving_problem=f"save raised {type(error).__name__}: {error}", sure=True)
+            raise
         else:
             self.saved()
         if action.leave:
@@ -380,7 +441,8 @@ class Session:
         """All up to here is safe on disk: for frameworks that save by themselves."""
         self._saved = self._work
         self._plan_save()
-        self._tell(sure=True)
+        self._tell(saving_problem="" if self._save_failed else None, sure=True)
+        self._save_failed = False
 
     def _plan_save(self) -> None:
         if self._every_seconds is not None and (self._checkpoints is not None or self._heeds):
@@ -389,8 +451,42 @@ class Session:
     def _facts(self) -> Mapping[str, Any]:
         return {"epoch": self.epoch, "offset": self._offset, "work": self._work}
 
-    def _tell(self, *, sure: bool = False) -> None:
-        self._teller.send(self._work, total=self._total, saved=self._saved, metrics=self._metrics, sure=sure)
+    def _tell(self, *, saves: bool | None = None, saving_problem: str | None = None, sure: bool = False) -> None:
+        self._teller.send(
+            self._work,
+            total=self._total,
+            saved=self._saved,
+            metrics=self._metrics,
+            saves=saves,
+            saving_problem=saving_problem,
+            sure=sure,
+        )
+
+
+_open: ContextVar[Session | None] = ContextVar("session", default=None)
+"""The session whose `with` block this is inside of."""
+
+
+def _length(batches: Iterable[Any]) -> int | None:
+    try:
+        return len(batches)  # type: ignore[arg-type]
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _check(save: object, load: object, steps: object, every_seconds: object, keep: object) -> None:
+    """Refuse what can only be a mistake, before anything is trained."""
+    for name, function in (("save", save), ("load", load)):
+        if function is not None and not callable(function):
+            hint = f"a function of a folder: def {name}(folder): ..."
+            raise OptionError("is not a function.", field=name, value=function, hint=hint)
+    if every_seconds is not None and (not is_number(every_seconds) or not float(every_seconds) >= 0):  # type: ignore[arg-type]
+        hint = "every_seconds=600, or every_seconds=None for no saves unless Rota asks for one"
+        raise OptionError("is not a time in seconds.", field="every_seconds", value=every_seconds, hint=hint)
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+        raise OptionError("is not a number of checkpoints from 1 on.", field="keep", value=keep, hint=f"keep={KEPT}")
+    if steps is not None and (not is_number(steps) or not float(steps) >= 0):  # type: ignore[arg-type]
+        raise OptionError("is not a number of steps.", field="steps", value=steps, hint="steps=1000, or leave it out")
 
 
 def _end_soon() -> None:

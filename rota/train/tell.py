@@ -2,7 +2,9 @@
 
     {"op": "report", "steps_done": 120, "steps_total": 1000, "steps_saved": 100, "metrics": {"loss": 0.41}}
 
-Every field may be left out. Any language can send this. What can't be delivered is dropped: the next report says more.
+Two more fields are of sessions: `saves`, whether it saves its state when it is asked to stop, and `saving_problem`, why the last
+save failed (empty: it did not). Every field may be left out. Any language can send this. What can't be delivered is dropped:
+the next report says more.
 """
 
 import json
@@ -15,9 +17,11 @@ from typing import Any
 from rota.agent import datagrams
 from rota.agent.constants import REPORT
 from rota.agent.disk import TELL
+from rota.errors import OptionError
 from rota.train.environment import job_environment
 
 SURE_SECONDS = 1.0
+LONGEST_PROBLEM = 1000
 TELL_EVERY_SECONDS = 0.5
 """Reports are not sent more often than this, the first and the last apart."""
 
@@ -42,15 +46,20 @@ class Teller:
         total: float | None = None,
         saved: float | None = None,
         metrics: Mapping[str, Any] | None = None,
+        saves: bool | None = None,
+        saving_problem: str | None = None,
         sure: bool = False,
     ) -> bool:
-        """Whether it was delivered. `sure`: it matters, so it is tried again for a moment if the box is full."""
+        """Whether it was delivered. `saves`: whether the job saves its state when it is asked to stop; `saving_problem`: why that
+        failed; `sure`: it matters, so it is tried again for a moment if the box is full."""
         if self.folder is None:
             return False
         report: dict[str, Any] = {"op": REPORT, "steps_done": done}
         report |= {} if total is None else {"steps_total": total}
         report |= {} if saved is None else {"steps_saved": saved}
         report |= {"metrics": numbers(metrics)} if metrics else {}
+        report |= {} if saves is None else {"saves": saves}
+        report |= {} if saving_problem is None else {"saving_problem": saving_problem[:LONGEST_PROBLEM]}
         self.next_s = time.monotonic() + TELL_EVERY_SECONDS
         sure = sure and (self.folder / TELL).exists()
         text, deadline = json.dumps(report).encode(), time.monotonic() + SURE_SECONDS
@@ -72,6 +81,18 @@ def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    return value if value is None or isinstance(value, int | float) else float(value)
+
+
+def is_number(value: object) -> bool:
+    """A number, or anything that becomes one, as a tensor does; a text is none."""
+    if isinstance(value, str | bytes | bool) or value is None:
+        return False
+    return hasattr(value, "__float__") or hasattr(value, "__index__")
+
+
 _teller: Teller | None = None
 
 
@@ -81,6 +102,10 @@ def tell(step: float, total: float | None = None, *, saved: float | None = None,
     May be called at every step: it sends twice a second at most. Outside Rota it does nothing.
     """
     global _teller
+    for name, value in (("step", step), ("total", total), ("saved", saved)):
+        if not is_number(value) and (name == "step" or value is not None):
+            raise OptionError("is not a number of steps.", field=name, value=value, hint="train.tell(step, total)")
+    step, total, saved = _plain(step), _plain(total), _plain(saved)
     if _teller is None:
         where = job_environment()
         _teller = Teller(where.run_folder if where.rank == 0 else None)

@@ -80,6 +80,14 @@ class JobRow:
     suspensions: int = 0
     lost_steps: float = 0.0
     """Work done and lost, because it was stopped before it could save."""
+    lost_seconds: float = 0.0
+    """The same as time: how long its attempts ran since they last saved."""
+    setbacks: int = 0
+    """Attempts in a row that failed in a way in which the next is likely to fail too; after five the job fails."""
+    retry_at: str | None = None
+    """When the next attempt may start, if it pauses after such a one."""
+    problem: str = ""
+    """What its last attempt failed to do, or why its state can't be saved now; empty: nothing is wrong."""
     exit_code: int | None = None
     """Of its last incarnation; negative: the signal that ended it."""
     last_change: str = ""

@@ -147,11 +147,17 @@ class Checkpoint(_Strict):
         description="Where its checkpoints go: a folder below the working directory, or a URL, such as s3://BUCKET/FOLDER.",
     )
     grace: Seconds = Field(60.0, description="Time between SIGTERM and SIGKILL.")
-    saves: bool = Field(
-        True,
+    saves: bool | None = Field(
+        None,
         description="Whether it saves its state on SIGTERM and goes on from there. If not, it is never suspended: it is parked, "
-        "where that can be, or keeps its GPUs until it ends.",
+        "where that can be, or keeps its GPUs until it ends. If left out, `dir` and `grace` say that it does; without them it is "
+        "found out while it runs.",
     )
+
+    @property
+    def known_to_save(self) -> bool | None:
+        """What the spec says about saving; None: nothing."""
+        return True if self.saves is None and self.model_fields_set & {"dir", "grace"} else self.saves
 
     @field_validator("dir")
     @classmethod
@@ -225,6 +231,11 @@ class Spec(_Strict):
     checkpoint: Checkpoint = Field(default_factory=lambda: Checkpoint.model_validate({}), description="How it saves its state.")
     park: bool = Field(
         True, description="Whether it may sleep on its host instead of leaving when another job gets its GPUs, where that can be."
+    )
+    preemptible: bool | None = Field(
+        None,
+        description="true: another job may have its GPUs though it is not known to save its state; it starts from scratch then. "
+        "false: it keeps its GPUs until it ends.",
     )
     gpu_memory: Gib | None = Field(
         None,

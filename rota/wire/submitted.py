@@ -42,8 +42,10 @@ class SubmittedJob:
     grace_seconds: float
     """Between SIGTERM and SIGKILL."""
     checkpoint_dir: str
-    saves: bool = True
-    """It saves its state when it is told to stop."""
+    saves: bool | None = True
+    """It saves its state when it is told to stop; None: its spec does not say."""
+    preemptible: bool | None = None
+    """Whether another job may have its GPUs; None: if it is known to save its state."""
     park: bool = True
     """It may be parked, where that can be."""
     gpu_gib: float = 0.0

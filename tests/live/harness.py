@@ -85,7 +85,8 @@ class Site:
         self.work.mkdir(parents=True)
         (self.work / "job.py").write_text(JOB)
         self.flags = {"--pretend": pretend, "--policy": policy, "--lease-seconds": str(lease_seconds), "--listen": "127.0.0.1:0"}
-        """Of the next `up`."""
+        self.flags["--min-run-factor"] = "0"
+        """Of the next `up`. Without a minimum run time jobs are suspended as often as the policy likes."""
         self.python = [sys.executable]
         """What the daemon is run by, and variables that it gets on top of ours."""
         self.env: dict[str, str] = {}

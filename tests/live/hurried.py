@@ -7,6 +7,7 @@ Nothing else is different. What is waited for is the same, in the same order.
 import runpy
 import sys
 
+from rota.core.fold import setbacks
 from rota.server import serve
 
 GRACE_SECONDS = 5.0
@@ -17,7 +18,12 @@ SILENT_SECONDS = 20.0
 """A node that was not heard of for so long is unreachable."""
 
 
+PAUSE_SECONDS = 0.2
+"""The first pause after an attempt that failed in a way in which the next is likely to fail too."""
+
+
 def main() -> None:
+    setbacks.FIRST_PAUSE_SECONDS = PAUSE_SECONDS
     serve.LEASE_SLACK_SECONDS, serve.SILENT_SECONDS = SLACK_SECONDS, SILENT_SECONDS
     defaults = serve.ServeOptions.__init__.__kwdefaults__
     assert "lease_grace_seconds" in defaults

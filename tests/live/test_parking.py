@@ -179,7 +179,7 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
     with site(tmp_path, pretend="1xV100", policy="las") as place:
         place.down()
         place.up(decide="rounds", round_seconds="1")
-        quiet = submit(place, PLAIN, 4000, "quiet", park=False)
+        quiet = submit(place, PLAIN, 4000, "quiet", park=False, preemptible=True)
         loud = submit(place, own + PLAIN, 4000, "loud", checkpoint={"grace": 2})
         rows = place.rows()
         assert rows[quiet].parking == "exit: its spec says park: false"
@@ -193,15 +193,15 @@ def test_show_says_how_a_job_is_parked_and_why_not(tmp_path: Path) -> None:
 
 
 def test_a_job_that_can_neither_be_parked_nor_save_is_left_running(tmp_path: Path) -> None:
-    """One says so in its spec. Another is found out when it is told to stop, and begins anew once."""
+    """One says so in its spec. Another says that it saves, is found out when it is told to stop, and begins again once."""
     with site(tmp_path, pretend="1xV100", policy="las") as place:
         place.down()
         place.up(decide="rounds", round_seconds="1")
         says = submit(place, PLAIN, 60, "says", park=False, checkpoint={"saves": False})
         until(lambda: len(steps_told(log(place, says))) > 5, "it runs")
-        found = submit(place, PLAIN, 100, "found", park=False)
+        found = submit(place, PLAIN, 100, "found", park=False, checkpoint={"saves": True})
         why = place.client().why(str(found)).reasons[0].sentence
-        assert f"Job {says} can neither be parked nor save its state, so it is left running until it ends." in why
+        assert f"Job {says} is not known to save its state and can't be parked, so it keeps its GPUs until it ends." in why
         until(lambda: place.rows()[says].ended, "the first is done")
         until(lambda: len(steps_told(log(place, found))) > 5, "the second runs")
         saves = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(75))\n"

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 from rota.core.fold.debts import forgive_common_debt
-from rota.core.fold.incarnations import doom, end_part, exited, finish, refresh_schedulable, saved, started, suspended
+from rota.core.fold.incarnations import (
+    attached,
+    doom,
+    end_part,
+    exited,
+    finish,
+    refresh_schedulable,
+    saved,
+    saves_after_all,
+    started,
+    suspended,
+)
 from rota.core.fold.measured import begin_trial, break_off, measured
 from rota.core.fold.nodes import (
     gpus_taken,
@@ -20,6 +31,7 @@ from rota.core.fold.nodes import (
     node_reported,
     nodes_reported,
 )
+from rota.core.fold.setbacks import pauses_over
 from rota.core.learn.failing_nodes import review
 from rota.core.learn.progress import note
 from rota.core.learn.rates import learn
@@ -33,6 +45,7 @@ from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Sh
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
+    Attached,
     CancelAsked,
     Decided,
     Event,
@@ -78,10 +91,14 @@ def asked_to_wake(state: State, wake_s: float) -> None:
 
 
 def advance(state: State, settings: Settings) -> None:
-    """Fold the passing of time: silent nodes become unreachable, leases end."""
+    """Fold the passing of time: silent nodes become unreachable, leases end, and so do pauses."""
     now = state.now_s
     if state.machines.failed_starts or state.machines.failing or state.machines.failing_jobs:
         review(state, settings)
+    if state.jobs.setbacks:
+        for job in pauses_over(state):
+            refresh_schedulable(state, job, state.jobs.row[job])
+            state.question.touch()
     if settings.node_timeout_seconds < FOREVER:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
@@ -122,6 +139,10 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
     if settings.learn or settings.learn_variability:
         _learn_from(state, settings, rows, done, before_s, at_s)
     table.told_s[rows] = at_s
+    if state.jobs.setbacks or table.saves.flags.writeable:
+        for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
+            state.jobs.setbacks.pop(table.id.item(row), None)
+            saves_after_all(state, row)
     table.steps_saved[rows] = np.maximum(table.steps_saved[rows], event.steps_saved[known])
 
 
@@ -374,6 +395,7 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Started: started,
     Suspended: suspended,
     Exited: exited,
+    Attached: attached,
     Progressed: _progressed,
     Measured: measured,
     CancelAsked: _cancel_asked,

@@ -7,16 +7,17 @@ import numpy as np
 
 from rota.core.fold import partners
 from rota.core.fold.measured import break_off
+from rota.core.fold.setbacks import paused, set_back
 from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.progress import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
-from rota.core.state.records import Incarnation, Verdict
+from rota.core.state.records import Incarnation, Verdict, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
 from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, Outcome, Started, Suspended
+from rota.model.events import Attached, Exited, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS
 
@@ -36,6 +37,10 @@ VERDICT = {
 
 def started(state: State, settings: Settings, event: Started) -> None:
     flight = state.jobs.in_flight.get(event.job)
+    if flight is not None and isinstance(flight.command, Suspend):
+        if flight.command.kind is SuspendKind.PARK and event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+            _keep_running(state, event.job)
+        return
     if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
         assert flight is not None
         if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
@@ -48,7 +53,53 @@ def started(state: State, settings: Settings, event: Started) -> None:
             state.jobs.table.steps_done[row] = event.from_step
             if not state.jobs.incarnations[event.job].parked:
                 state.jobs.table.steps_saved[row] = event.from_step
-        begin(state, event.job, event.at_s)
+        begin(state, event.job, event.at_s, settings.min_run_factor)
+
+
+def _keep_running(state: State, job: int) -> None:
+    """It was to be parked, and can't be. It has the GPUs that it had, and those who were promised them wait."""
+    jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
+    incarnation = jobs.incarnations[job]
+    jobs.table.own("can_park")[row] = False
+    if incarnation.reserved:
+        jobs.incarnations[job] = incarnation = state.unreserve(incarnation)
+    if not jobs.out_of_reach(job):
+        jobs.set_phase(row, Phase.RUNNING, state.now_s)
+    for other in sorted(planned.holders(incarnation.gpus) - {job}):
+        mine = jobs.incarnations.get(other)
+        if mine is None or not same_gpus(mine.gpus, incarnation.gpus):
+            state.want(other, jobs.row[other], -1, None)
+            (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
+    fits = all(planned.room(gpu) >= jobs.specs[job].part for gpu in incarnation.gpus.tolist())
+    if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
+        state.want(job, row, state.knowledge.options.alone.item(incarnation.option), incarnation.gpus)
+    (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
+    state.question.touch()
+
+
+def attached(state: State, settings: Settings, event: Attached) -> None:
+    """A session says whether it saves. A spec that says that the job does not has the last word."""
+    incarnation = state.jobs.incarnations.get(event.job)
+    if incarnation is None or incarnation.number != event.incarnation:
+        return
+    row, spec = state.jobs.row[event.job], state.jobs.specs[event.job]
+    if spec.saves is None and not event.saves and not spec.preemptible:
+        state.jobs.table.own("saves")[row] = False
+    elif event.saves and spec.saves is not False:
+        _known_to_save(state, row)
+
+
+def saves_after_all(state: State, row: int) -> None:
+    """A checkpoint of this job was seen. One that was not known to save is known to now."""
+    if not state.jobs.table.saves.item(row) and state.jobs.specs[state.jobs.table.id.item(row)].saves is None:
+        _known_to_save(state, row)
+
+
+def _known_to_save(state: State, row: int) -> None:
+    """It may be suspended from now on, so that jobs that wait may get its GPUs."""
+    if not state.jobs.table.saves.item(row):
+        state.jobs.table.own("saves")[row] = True
+        state.question.touch()
 
 
 def _resized(state: State, resize: Resize, event: Started) -> None:
@@ -79,8 +130,8 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
         table.resize_seconds[row] = seconds
 
 
-def begin(state: State, job: int, at_s: float) -> None:
-    """All parts are up: the job runs, as far as we believe at its option's rate."""
+def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
+    """All parts are up: the job runs, as far as we believe at its option's rate. `min_run_factor`: as in the settings."""
     jobs, options, question = state.jobs, state.knowledge.options, state.question
     row, incarnation, table = jobs.row[job], jobs.incarnations[job], jobs.table
     if incarnation.parked:
@@ -93,6 +144,8 @@ def begin(state: State, job: int, at_s: float) -> None:
         table.own("resume_seconds")[row] = max(at_s - table.phase_s.item(row), 0.0)
     elif phase == Phase.STARTING:  # what starting took is the least that moving costs
         table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
+    if min_run_factor and phase == Phase.STARTING:
+        _set_min_run(state, row, incarnation, at_s, min_run_factor)
     jobs.set_phase(row, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
     table.paced_steps[row] = table.steps_done.item(row)
@@ -112,7 +165,9 @@ def begin(state: State, job: int, at_s: float) -> None:
     if state.settled(job):
         jobs.unsettled.discard(job)
     if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
-        seconds = max(1.0 / max(table.rate.item(row), ROUNDING), SHORTEST_HOLD_SECONDS)
+        seconds = max(
+            1.0 / max(table.rate.item(row), ROUNDING), SHORTEST_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s
+        )
         question.until_s = min(question.until_s, state.now_s + seconds)
     if question.somebody_waits and question.answer is not None:
         ranking, ids = question.answer.allocation, question.answer.ids
@@ -123,14 +178,33 @@ def begin(state: State, job: int, at_s: float) -> None:
                 question.until_s = min(question.until_s, state.now_s + holds)
 
 
+def _set_min_run(state: State, row: int, incarnation: Incarnation, at_s: float, factor: float) -> None:
+    """The minimum run time of an attempt that begins now, from what its start took and what its last stop cost. What was believed
+    of a move before either was measured is the least of it, unless the job only slept."""
+    table = state.jobs.table
+    seconds = max(at_s - table.phase_s.item(row), 0.0)
+    if incarnation.parked:
+        seconds += table.park_seconds.item(row)
+    else:
+        seconds = max(seconds + table.stop_seconds.item(row), table.move_seconds.item(row))
+    table.own("stays_until_s")[row] = at_s + factor * seconds
+
+
+def _learn_stop(state: State, row: int, at_s: float, saved_some: bool) -> None:
+    """What it cost to stop it: the time that took, and if it saved nothing, all it did since it was started."""
+    table = state.jobs.table
+    since_s = table.phase_s.item(row) if saved_some else min(table.paced_s.item(row), table.phase_s.item(row))
+    table.own("stop_seconds")[row] = max(at_s - since_s, 0.0)
+
+
 def suspended(state: State, settings: Settings, event: Suspended) -> None:
     incarnation = state.jobs.incarnations.get(event.job)
     if incarnation is None or incarnation.number != event.incarnation:
         return
     if event.kind is SuspendKind.CHECKPOINT:
-        if not event.saved:
+        if not event.saved and not state.jobs.specs[event.job].preemptible:
             state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
-        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done)
+        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done, event.setback)
         if state.machines.failing:
             _leave_failing(state, settings, event.job)
         return
@@ -172,7 +246,7 @@ def exited(state: State, settings: Settings, event: Exited) -> None:
     if incarnation is not None and incarnation.number == event.incarnation:
         if settings.cordon_failing_starts < FOREVER:
             note_exit(state, settings, event)
-        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved)
+        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, event.setback)
         if state.machines.failed_starts or state.machines.failing:
             _leave_failing(state, settings, event.job)
 
@@ -219,7 +293,7 @@ def _settle(state: State, job: int, at_s: float) -> None:
     table.as_of_s[row] = at_s
 
 
-def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float) -> None:
+def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float, setback: str = "") -> None:
     """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
     incarnation = state.jobs.incarnations[job]
     if node is not None and node not in incarnation.parts:
@@ -234,8 +308,9 @@ def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Ver
     state.free_reserve(incarnation, incarnation.parts if node is None else (node,))
     worst = max(incarnation.verdict, verdict)
     fewest = min(incarnation.steps, steps)
+    setback = setback or incarnation.setback
     if left:
-        state.jobs.incarnations[job] = replace(incarnation, parts=left, verdict=worst, steps=fewest)
+        state.jobs.incarnations[job] = replace(incarnation, parts=left, verdict=worst, steps=fewest, setback=setback)
         flight = state.jobs.in_flight.get(job)
         if flight is not None and node in flight.waiting:
             state.jobs.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
@@ -246,7 +321,7 @@ def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Ver
         if not (verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and saving)):
             doom(state, job)
     else:
-        _end_life(state, job, at_s, worst, fewest)
+        _end_life(state, job, at_s, worst, fewest, setback)
 
 
 def _asked_to_stop(state: State, job: int) -> bool:
@@ -264,7 +339,7 @@ def doom(state: State, job: int) -> None:
     refresh_schedulable(state, job, row)
 
 
-def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: float) -> None:
+def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: float, setback: str) -> None:
     jobs = state.jobs
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
@@ -287,10 +362,22 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
         if table.failures[row] > jobs.specs[job].retries:
             finish(state, job, row, Phase.FAILED, at_s)
             return
+    if setback and set_back(state, job, setback):
+        finish(state, job, row, Phase.FAILED, at_s)
+        return
     saved = table.steps_saved.item(row)
-    if saved < steps < FOREVER:
+    saved_some = saved < steps < FOREVER
+    if saved_some:
         table.steps_saved[row] = saved = steps
+        saves_after_all(state, row)
     table.steps_done[row] = saved
+    if setback:  # what it was granted is for others while it pauses
+        state.want(job, row, -1, None)
+        state.question.touch()
+    elif verdict is Verdict.SUSPENDED:
+        jobs.setbacks.pop(job, None)
+    if suspending and table.stays_until_s.flags.writeable:
+        _learn_stop(state, row, at_s, saved_some)
     if verdict is Verdict.SUSPENDED or suspending:
         table.suspensions[row] += 1
     want, machines = jobs.desired.get(job), state.machines
@@ -322,7 +409,10 @@ def saved(state: State, job: int) -> float:
 
 
 def refresh_schedulable(state: State, job: int, row: int) -> None:
-    """A job may be scheduled if nodes that have not left can run it, it is not held, and no incarnation of it is out of reach."""
+    """A job may be scheduled if nodes that have not left can run it, it is not held, no incarnation of it is out of reach, and it
+    does not pause after a setback."""
     jobs = state.jobs
     free = job not in jobs.held and job not in jobs.doomed and jobs.table.phase.item(row) != Phase.UNREACHABLE
+    if jobs.setbacks and paused(state, job):
+        free = False
     state.set_schedulable(job, row, free and state.can_ever_run(jobs.table.kind.item(row)))

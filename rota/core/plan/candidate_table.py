@@ -97,7 +97,7 @@ class CandidateTable:
 
     @lazy
     def protected(self) -> Bools:
-        """Jobs that keep what they have because they have made no step since they were started."""
+        """Jobs that keep what they have because they have only just been started (`protected.py`)."""
         return protected(self._state, self.rows)
 
     @lazy

@@ -6,6 +6,7 @@ import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.draw import Candidates, draw, spelled_out
+from rota.core.plan.protected import starts_cost
 from rota.core.settings import Settings
 from rota.core.state.records import NO_GPUS, Answer
 from rota.core.state.state import State
@@ -33,7 +34,7 @@ def list_candidates(
         candidates = _going_on(spelled_out(candidates, table), table)
     if not settings.drawing.backfill:
         candidates.blocking = True
-    if state.knowledge.costs.move_seconds:
+    if starts_cost(state):
         candidates = _protected_first(candidates, table, alive)
     return candidates, capacity
 
@@ -73,7 +74,7 @@ def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
 
 
 def _protected_first(candidates: Candidates, table: CandidateTable, alive: Bools | None) -> Candidates:
-    """Jobs that have not made a step since they were started keep what they have, whatever the answer says."""
+    """Jobs that have only just been started keep what they have, whatever the answer says."""
     young = table.protected if alive is None else table.protected & alive
     if not young.any():
         return candidates

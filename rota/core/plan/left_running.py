@@ -1,7 +1,8 @@
-"""Jobs that are left running: to suspend one that saves nothing would throw away all it has done.
+"""Jobs that are left running: to suspend one that is not known to save its state may throw away all it has done.
 
 Such a job is parked where that can be. Otherwise it keeps its GPUs until it ends, whatever the answer says. It leaves them only
-if they go out of service, if its node is drained, or if its user holds or cancels it.
+if they go out of service, if its node is drained, or if its user holds or cancels it. A spec may say that it saves, or that it
+is preemptible. A live job is known to save as soon as a session of it says so, or a checkpoint of it was seen.
 """
 
 import numpy as np

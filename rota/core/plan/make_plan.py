@@ -14,6 +14,7 @@ from rota.core.plan.move import Moved, move
 from rota.core.plan.mover import Mover
 from rota.core.plan.placements import changes, with_parked_in_place
 from rota.core.plan.plan_duration import all_go_on, holds_until_s, overtaking
+from rota.core.plan.protected import starts_cost
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.floor import Placer
@@ -84,7 +85,7 @@ def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: B
         moved = move(Mover(state, settings, placer, allocation, candidates, table, places, alive, changed), changed)
     granted = places.grants.option >= 0 if kept is None else (places.grants.option >= 0) | kept
     somebody_waits = not granted.all()
-    overtakes = overtaking(allocation, table, granted) if somebody_waits and state.knowledge.costs.move_seconds else None
+    overtakes = overtaking(allocation, table, granted) if somebody_waits and starts_cost(state) else None
     until_s = holds_until_s(state, settings, allocation, table, places.grants, granted, overtakes)
     for trial in (*state.knowledge.trials.values(), *trials):  # one that was not measured in time is given up
         again_s = min(again_s, trial.given_up_s if trial.given_up_s > state.now_s else FOREVER)

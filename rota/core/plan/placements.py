@@ -8,6 +8,7 @@ from rota.core.plan import pairing
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.gang_search import Places
 from rota.core.plan.grant import Grants
+from rota.core.plan.protected import has_min_run
 from rota.core.settings import Settings
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
@@ -135,6 +136,8 @@ def _may_move(state: State, rows: Ints) -> Bools:
     share move together."""
     table = state.jobs.table
     may = (table.using[rows] > 0) & (state.now_s - table.phase_s[rows] >= table.move_seconds[rows])
+    if (young := has_min_run(state, rows)) is not None:
+        may &= ~young
     if state.machines.planned.parts:
         stays = table.id[rows[~may]]
         may &= ~np.isin(table.partner[rows], stays)

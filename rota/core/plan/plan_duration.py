@@ -15,7 +15,7 @@ from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS, Bools, Floats, Ints
 
 
 def overtaking(allocation: Allocation, table: CandidateTable, granted: Bools) -> Bools | None:
-    """Jobs that keep their GPUs only because they have made no step yet, while one that ranks before them waits; None: no job."""
+    """Jobs that keep their GPUs only because they are protected, while one that ranks before them waits; None: no job."""
     found: Bools = table.protected & granted
     if not isinstance(allocation, Ranking) or not found.any():
         return None
@@ -49,8 +49,8 @@ def holds_until_s(
     granted: Bools,
     overtakes: Bools | None,
 ) -> float:
-    """Until the answer is over, a rank changes, a slice ends, or a job that overtakes others has made its first step. In rounds
-    of whole steps: until all jobs have done theirs."""
+    """Until the answer is over, a rank changes, a slice ends, or a job that overtakes others is no longer protected. In rounds of
+    whole steps: until all jobs have done theirs."""
     decide = settings.decide
     if isinstance(decide, WholeSteps):
         return _all_done_s(decide, state, table, grants, granted)

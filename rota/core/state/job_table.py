@@ -54,6 +54,8 @@ class JobTable:
         "tenant": (np.int32, 0),
         "deadline_s": (np.float64, FOREVER),
         "move_seconds": (np.float64, 0.0),
+        "stop_seconds": (np.float64, 0.0),
+        "stays_until_s": (np.float64, -FOREVER),
         "resize_seconds": (np.float64, FOREVER),
         "saves": (np.bool_, True),
         "can_park": (np.bool_, False),
@@ -121,10 +123,14 @@ class JobTable:
     tenant: Ints
     deadline_s: Floats
     move_seconds: Floats
+    stop_seconds: Floats
+    """What stopping it cost last time, with the work that was lost by that; 0: not measured."""
+    stays_until_s: Floats
+    """When the minimum run time of its attempt is over; minus infinity: it has none."""
     resize_seconds: Floats
     """The price of another size on the nodes it has; infinite: it has to be stopped for that."""
     saves: Bools
-    """It saves its state when it is told to stop, as far as is known."""
+    """It may be suspended: it saves its state when it is told to stop, as far as is known, or its spec says `preemptible`."""
     can_park: Bools
     """It can sleep on its host and wake up where it is."""
     park_seconds: Floats
@@ -144,7 +150,7 @@ class JobTable:
     ACCOUNTS: ClassVar = ("deficit", "received")
     RARE: ClassVar = (
         *("moved_s", "beside", "company_s", "pinned_s", "alone_rate", "alone_option", "utilisation", "peak_gib"),
-        *("saves", "can_park", "park_seconds", "resume_seconds"),
+        *("saves", "can_park", "park_seconds", "resume_seconds", "stop_seconds", "stays_until_s"),
     )
     """Columns that most runs never write to. Till then each is a single value, read-only, shared by copies: `own` it to write."""
 

@@ -7,7 +7,7 @@ import numpy as np
 from rota.core.state.copying import copied
 from rota.core.state.job_table import NOBODY, JobTable
 from rota.core.state.phases import LEGAL_CODES, refuse
-from rota.core.state.records import Incarnation, InFlight
+from rota.core.state.records import Incarnation, InFlight, Setback
 from rota.model.commands import Suspend, SuspendKind
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
@@ -40,6 +40,8 @@ class ActiveJobs:
     """Jobs that are over once their incarnation is."""
     held: set[int] = field(default_factory=set)
     """Jobs that a user holds back."""
+    setbacks: dict[int, Setback] = field(default_factory=dict)
+    """Jobs whose last attempt failed in a way in which the next is likely to fail too."""
     barred: set[int] = field(default_factory=set)
     """Jobs with an incarnation that cannot be scheduled now. Their GPUs cannot be granted."""
     kind_of: dict[Kind, int] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class ActiveJobs:
         self.set_schedulable(row, False)
         for group in (self.unsettled, self.doomed, self.cancelling, self.held):
             group.discard(job)
+        self.setbacks.pop(job, None)
         del self.row[job], self.specs[job]
         self.table.dead += 1
         if self.table.dead > 256 and 2 * self.table.dead >= self.table.size:

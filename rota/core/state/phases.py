@@ -30,6 +30,7 @@ LEGAL: dict[Phase, frozenset[Phase]] = {
     ),
     Phase.SUSPENDING: frozenset(
         {
+            Phase.RUNNING,
             Phase.PARKED,
             Phase.CHECKPOINTED,
             Phase.QUEUED,

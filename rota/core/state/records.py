@@ -8,7 +8,7 @@ import numpy as np
 from rota.model.allocation import Allocation
 from rota.model.commands import JobCommand
 from rota.model.units import FOREVER, Ints
-from rota.model.value import value
+from rota.model.value import plain_value, value
 
 NO_GPUS: Ints = np.empty(0, dtype=np.int64)
 
@@ -53,6 +53,8 @@ class Incarnation:
     verdict: Verdict = Verdict.OPEN
     steps: float = FOREVER
     """Fewest steps any part that ended had safe."""
+    setback: str = ""
+    """What a part that ended failed to do (`Exited.setback`)."""
 
 
 @value
@@ -73,6 +75,18 @@ class FailedStart:
     first_s: float
     elsewhere: bool = False
     """Whether the job has run on other nodes since the last of them."""
+
+
+@plain_value
+class Setback:
+    """Attempts of a job in a row that failed in a way in which the next is likely to fail too."""
+
+    times: int
+    """How many there were."""
+    what: str
+    """What the last of them failed to do, in words."""
+    until_s: float
+    """When the pause after it is over; minus infinity: it is over, and the job may run."""
 
 
 PaceKey = tuple[str, int, int, int, str, int]

@@ -260,7 +260,7 @@ class State:
         table.move_seconds[row] = known.costs.move_of(spec)
         if spec.can_park:
             table.own("can_park")[row] = True
-        if not spec.saves:
+        if not spec.saves and not spec.preemptible:
             table.own("saves")[row] = False
         for name, seconds in (("park_seconds", known.costs.park_of(spec)), ("resume_seconds", known.costs.resume_of(spec))):
             if seconds:

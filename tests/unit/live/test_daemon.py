@@ -456,7 +456,7 @@ def test_a_job_has_started_when_its_first_step_is_seen(tmp_path: Path) -> None:
 def test_one_that_never_makes_a_step_counts_as_started_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starts, "PATIENCE", 0.1)
     with running(tmp_path, policy="srsf", cluster="1xV100") as daemon:
-        stuck = submit(daemon, ["sleep", "300"], progress=r"step (\d+)")
+        stuck = submit(daemon, ["sleep", "300"], progress=r"step (\d+)", preemptible=True)
         assert until(lambda: daemon.job(str(stuck)).phase == "running")
         record = daemon.history.records[stuck]
         (status,) = daemon.driver.inventory()

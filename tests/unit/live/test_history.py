@@ -35,8 +35,8 @@ def left(exit_code: int | None, done: float, saved: float, stepped_s: float | No
     [
         (left(75, 8, 8), ": it saved its state and left with exit code 75"),
         (left(1, 8, 8), ": it saved its state and left with exit code 1"),
-        (left(1, 8, 5), ": it left with exit code 1, and what it did since it last saved is lost"),
-        (left(-15, 0, 0, None), ": it left with SIGTERM, and what it did since it last saved is lost"),
+        (left(1, 8, 5), ": it left with exit code 1, and 9.0s of work is lost"),
+        (left(-15, 0, 0, None), ": it left with SIGTERM, and 9.0s of work is lost"),
         (left(None, 8, 5), ""),
     ],
 )

@@ -1,5 +1,6 @@
 """Sessions: the same loop under Rota and outside it, interrupted or not."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from rota import train
 from rota.agent import datagrams
 from rota.agent.disk import TELL
 from rota.errors import CheckpointError, OptionError
+from rota.train.checkpoint import Checkpoints
 from rota.train.environment import JobEnvironment, job_environment
 from rota.train.session import CheckpointWarning, Session, Yielded
 from tests.examples import examples
@@ -88,6 +90,63 @@ def test_interrupted_anywhere_it_does_everything_once(
     else:
         assert run.once(None) is None
     assert run.done == whole(epochs, batches)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_suspended_with_the_last_step_of_every_epoch_it_never_begins_with_an_empty_one(tmp_path: Path, batches: int) -> None:
+    """What stands behind the inner loop uses what the loop has set, and must have run when the job is suspended."""
+    run, epochs = Run(tmp_path, 4, batches), 4
+    for epoch in range(epochs - 1):
+        assert run.once(batches) == batches * (epoch + 1)
+        assert run.done[-1] == f"behind {epoch}", "it was suspended behind that, not before"
+        facts = Checkpoints(tmp_path / "ckpt").newest()
+        assert facts is not None and (facts.facts["epoch"], facts.facts["offset"]) == (epoch + 1, 0)
+    assert run.once(batches) is None, "with the last step of all it has only to end, and is not made to begin again for that"
+    assert run.done == whole(epochs, batches)
+
+
+EPOCHS_OF_ONE_STEP = """
+import json, os, signal, sys
+from pathlib import Path
+from rota import train
+
+done = []
+
+def save(folder):
+    (folder / "done").write_text(json.dumps(done))
+
+def load(folder):
+    done[:] = json.loads((folder / "done").read_text())
+
+with train.session(save, load) as job:
+    began = job.step
+    for epoch in job.epochs(12):
+        for batch in job.steps([7]):
+            loss = epoch * batch
+            if job.step == began and os.environ["RANK"] == "0":
+                os.kill(os.getpid(), signal.SIGTERM)
+        done.append(loss)
+Path(sys.argv[1], "rank-" + os.environ["RANK"]).write_text(json.dumps(done))
+"""
+
+
+def test_ranks_that_are_suspended_with_the_last_step_of_an_epoch_resume_behind_it(tmp_path: Path) -> None:
+    """With one step in each epoch every step is the last one. That was a NameError of every rank."""
+    (tmp_path / "run").mkdir()
+    folders = {"ROTA_RUN_DIR": str(tmp_path / "run"), "ROTA_CHECKPOINT_DIR": str(tmp_path / "ckpt"), "ROTA_JOB_ID": "1"}
+    left = []
+    for incarnation in range(1, 13):
+        env = {"PYTHONPATH": PACKAGES, **folders, "ROTA_INCARNATION": str(incarnation), "WORLD_SIZE": "2"}
+        command = [sys.executable, "-c", EPOCHS_OF_ONE_STEP, str(tmp_path)]
+        ranks = [subprocess.Popen(command, env={**env, "RANK": str(rank)}) for rank in range(2)]
+        codes = [rank.wait(timeout=120) for rank in ranks]
+        left.append(codes)
+        assert codes in ([75, 75], [0, 0]), codes
+        if codes == [0, 0]:
+            break
+    assert [0, 0] in left and left.count([75, 75]) >= 2, "it was suspended some times, and ended"
+    for rank in range(2):
+        assert json.loads((tmp_path / f"rank-{rank}").read_text()) == [7 * epoch for epoch in range(12)]
 
 
 def test_what_is_done_is_not_stopped_any_more(tmp_path: Path) -> None:
@@ -232,7 +291,7 @@ def test_it_tells_steps_totals_and_metrics(tmp_path: Path) -> None:
                 job.log(loss=0.5 + epoch, bad=float("nan"), word="x")
     told = [eval(each, {"true": True}) for each in datagrams.receive(box, 99)]
     box.close()
-    assert told[0] == {"op": "report", "steps_done": 0, "steps_saved": 0}
+    assert told[0] == {"op": "report", "steps_done": 0, "steps_saved": 0, "saves": True}
     assert told[1] == {"op": "report", "steps_done": 1, "steps_total": 6, "steps_saved": 0, "metrics": {"loss": 0.5}}
     assert told[-1] == {"op": "report", "steps_done": 6, "steps_total": 6, "steps_saved": 0, "metrics": {"loss": 1.5}}
 
@@ -358,3 +417,92 @@ def test_it_imports_nothing_that_was_not_asked_for() -> None:
     said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
     assert said.startswith("[] ")
     assert all(name in said for name in ("rota.train.session", "rota.errors")) and "rota.core" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "named", "hint"),
+    [
+        ({"save": 1, "load": 2}, "save: 1", "def save(folder): ..."),
+        ({"save": print, "load": 2}, "load: 2", "def load(folder): ..."),
+        ({"every_seconds": -1}, "every_seconds: -1", "every_seconds=600"),
+        ({"every_seconds": "often"}, "every_seconds: 'often'", "every_seconds=600"),
+        ({"keep": 0}, "keep: 0", "keep=2"),
+        ({"keep": 1.5}, "keep: 1.5", "keep=2"),
+        ({"steps": "many"}, "steps: 'many'", "steps=1000"),
+    ],
+)
+def test_options_that_can_only_be_mistakes_are_refused_at_once(options: dict[str, object], named: str, hint: str) -> None:
+    with pytest.raises(OptionError) as told:
+        train.session(**options)  # type: ignore[arg-type]
+    assert told.value.message.startswith(named) and hint in told.value.hint
+
+
+def test_a_session_inside_another_is_refused_and_one_after_another_is_not() -> None:
+    for _ in range(2):
+        with train.session() as job:
+            assert list(job.steps(range(2))) == [0, 1]
+            with pytest.raises(OptionError, match="inside the `with` block of another session"), train.session():
+                pass
+
+
+def test_a_loop_outside_the_with_block_is_refused() -> None:
+    job = train.session(lambda folder: None, lambda folder: None)
+    for use in (lambda: list(job.steps(range(3))), lambda: list(job.epochs(2)), job.step_done):
+        with pytest.raises(OptionError, match="outside its `with` block") as told:
+            use()
+        assert "as job:" in told.value.hint
+    with job:
+        assert list(job.steps(range(3))) == [0, 1, 2]
+    with pytest.raises(OptionError, match="outside its `with` block"):
+        job.step_done()
+
+
+def told_to(folder: Path) -> Iterator[dict[str, object]]:
+    """Reports of a session with this run folder."""
+    with datagrams.listen(folder, TELL) as box:
+        while True:
+            found = [json.loads(each) for each in datagrams.receive(box, 64)]
+            yield {name: value for report in found for name, value in report.items()}
+
+
+def test_it_tells_that_it_saves_and_why_a_save_failed(tmp_path: Path) -> None:
+    reports = told_to(tmp_path)
+    next(reports)
+    broken = [True]
+
+    def save(folder: Path) -> None:
+        if broken:
+            raise OSError(28, "No space left on device")
+
+    where = JobEnvironment(tmp_path, tmp_path / "ckpt")
+    with Session(save, lambda folder: None, environment=where, every_seconds=0.0) as job:
+        assert next(reports)["saves"] is True
+        with pytest.warns(CheckpointWarning):
+            job.step_done()
+        assert "No space left on device" in str(next(reports)["saving_problem"])
+        broken.clear()
+        job.step_done()
+        assert next(reports)["saving_problem"] == ""
+        job.step_done()
+        assert "saving_problem" not in next(reports)
+
+
+def test_it_tells_what_a_save_raised_when_it_was_asked_to_leave(tmp_path: Path) -> None:
+    reports = told_to(tmp_path)
+    next(reports)
+
+    def save(folder: Path) -> None:
+        raise RuntimeError("no such tensor")
+
+    where = JobEnvironment(tmp_path, tmp_path / "ckpt")
+    with pytest.raises(RuntimeError), Session(save, lambda folder: None, environment=where) as job:
+        os.kill(os.getpid(), signal.SIGTERM)
+        job.step_done()
+    assert next(reports)["saving_problem"] == "save raised RuntimeError: no such tensor"
+
+
+def test_one_that_cannot_save_says_so(tmp_path: Path) -> None:
+    reports = told_to(tmp_path)
+    next(reports)
+    with Session(environment=JobEnvironment(tmp_path)):
+        assert next(reports)["saves"] is False

@@ -5,10 +5,13 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from rota.agent import datagrams
 from rota.agent.disk import TELL
 from rota.agent.incarnation import PACKAGES
-from rota.train.tell import numbers
+from rota.errors import OptionError
+from rota.train.tell import numbers, tell
 from tests.unit.agent.bench import Bench, until
 from tests.unit.agent.conftest import bench
 
@@ -149,3 +152,9 @@ def test_killed_while_it_saves_it_goes_on_from_the_checkpoint_before(bench: Benc
 
 def test_only_numbers_are_told() -> None:
     assert numbers({"a": 1, "b": "2.5", "c": float("inf"), "d": None, "e": "x"}) == {"a": 1.0, "b": 2.5}
+
+
+@pytest.mark.parametrize("told", [("abc",), (None,), (1, "many"), (True,)])
+def test_what_is_no_number_of_steps_is_refused_also_outside_rota(told: tuple[object, ...]) -> None:
+    with pytest.raises(OptionError, match="is not a number of steps"):
+        tell(*told)  # type: ignore[arg-type]

@@ -21,15 +21,8 @@ IN_A_HOME = (
 def test_a_home_of_before_is_read_and_written_alike() -> None:
     job = SubmittedJob.from_plain(json.loads(IN_A_HOME))
     assert (job.argv, job.accelerators, job.deadline_at) == (("bash", "-c", "python train.py"), ("V100",), None)
-    new = {
-        "gpu_counts": [],
-        "batch_size": 0,
-        "batch_sizes": [],
-        "saves": True,
-        "park": True,
-        "gpu_gib": 0.0,
-        "idempotency_key": "",
-    }
+    new = {"gpu_counts": [], "batch_size": 0, "batch_sizes": [], "saves": True, "preemptible": None}
+    new |= {"park": True, "gpu_gib": 0.0, "idempotency_key": ""}
     assert job.to_plain() == json.loads(IN_A_HOME) | new
 
 

@@ -1,0 +1,39 @@
+"""Setbacks: attempts that failed in a way in which the next is likely to fail too, such as a `save` that raises.
+
+After each the job pauses before its next attempt, twice as long as the time before. After the fifth in a row it fails. An attempt
+that gets on ends the row: its state was saved.
+"""
+
+from dataclasses import replace
+
+from rota.core.state.records import Setback
+from rota.core.state.state import State
+from rota.model.units import FOREVER
+
+MOST = 5
+"""With this many in a row a job fails."""
+FIRST_PAUSE_SECONDS = 5.0
+"""The pause after the first; each further one is twice as long."""
+
+
+def set_back(state: State, job: int, what: str) -> bool:
+    """Note another setback of a job, and let it pause. Return whether it was the last that the job may have."""
+    before = state.jobs.setbacks.get(job)
+    times = 1 if before is None else before.times + 1
+    until_s = state.now_s + FIRST_PAUSE_SECONDS * 2.0 ** (times - 1)
+    state.jobs.setbacks[job] = Setback(times, what, until_s)
+    return times >= MOST
+
+
+def paused(state: State, job: int) -> bool:
+    """Whether a job pauses after a setback."""
+    setback = state.jobs.setbacks.get(job)
+    return setback is not None and setback.until_s > state.now_s
+
+
+def pauses_over(state: State) -> list[int]:
+    """Jobs whose pause has ended since this was last asked, in order."""
+    found = [job for job, each in sorted(state.jobs.setbacks.items()) if -FOREVER < each.until_s <= state.now_s]
+    for job in found:
+        state.jobs.setbacks[job] = replace(state.jobs.setbacks[job], until_s=-FOREVER)
+    return found
