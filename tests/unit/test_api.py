@@ -119,7 +119,7 @@ def test_where_all_types_run_alike_their_names_do_not_matter() -> None:
 
 def test_a_profile_nobody_knows_is_warned_of() -> None:
     odd = Trace.of("odd", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(steps=10, profile="bart/bs12"))])
-    with pytest.warns(GuessWarning, match="profile of 1 job"):
+    with pytest.warns(GuessWarning, match="1 job has an unknown profile"):
         (note,) = rota.simulate(odd, cluster="1xV100").notes
     assert "'bart/bs12'" in note
     assert rota.simulate("demo", cluster="24xV100").notes == []
