@@ -1,6 +1,7 @@
 """What `rota.simulate` makes of clusters and profiles."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,7 +142,7 @@ def test_jobs_save_now_and_then_where_nodes_fail() -> None:
 
 @pytest.mark.slow
 def test_a_hopeless_cluster_is_given_up() -> None:
-    with pytest.raises(rota.errors.Stalled, match="none gets to its end"):
+    with pytest.raises(rota.errors.Stalled, match="none can end"):
         rota.simulate("demo", cluster="24x(1xV100)", node_mtbf_seconds=3.0, node_repair_seconds=1.0, first=1)
 
 
@@ -203,3 +204,20 @@ def test_names_of_the_contract() -> None:
     trace = rota.traces.synthetic(jobs=30, seed=1)
     found = rota.simulate(trace, policy="las", cluster="24xV100")
     assert found.rounds == found.summary.rounds and found.rounds
+
+
+def test_processes_of_their_own_give_the_same_results() -> None:
+    fields: dict[str, Any] = {"trace": "synthetic:jobs=12", "cluster": "8xV100", "seeds": 2}
+    done: list[str] = []
+    apart = rota.compare(["fifo", "srsf"], workers=2, progress=lambda label, *_: done.append(label), **fields)
+    here = rota.compare(["fifo", "srsf"], **fields)
+    assert str(apart) == str(here) and sorted(done) == ["fifo", "fifo", "srsf", "srsf"]
+    with pytest.raises(rota.errors.NameUnknown, match="No policy 'fiffo'. Closest: fifo") as caught:
+        rota.compare(["fifo", "fiffo"], workers=2, **fields)
+    assert caught.value.hint and caught.value.name == "fiffo"
+
+
+@pytest.mark.parametrize("fields", [{"workers": 0}, {"seeds": 0}, {"seeds": 10_001}])
+def test_how_many_times_and_in_how_many_processes(fields: dict[str, Any]) -> None:
+    with pytest.raises(rota.errors.OptionError, match=next(iter(fields))):
+        rota.compare(["fifo"], trace="synthetic:jobs=3", **fields)
