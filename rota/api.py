@@ -220,7 +220,7 @@ def nothing_random(runs: Iterable[Sequence[Result]]) -> bool:
     """Whether two seeds of every policy gave the same, and the study has nothing in it that chance decides."""
     for first, second in (results[:2] for results in runs):
         study = second.study
-        if study is None or study.trace != (first.study.trace if first.study is not None else None):
+        if first.study.trace != study.trace:
             return False
         if study.noise or study.profiled is not None or study.variability is not None or second.record.outages:
             return False

@@ -191,7 +191,7 @@ class Comparison(Sequence[Result]):
         """Bound and load, beside every number."""
         s, p = self.lines[0].summary, self.lines[0].results[0].params
         load = "unknown" if s["offered_load"] is None else f"{s['offered_load']:.2f}"
-        jobs = counted(round(s["jobs"]), "job")
+        jobs = counted(int(s["jobs"] or 0), "job")
         skipped = f"   {p['skipped']:,} jobs skipped" if p["skipped"] else ""
         seeds = f"   {self.seeds} seeds, 95% intervals" if self.seeds > 1 else ""
         if self.seeds > 1 and all(line.alike for line in self.lines):
