@@ -5,15 +5,21 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
 
 from rota.compose.catalogue import is_placer, make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
 from rota.compose.idle_options import unused_costs
+from rota.compose.limits import MOST_SEEDS
 from rota.compose.placer_check import check_placer
 from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import Prepared, prepare_study
@@ -136,31 +142,91 @@ def compare(
     seed: int = 0,
     format: str = "auto",
     where: Filters = (),
+    workers: int = 1,
     progress: Callable[[str, int, int, float], None] | None = None,
     **fields: Any,
 ) -> Comparison:
     """The same jobs under several policies; further keywords as for `simulate`.
 
     `A+B` is policy A with placer B; with several `placers`, every policy that names none runs with each. Every seed gives all of
-    them the same jobs and the same luck: a generated trace is generated anew for each seed, a file stays as it is.
+    them the same jobs and the same luck: a generated trace is generated again for each seed, a file stays as it is. If nothing
+    turns out to be random, two seeds are run and a note says so. `workers` is the number of processes.
     """
-    if seeds < 1:
-        raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 5")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise OptionError(f"must be from 1 to {MOST_SEEDS:,}.", field="seeds", value=seeds, hint="--seeds 5")
+    if workers < 1:
+        raise OptionError("must be at least 1.", field="workers", value=workers, hint="--workers 2")
     contenders = _contenders(policies, placers)
     runs: dict[str, list[Result]] = {label: [] for label in contenders}
-    for extra in range(seeds):
+
+    def studies(extra: int) -> dict[str, Study]:
         jobs = trace if isinstance(trace, Trace) else reseeded(trace, extra)
         shared = {**fields, "trace": jobs, "format": format, "where": where, "seed": seed + extra}
-        opened = None
-        for label, (policy, placer) in contenders.items():
-            study = make_study({**shared, "policy": policy, "placer": placer})
-            if opened is None and not isinstance(study.trace, Trace):
-                opened = open_trace(study.trace, format=study.format, where=study.filters)
-            show = partial(progress, label) if progress is not None else None
-            runs[label].append(run_study(study, show, opened))
+        return {label: make_study({**shared, "policy": each[0], "placer": each[1]}) for label, each in contenders.items()}
+
+    with _runner(workers, progress) as run:
+        for extra in range(seeds):
+            for label, result in run(studies(extra)).items():
+                runs[label].append(result)
+            if extra == 1 and extra + 1 < seeds and nothing_random(runs.values()):
+                note = f"--seeds {seeds} does nothing more than --seeds 2: both gave the same, and nothing here is random"
+                for results in runs.values():
+                    results[0].params["notes"].append(note)
+                break
     whole = Comparison(runs)
     warn_of(dict.fromkeys(guess for result in whole for guess in result.guesses))
     return whole
+
+
+Runner = Callable[[Mapping[str, Study]], dict[str, Result]]
+
+
+@contextmanager
+def _runner(workers: int, progress: Callable[[str, int, int, float], None] | None) -> Iterator[Runner]:
+    """Run studies of one trace: one after the other in this process, or in processes of their own."""
+    if workers == 1:
+        yield partial(_run_in_turn, progress=progress)
+        return
+    # A process that is forked would take the threads' locks of this one with it.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            yield partial(_run_apart, pool=pool, progress=progress)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run_in_turn(studies: Mapping[str, Study], progress: Callable[[str, int, int, float], None] | None) -> dict[str, Result]:
+    opened, found = None, {}
+    for label, study in studies.items():
+        if opened is None and not isinstance(study.trace, Trace):
+            opened = open_trace(study.trace, format=study.format, where=study.filters)
+        found[label] = run_study(study, partial(progress, label) if progress is not None else None, opened)
+    return found
+
+
+def _run_apart(
+    studies: Mapping[str, Study], pool: ProcessPoolExecutor, progress: Callable[[str, int, int, float], None] | None
+) -> dict[str, Result]:
+    running = {pool.submit(run_study, study): label for label, study in studies.items()}
+    for future in as_completed(running):
+        jobs = len(future.result().arrivals)
+        if progress is not None:
+            progress(running[future], jobs, jobs, 0.0)
+    return {label: future.result() for future, label in running.items()}
+
+
+def nothing_random(runs: Iterable[Sequence[Result]]) -> bool:
+    """Whether two seeds of every policy gave the same, and the study has nothing in it that chance decides."""
+    for first, second in (results[:2] for results in runs):
+        study = second.study
+        if first.study.trace != study.trace:
+            return False
+        if study.noise or study.profiled is not None or study.variability is not None or second.record.outages:
+            return False
+        if study.node_mtbf_seconds is not None or not np.array_equal(first.record.finished_s, second.record.finished_s):
+            return False
+    return True
 
 
 def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dict[str, tuple[str | Policy, str | None]]:
@@ -184,20 +250,33 @@ def _contenders(policies: Sequence[str | Policy], placers: Sequence[str]) -> dic
     return found
 
 
-def check(policy: str | Policy, *, seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
-    """Run the property suite on a policy or a placer, each property for `limit_seconds` at most."""
+def check(
+    policy: str | Policy,
+    *,
+    seeds: int = 20,
+    limit_seconds: float = LIMIT_SECONDS,
+    progress: Callable[[Finding], None] | None = None,
+) -> list[Finding]:
+    """Run the property suite on a policy or a placer, each property for `limit_seconds` at most. `progress` gets each finding as
+    it is made."""
     if seeds < 1:
         raise OptionError("must be at least 1.", field="seeds", value=seeds, hint="--seeds 20")
     if not limit_seconds > 0:
         raise OptionError("must be more than 0.", field="limit_seconds", value=limit_seconds, hint="--limit-seconds 60")
     if isinstance(policy, str) and is_placer(policy):
         make_placer(policy)
-        return check_placer(lambda: make_placer(policy), seeds, limit_seconds)
-    make_policy(policy)  # a name nobody knows is a mistake of the caller's, not of the policy's
-    findings = check_policy(lambda: make_policy(policy), seeds, limit_seconds)
-    for at, finding in enumerate(findings):
-        if (story := with_columns(finding.story)) != finding.story:  # once is enough
-            return [*findings[:at], replace(finding, story=story), *findings[at + 1 :]]
+        made = check_placer(lambda: make_placer(policy), seeds, limit_seconds)
+    else:
+        make_policy(policy)  # an unknown name is a mistake of the caller, not of the policy
+        made = check_policy(lambda: make_policy(policy), seeds, limit_seconds)
+    findings: list[Finding] = []
+    listed = False
+    for finding in made:
+        story = finding.story if listed else with_columns(finding.story)  # the columns are listed once
+        listed = listed or story != finding.story
+        findings.append(replace(finding, story=story))
+        if progress is not None:
+            progress(findings[-1])
     return findings
 
 

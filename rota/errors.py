@@ -37,6 +37,17 @@ class RotaError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """An error of another process arrives as it was raised there."""
+        return _arrived, (type(self), self.args, self.__dict__)
+
+
+def _arrived(kind: type[RotaError], args: tuple[object, ...], fields: dict[str, object]) -> RotaError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
 
 class GuessWarning(UserWarning):
     """An input is unknown and was taken for something else. The commands print it as a note."""

@@ -18,8 +18,14 @@ def compare(
     seeds: Annotated[
         int,
         typer.Option(
-            "--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="So many seeds, with paired 95% intervals."
+            "--seeds",
+            parser=flag.number("--seeds", whole=True),
+            metavar="N",
+            help="Number of seeds. With more than one, results have paired 95% intervals.",
         ),
+    ] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", parser=flag.number("--workers", whole=True), metavar="N", help="Number of processes.")
     ] = 1,
     html: flag.Html = None,
     debug: flag.Debug = False,
@@ -35,7 +41,7 @@ def compare(
     from rota.api import compare as run
 
     with flag.progress_bars(len(policies) * max(len(placer or ()), 1) * seeds) as progress:
-        whole = run(policies, placers=placer or (), seeds=seeds, progress=progress, **setup)
+        whole = run(policies, placers=placer or (), seeds=seeds, workers=workers, progress=progress, **setup)
     say(shaped, whole, value=whole.to_dict())
     say_notes(whole)
     write_page(whole, html)

@@ -1,6 +1,8 @@
 """`rota`: finds the command, and turns every error into one clear line and a next step."""
 
+import difflib
 import os
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -105,12 +107,22 @@ def main() -> None:
             sys.exit(0)
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "rota"
-        _fail(" ".join(error.format_message().split()), f"{path} --help", 2)
+        said = " ".join(error.format_message().split())
+        unknown = re.match(r"No such command '([^']*)'\.", said) if path == "rota" else None
+        near = _nearest_command(unknown[1]) if unknown else ""
+        _fail(f"{unknown[0]} Closest: {near}." if unknown and near else said, f"{path} {near} --help".replace("  ", " "), 2)
     except KeyboardInterrupt:
         _fail("Stopped.", "the same command again", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _nearest_command(word: str) -> str:
+    """The command that was probably meant: one with a similar name, or one that begins like it; empty if there is none."""
+    known = [*COMMANDS, *GROUPS]
+    near = difflib.get_close_matches(word.lower(), known, n=1)
+    return near[0] if near else next((each for each in known if word.startswith(each)), "")
 
 
 def _clean(text: str) -> str:

@@ -64,6 +64,8 @@ def may_write(page: str | None) -> None:
     path = Path(page)
     if path.is_dir():
         raise OptionError("is a folder.", field="--html", value=page, hint=f"--html {path / 'result.html'}")
+    if not path.parent.is_dir():
+        raise OptionError("its folder does not exist.", field="--html", value=page, hint=f"mkdir -p {path.parent}")
     if path.suffix.lower() not in (".html", ".htm"):
         raise OptionError("a page's name ends in .html.", field="--html", value=page, hint=f"--html {path}.html")
 

@@ -3,12 +3,15 @@
 import dataclasses
 import inspect
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import options as flag
 from rota.cli.show import say
+
+if TYPE_CHECKING:
+    from rota.sim.conformance import Finding
 
 app = typer.Typer(help="List, show, check and set policies and placers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -80,13 +83,15 @@ def check(
     shaped = flag.shape(output)
     from rota.api import check as run_checks
 
-    findings = run_checks(name, seeds=seeds, limit_seconds=limit_seconds)
+    def tell(finding: "Finding") -> None:
+        if shaped not in ("json", "csv"):
+            typer.echo(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}{': ' + finding.story if finding.story else ''}")
+
+    findings = run_checks(name, seeds=seeds, limit_seconds=limit_seconds, progress=tell)
     failed = [finding for finding in findings if not finding.holds]
     if shaped in ("json", "csv"):
         say(shaped, rows=[dataclasses.asdict(finding) for finding in findings])
     else:
-        for finding in findings:
-            typer.echo(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}{': ' + finding.story if finding.story else ''}")
         typer.echo(f"{len(findings) - len(failed)} of {len(findings)} properties hold over {seeds} workloads.")
     if failed:
         raise typer.Exit(1)

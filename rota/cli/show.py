@@ -151,7 +151,6 @@ def write_page(whole: "Comparison", path: str | None) -> None:
 
 def save(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as problem:
         raise OptionError(

@@ -79,7 +79,6 @@ def submit(
         str | None,
         typer.Option("--key", metavar="TEXT", help="Submit once: the same job with the same key again is the first job."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen. Planned.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
@@ -90,8 +89,6 @@ def submit(
     Example: rota submit --gpus 2 -- python train.py --epochs 90
     """
     shaped = flag.shape(output)
-    if dry_run:
-        raise OptionError("is planned and not in this version yet.", field="--dry-run", hint="leave --dry-run out")
     if weight is not None and not math.isfinite(weight):
         raise OptionError("not a finite number.", field="--weight", value=weight, hint="--weight 2")
     spec, tree = _asked(what or [], context.meta.get("rota.command"))

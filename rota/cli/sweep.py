@@ -36,7 +36,10 @@ def sweep(
         typer.Option("--vary", metavar="NAME=A/B/C", help=VARY),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="So many seeds for each point.")
+        int,
+        typer.Option(
+            "--seeds", parser=flag.number("--seeds", whole=True), metavar="N", help="Number of seeds per point of the grid."
+        ),
     ] = 1,
     out: Annotated[
         str | None, typer.Option("--out", metavar="FOLDER", help="Where results go; a folder named after the grid if left out.")

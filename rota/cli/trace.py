@@ -12,7 +12,7 @@ from rota.errors import OptionError
 
 app = typer.Typer(help="Look into traces, convert and generate them.", no_args_is_help=True, rich_markup_mode=None)
 
-TRACE = Annotated[str, typer.Argument(help="A file, demo, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.")]
+TRACE = Annotated[str, typer.Argument(help="A file, demo, race, philly-like, synthetic:jobs=500,seed=1 or gavel:jobs=500.")]
 OUT = Annotated[str, typer.Argument(help="The file to write, in Rota's own format.")]
 FORCE = Annotated[bool, typer.Option("--force", help="Write over a file that exists.")]
 

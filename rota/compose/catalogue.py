@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rota.compose.spell import Spelled, fit
 from rota.errors import NameUnknown, OptionError, RotaError
+from rota.files.rows import closest
 from rota.model.floor import Placer
 from rota.model.policy import Policy
 
@@ -86,6 +87,9 @@ class Registry:
                     raise OptionError(
                         f"the plug-in cannot be loaded ({problem}).", field=self.what, value=name, hint=hint
                     ) from problem
+        several = [part.strip() for part in name.split(",")]
+        if len(several) > 1 and all(part in self.names() for part in several):
+            raise OptionError("has a comma.", field=self.what, value=name, hint=f"put spaces between: {' '.join(several)}")
         raise NameUnknown(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
 
     def _checked(self, found: Any, name: str) -> type:
@@ -168,7 +172,12 @@ def split_pair(text: str) -> tuple[str, str | None]:
 
 def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
     if not path.is_file():
-        raise OptionError("no such file.", field=registry.what, value=str(path), hint="./mine.py:Mine")
+        folder = path.parent.resolve()
+        there = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
+        hint = f"{path.parent / there[0]}:CLASS" if len(there) == 1 else "the path to your file, a colon and the class"
+        raise OptionError(
+            f"no such file in {folder}.{closest(path.name, there)}", field=registry.what, value=str(path), hint=hint
+        )
     module = _loaded(registry, path)
     if attribute:
         if not hasattr(module, attribute):

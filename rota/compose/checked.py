@@ -65,7 +65,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 
 
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
-    """Fields that are planned, a deadline in the past; named by their line."""
+    """Name the line of what `rota submit` refuses, such as a deadline in the past."""
     try:
         scheduler_spec(submitted_job(spec, "", "/", os.environ), time.time())
     except SpecError as problem:
@@ -95,12 +95,20 @@ def _node_list(path: str) -> Checked:
 
 
 def _trace(path: str) -> Checked:
+    from rota.beliefs.rates import Rates
+    from rota.compose.unknown_profiles import unknown_profiles
+    from rota.model.units import counted
+    from rota.profiles.catalogue import Catalogue
     from rota.traces.info import describe
     from rota.traces.read import read_trace
 
-    found = describe(read_trace(path))
+    trace = read_trace(path)
+    found = describe(trace)
     skipped = f", {found.skipped:,} skipped" if found.skipped else ""
-    return Checked(path, f"trace ({found.format})", f"{found.jobs:,} jobs over {found.span_seconds / 3600:,.1f} h{skipped}")
+    jobs, named = unknown_profiles((arrival.spec for arrival in trace.arrivals), Rates(model=Catalogue()).knows)
+    unknown = f"; {counted(jobs, 'job')} with a profile that is not in the catalogue: {named}" if jobs else ""
+    says = f"{counted(found.jobs, 'job')} over {found.span_seconds / 3600:,.1f} h{skipped}{unknown}"
+    return Checked(path, f"trace ({found.format})", says)
 
 
 def _rates(path: str) -> Checked:
@@ -116,7 +124,7 @@ def _policy(path: str) -> Checked:
     from rota.sim.conformance import check_policy
 
     make_policy(path)
-    findings = check_policy(lambda: make_policy(path), 5)
+    findings = list(check_policy(lambda: make_policy(path), 5))
     broken = [finding for finding in findings if not finding.holds]
     if broken:
         raise OptionError(

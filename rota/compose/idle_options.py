@@ -143,6 +143,9 @@ class Combination:
         if self.settings.packing and not self.physics.rates.pairs:
             found.append("packing=true does nothing: no rates of pairs are known; --profile may have them")
         specs = [arrival.spec for arrival in self.trace.arrivals]
+        if getattr(policy, "resizes", False) and not any(spec.demand.elastic for spec in specs):
+            who = type(policy).__name__.lower()
+            found.append(f"{who} changes no sizes: every job here accepts one size only; --elastic batch lets jobs accept others")
         if getattr(policy, "tenants", None) is not None and not any(spec.tenant for spec in specs):
             found.append("tenants=... does nothing: no job here has a tenant")
         if getattr(policy, "slo", False) and not any(min(spec.deadline_seconds, spec.slo) < FOREVER for spec in specs):

@@ -9,6 +9,8 @@ import numpy as np
 from rota.compose.study import Study
 from rota.errors import OptionError
 
+MOST_SEEDS = 10_000
+"""Most seeds of a comparison or a sweep: an interval over more says nothing new."""
 LONGEST_SECONDS = 1e8
 """Three years."""
 

@@ -1,7 +1,7 @@
 """The property suite for placers: what `rota policy check` runs on one."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,9 +28,9 @@ Hear = Callable[[Floor, list[Request], list[Ints]], None]
 Make = Callable[[], Placer]
 
 
-def check_placer(make: Make, seeds: int, limit_seconds: float) -> list[Finding]:
-    """Try every property on `seeds` random workloads, each for about `limit_seconds` at most."""
-    return [_tried(name, holds, make, seeds, limit_seconds) for name, holds in PROPERTIES.items()]
+def check_placer(make: Make, seeds: int, limit_seconds: float) -> Iterator[Finding]:
+    """Try every property on `seeds` random workloads, each for about `limit_seconds` at most. Yield each finding."""
+    return (_tried(name, holds, make, seeds, limit_seconds) for name, holds in PROPERTIES.items())
 
 
 def _tried(name: str, holds: Callable[[Make, int], None], make: Make, seeds: int, limit_seconds: float) -> Finding:

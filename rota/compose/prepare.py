@@ -24,6 +24,7 @@ from rota.compose.presets import preset as named_preset
 from rota.compose.profiled import shown_part
 from rota.compose.study import Study
 from rota.compose.tactics import make_tactics
+from rota.compose.unknown_profiles import unknown_profiles
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.when import AtEvents, AtRounds, When, WholeSteps
@@ -34,7 +35,8 @@ from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.policy import Policy
-from rota.model.units import FOREVER
+from rota.model.reasons import Reason
+from rota.model.units import FOREVER, counted
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.read import read_rates
@@ -336,14 +338,11 @@ def _plain_physics(study: Study) -> dict[str, float | str]:
 def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     """What was taken for something else because it is unknown: it may be a slip of the pen."""
     found = type_guesses(cluster, rates)
-    counts = Counter(arrival.spec.profile for arrival in trace.arrivals if arrival.spec.profile)
-    unknown = {profile: count for profile, count in counts.items() if not rates.knows(profile)}
-    if unknown:
-        names = ", ".join(repr(name) for name in list(unknown)[:3]) + (", ..." if len(unknown) > 3 else "")
-        jobs = sum(unknown.values())
-        found.append(
-            f"nobody knows the profile of {jobs:,} job{'' if jobs == 1 else 's'} ({names}): one step per second on a V100"
-        )
+    measured = {profile for profile, _, _ in (*rates.table, *rates.apart)}
+    jobs, named = unknown_profiles((arrival.spec for arrival in trace.arrivals), rates.knows, measured)
+    if jobs:
+        have = "1 job has an unknown profile" if jobs == 1 else f"{jobs:,} jobs have unknown profiles"
+        found.append(f"{have}: {named}; assuming one step per second on a V100")
     return found
 
 
@@ -391,12 +390,13 @@ def _fitting(trace: Trace, cluster: Cluster, physics: Physics, drop: bool) -> Tr
     hopeless = [arrival.spec for arrival in trace.arrivals if not fits(arrival.spec)]
     if hopeless and not drop:
         worst = max(hopeless, key=lambda spec: spec.gpus)
-        _, why = why_never(Kind.of(worst), cluster)
+        code, why = why_never(Kind.of(worst), cluster)
+        larger = f"with {worst.accelerators[0]}" if code is Reason.NO_SUCH_ACCELERATOR else "that is larger"
         raise TraceError(
-            f"{len(hopeless)} jobs can never run on {cluster}: {worst.name or 'one'} asks for {worst.gpus} GPUs of "
-            f"{' or '.join(worst.accelerators) or 'any type'}; {why}.",
+            f"{counted(len(hopeless), 'job')} can never run on {cluster}: {worst.name or 'one'} asks for "
+            f"{counted(worst.gpus, 'GPU')} of {' or '.join(worst.accelerators) or 'any type'}; {why}.",
             where=trace.name,
-            hint="--drop-oversized leaves them out and counts them, or a larger --cluster",
+            hint=f"--drop-oversized leaves {'it' if len(hopeless) == 1 else 'them'} out, or a --cluster {larger}",
         )
     kept = trace.without_oversized(fits) if hopeless else trace
     if not kept.arrivals:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,9 @@ def _finite(value: Any, name: str) -> float:
 
 
 def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
-    """Ask a policy for one allocation. The clock runs from the view to its answer."""
+    """Ask a policy for one allocation. The clock runs from the view to its answer; loading the solver's modules is not part of
+    it."""
+    import_module("rota.solver.program")
     policy = _with_tenants(policy, instance.tenants)
     instance, copies = _roomy(instance)
     settings = Settings(packing=bool(getattr(policy, "packing", False)), foresees=bool(getattr(policy, "foresees", False)))

@@ -87,8 +87,8 @@ class Study:
     """
 
     trace: "str | Path | Trace" = field(kw_only=False)
-    """The jobs: a file (.gz too, - for standard input), demo, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500, sia:,
-    ones: or tiresias:jobs=480.
+    """The jobs: a file (.gz too, - for standard input), demo, race, philly-like, synthetic:jobs=500,seed=1, gavel:jobs=500,
+    gandiva:, ones:, sia: or tiresias:jobs=480.
 
     Or a `Trace`."""
     policy: "str | Policy" = "fifo"
@@ -108,7 +108,7 @@ class Study:
     profile: str | Path | None = None
     """Measured rates: our table, Gavel's JSON, or a folder of step times as Pollux or ElasticFlow publish them."""
     profiled: float | None = field(default=None, metadata={"example": "0.3"})
-    """Tell the scheduler this part of the measured rates; it estimates the rest and learns from what runs.
+    """Fraction of the measured rates that the scheduler knows; it estimates the rest and learns from what runs.
 
     Of half the profiles it is told everything."""
     format: str = "auto"

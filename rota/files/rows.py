@@ -7,6 +7,7 @@ One row is one line: a quoted cell may hold commas and quotes, but no line break
 import csv
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,6 +22,8 @@ MOST_COUNT = 1_000_000
 MOST_NUMBER = 1e15
 """Beyond this a float no longer tells thousandths of a second apart, and sums over a trace stop meaning anything."""
 LONGEST_SHOWN = 60
+NEGATIVE = re.compile(r"-\d")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 MOST_COMPARED = 1000
 """Among so many names the closest is looked for; more would take noticeable time."""
 
@@ -50,23 +53,30 @@ class Row(NamedTuple):
         if not cell:
             raise self.wrong(column, "is empty.", hint="every row needs a number here")
         if value < 0:
-            raise self.wrong(column, "is negative.", hint="give 0 or more")
+            raise self._too_small(column, 0)
+        if DATE.match(cell):
+            raise self.wrong(column, "is a date.", hint="write seconds since the start of the trace, such as 3600")
         if MOST_NUMBER < value < math.inf:
             raise self.wrong(column, f"is more than {MOST_NUMBER:.0e}.", hint="check the unit: times are in seconds")
         raise self.wrong(column, "is not a finite number.", hint="write a plain number such as 3600 or 0.5")
 
     def whole(self, column: str, *, least: int) -> int:
         """A whole number."""
+        if NEGATIVE.match(self.cells[column]):
+            raise self._too_small(column, least)
         value = self.number(column)
         if not value.is_integer():
             raise self.wrong(column, "is not a whole number.", hint="write a whole number such as 4")
         if value < least:
-            raise self.wrong(column, f"must be at least {least}.", hint=f"give {least} or more, or take the row out")
+            raise self._too_small(column, least)
         if value > MOST_COUNT:
             raise self.wrong(
                 column, f"is more than {MOST_COUNT:,}.", hint="check that the columns are in the order of the header"
             )
         return int(value)
+
+    def _too_small(self, column: str, least: int) -> InputError:
+        return self.wrong(column, f"must be at least {least}.", hint=f"give {least} or more, or take the row out")
 
     def wrong(self, column: str, problem: str, *, hint: str) -> InputError:
         return self.error(problem, where=self.where, line=self.line, field=column, value=shown(self.text(column)), hint=hint)

@@ -12,16 +12,11 @@ from rota.model.units import FOREVER
 from rota.wire.spec import TOLD_BY_SESSION, Range, Spec
 from rota.wire.submitted import SubmittedJob
 
-PLANNED = ("after", "max_run_time", "notify")
-"""Fields of the public contract whose part has not arrived: refused by name, never ignored."""
 LONGEST_COMMAND = 500
 
 
 def submitted_job(spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> SubmittedJob:
     """Everything that launching and showing the job takes."""
-    for name in PLANNED:
-        if getattr(spec, name):
-            raise SpecError("is planned and not in this version yet.", field=name, hint=f"leave {name} out")
     for name, value in spec.env.items():
         if value is None and name not in env:
             raise SpecError("is not set where the job is submitted.", field=f"env.{name}", hint=f"{name}=VALUE, or set it there")

@@ -15,7 +15,7 @@ LEAST_OF_MOST = 0.1
 
 
 class Phase(IntEnum):
-    """Where a job is in its life. `core/lifecycle.py` holds the table of legal changes."""
+    """Where a job is in its life. `core/state/phases.py` holds the table of legal changes."""
 
     QUEUED = 0
     """Never ran, or has nothing to resume from."""

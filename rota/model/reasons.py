@@ -5,7 +5,8 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """One code per cause; the first that holds is the headline. NONE means: it runs, or it has ended."""
+    """One code per cause; the first that holds is the headline. NONE means: it runs, or it has ended. Numbers that are missing
+    belonged to causes that no code gave."""
 
     NONE = 0
     HELD = 1
@@ -16,8 +17,6 @@ class Reason(IntEnum):
     """No node has a type it accepts."""
     NODE_DOWN = 4
     """It would fit if the nodes that are down or silent were back."""
-    OVER_QUOTA = 5
-    BEING_PROFILED = 6
     FRAGMENTED = 7
     """Enough GPUs are free, but not together."""
     NO_FREE_GPUS = 8
@@ -26,7 +25,6 @@ class Reason(IntEnum):
     """GPUs are free that it could use, but the policy keeps them for a job ahead of it."""
     SHARE_USED = 10
     """It has had the share of time the policy gives it."""
-    PACKING_REJECTED = 11
     WAITING_FOR_SUSPEND = 12
     """Its GPUs are granted; the job that held them is still giving them up."""
     STARTING = 13

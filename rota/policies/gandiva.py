@@ -50,7 +50,7 @@ class Gandiva:
         tick = int((view.now_s + ROUNDING) // self.slice_seconds)
         before: Seating | None = view.memory
         servers = Servers.of(before, view.cluster, view.usable, set(where))
-        servers.join(_partners(view))
+        servers.join(_partners(view, where))
         held = _held(view, where)
         servers.follow(held, tick)
         _leave_hopeless(view, servers, where)
@@ -302,7 +302,11 @@ def _held(view: View, where: dict[int, int]) -> dict[int, tuple[int, ...]]:
     return held
 
 
-def _partners(view: View) -> Iterator[tuple[int, int]]:
-    """Jobs that share GPUs by the plan, and with whom."""
-    granted = view.jobs.partner >= 0
-    return zip(view.jobs.ids[granted].tolist(), view.jobs.partner[granted].tolist(), strict=True)
+def _partners(view: View, where: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Jobs that share GPUs by the plan, and with whom. A pair of different sizes is left out: an elastic job may join a larger
+    one, and has no turns of its own in a slot of that size."""
+    jobs = view.jobs
+    for at in np.flatnonzero(jobs.partner >= 0).tolist():
+        other = where.get(jobs.partner.item(at))
+        if other is not None and jobs.gpus.item(at) == jobs.gpus.item(other):
+            yield jobs.ids.item(at), jobs.ids.item(other)

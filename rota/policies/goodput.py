@@ -2,6 +2,7 @@
 which they all train fastest, each measured by its own slowest size."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class Goodput:
     """How soon a job has enough: the larger, the less its speed-ups are worth."""
     batch: BatchRule = "best"
     """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
+    resizes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_interval("goodput", self.interval_seconds)

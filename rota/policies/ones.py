@@ -61,6 +61,7 @@ class Ones:
     """Of the batch sizes that it accepts, a job gets the one it is fastest with; `largest`: its examples on each GPU stay as
     many as it asked for (the paper's); `asked`: its batch stays as it asked for."""
     foresees: ClassVar[bool] = True
+    resizes: ClassVar[bool] = True
     tactics: ClassVar[str] = "defragment,migrate"
     """In place of the paper's order of genes: jobs that have come to lie apart are put together again."""
 

@@ -30,6 +30,7 @@ class Optimus:
     batch: BatchRule = "asked"
     """Of the batch sizes that a job accepts on so many GPUs: best, largest or asked."""
     foresees: ClassVar[bool] = True
+    resizes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_interval("optimus", self.interval_seconds)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from rota.model.units import counted
 from rota.report.metrics import Summary
 from rota.report.result import Result, duration, durations, html_table, note_lines, percent, plain_table
 
@@ -190,12 +191,13 @@ class Comparison(Sequence[Result]):
         """Bound and load, beside every number."""
         s, p = self.lines[0].summary, self.lines[0].results[0].params
         load = "unknown" if s["offered_load"] is None else f"{s['offered_load']:.2f}"
+        jobs = counted(int(s["jobs"] or 0), "job")
         skipped = f"   {p['skipped']:,} jobs skipped" if p["skipped"] else ""
         seeds = f"   {self.seeds} seeds, 95% intervals" if self.seeds > 1 else ""
         if self.seeds > 1 and all(line.alike for line in self.lines):
             seeds = f"   {self.seeds} seeds, all the same: nothing here is random"
         return (
-            f"{p['trace']}: {s['jobs']:,.0f} jobs on {p['cluster']}   offered load {load}   no schedule beats mean JCT "
+            f"{p['trace']}: {jobs} on {p['cluster']}   offered load {load}   no schedule beats mean JCT "
             f"{duration(s['mean_jct_bound_seconds'])} or makespan {duration(s['makespan_bound_seconds'])}{skipped}{seeds}"
         )
 

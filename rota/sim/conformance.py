@@ -17,7 +17,7 @@ from rota.core.settings import Settings
 from rota.core.validate import validate
 from rota.core.when import AtEvents, AtRounds
 from rota.errors import RotaError
-from rota.model.allocation import Allocation, Ranking
+from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.events import External
 from rota.model.job import Arrival, JobSpec
@@ -48,9 +48,9 @@ class Violation(Exception):
     """A property does not hold."""
 
 
-def check_policy(make: Callable[[], Policy], seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
-    """Try every property on `seeds` random workloads, each for `limit_seconds` at most."""
-    return [_tried(name, prop, make, seeds, limit_seconds) for name, prop in PROPERTIES.items()]
+def check_policy(make: Callable[[], Policy], seeds: int = 20, limit_seconds: float = LIMIT_SECONDS) -> Iterator[Finding]:
+    """Try every property on `seeds` random workloads, each for `limit_seconds` at most. Yield each finding as it is made."""
+    return (_tried(name, prop, make, seeds, limit_seconds) for name, prop in PROPERTIES.items())
 
 
 class _Late(BaseException):
@@ -90,7 +90,8 @@ def _tried(
         except Violation as story:
             return Finding(name, False, f"{story} (seed {seed})")
         except RotaError as error:
-            said = error.message.replace("_Spied.allocate", "allocate").replace("Guard.allocate", "allocate")
+            broken = error.__cause__ if isinstance(error.__cause__, Violation) else error
+            said = str(broken).replace("_Spied.allocate", "allocate").replace("Guard.allocate", "allocate")
             return Finding(name, False, f"{said} (seed {seed})")
         except Exception as error:
             return Finding(name, False, f"raised {type(error).__name__}: {error}{place_of(error)} (seed {seed})")
@@ -153,7 +154,8 @@ class _Spied:
 
     def allocate(self, view: View) -> Allocation:
         answer = self._policy.allocate(view)
-        self._hear(view, answer)
+        if isinstance(answer, Ranking | Shares | Assignment):  # anything else is refused where it arrives
+            self._hear(view, answer)
         return answer
 
 
@@ -180,7 +182,10 @@ def _answers_are_sound(make: Callable[[], Policy], seed: int) -> None:
 def _empty_view(make: Callable[[], Policy], seed: int) -> None:
     cluster, _ = workload(seed)
     policy = make()
-    policy.allocate(_WatchedScheduler(cluster, Settings(packing=_packs(policy))).view())
+    answer: Any = policy.allocate(_WatchedScheduler(cluster, Settings(packing=_packs(policy))).view())
+    if not isinstance(answer, Ranking | Shares | Assignment):
+        allowed = "rota.Ranking, rota.Shares or rota.Assignment"
+        raise Violation(f"allocate answered with {type(answer).__name__}, which is not a {allowed}")
 
 
 def _same_view_same_answer(make: Callable[[], Policy], seed: int) -> None:
@@ -260,5 +265,5 @@ PROPERTIES: dict[str, Callable[[Callable[[], Policy], int], None]] = {
     "the same view gives the same answer": _same_view_same_answer,
     "the view is left as it was": _view_untouched,
     "no GPU twice but to partners, gangs whole": _core_stays_sound,
-    "a replay repeats every decision": _replay_repeats,
+    "recorded answers lead to the same decisions again": _replay_repeats,
 }

@@ -37,8 +37,9 @@ from rota.model.events import (
 from rota.model.job import Arrival, JobSpec
 from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
-from rota.model.units import FOREVER, MILLI
+from rota.model.units import FOREVER, MILLI, counted
 from rota.model.view import keyed_rng
+from rota.sim.hope import Hope
 from rota.sim.measure import MEASUREMENTS, measure
 from rota.sim.physics import Physics
 from rota.sim.record import FEEDBACK_STEPS, Record
@@ -69,8 +70,6 @@ MOST_TURNS = 20_000
 SLOWEST_SECONDS = 1e-2
 """While no job comes or ends, so much time must pass for each of them: else a policy keeps asking to be asked at once."""
 
-MOST_FAILURES = 2000
-"""So many failures of each node may pass without any job finishing."""
 
 EXIT, ANSWER, _FAIL, _REPAIR, _CHANGE = range(5)
 
@@ -127,7 +126,7 @@ class Engine:
         self._storage: dict[int, float] = {}
         self._down: set[int] = set()
         self._failures = np.zeros(len(self.cluster.nodes), dtype=np.int64)
-        self._failures_before, self._ended_before = 0, 0
+        self._hope = Hope(len(self.cluster.nodes))
         self._turns, self._look_after = 0, MOST_TURNS
         self._mark = _Mark(0, 0, 0.0, self.now_s)
         self._rounds = 0
@@ -285,8 +284,10 @@ class Engine:
         why = next((explain(state, job) for job in state.jobs.row), [])
         sentence = f" Job {next(iter(state.jobs.row))}: {why[0].sentence}" if why else ""
         return Stalled(
-            f"Nothing more can happen at {self.now_s:.0f} s though {waiting} jobs are unfinished.{sentence}",
-            hint="check that the policy ranks every job and that every job fits the cluster",
+            f"Nothing more can happen at {self.now_s:.0f} s, and {counted(waiting, 'job')} did not finish.{sentence}",
+            hint="let some nodes stay, or others join: see `events` in the cluster file"
+            if self._gone
+            else "check that the policy ranks every job and that every job fits the cluster",
         )
 
     def _check_progress(self) -> None:
@@ -565,7 +566,7 @@ class Engine:
         back_s = self.now_s + self.physics.repair_seconds(node)
         self.record.outages.append((node, self.now_s, back_s))
         self._push(back_s, _REPAIR, node)
-        self._check_hope()
+        self._hope.check(int(self._failures.sum()), self.record.ended, self._storage)
 
     def _change(self, change: ClusterChange, events: list[External]) -> None:
         """A node joins, is drained or leaves."""
@@ -590,13 +591,3 @@ class Engine:
                 saved = self._lose(job, run)
                 others = [n for n in run.nodes if n != node]
                 events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
-
-    def _check_hope(self) -> None:
-        """Nodes that fail faster than any job can save its state keep a simulation going for ever."""
-        if self.record.ended > self._ended_before:
-            self._ended_before, self._failures_before = self.record.ended, int(self._failures.sum())
-        elif int(self._failures.sum()) - self._failures_before > MOST_FAILURES * len(self.cluster.nodes):
-            raise Stalled(
-                f"Every node has failed {MOST_FAILURES} times on average since the last job finished: none gets to its end.",
-                hint="times are in seconds: --node-mtbf-seconds 86400, and --checkpoint-every-seconds 600",
-            )

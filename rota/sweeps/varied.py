@@ -31,7 +31,7 @@ def check_varied(name: str) -> None:
     part = next((part for part in PARTS if name.startswith(part)), "")
     if not (name.removeprefix(part) if part else name in study_fields()):
         known = [*(each for each in study_fields() if each not in AXES), "trace.load", "policy.thresholds", "placer.sticky"]
-        raise NameUnknown("value to vary", name, known, hint="--vary round_seconds=60/360")
+        raise NameUnknown("setting", name, known, hint=f"--vary policy.{name}=A/B, if it is an option of a policy")
 
 
 def read_varied(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:

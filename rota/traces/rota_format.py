@@ -14,7 +14,7 @@
 | `epoch_steps` | steps of one pass over its data; only beside `steps`; empty: not known |
 | `profile` | key into the table of rates; only beside `steps`; empty: nobody profiled it |
 | `job_id` | no value twice; the name of jobs that have no other |
-| `name` | what people call it; without this column `job_id`, or else `job-LINE` |
+| `name` | what people call it; without this column `job_id`, or else `line-LINE` |
 | `accelerators` | accelerator types it accepts, separated by a bar: `A100|V100`; empty: any |
 | `weight` | more than 0; empty: 1 |
 | `deadline` | seconds after its submission by which it should be done; empty: none |
@@ -59,6 +59,8 @@ def arrival(row: Row) -> Arrival:
 
 
 def _gpus(row: Row) -> float:
+    if row.text("gpus").startswith("-"):
+        return row.whole("gpus", least=1)
     gpus = row.number("gpus")
     if gpus >= 1 or gpus == 0:
         return row.whole("gpus", least=1)
@@ -130,7 +132,7 @@ def _plain(value: float) -> str:
 def _name(row: Row) -> str:
     if "name" in row.cells:
         return row.text("name") or row.text("job_id")
-    return row.text("job_id") or f"job-{row.line}"
+    return row.text("job_id") or f"line-{row.line}"
 
 
 def _check(table: FileTable) -> None:

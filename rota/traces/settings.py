@@ -82,20 +82,20 @@ def read_settings(text: str, known: Mapping[str, Setting], example: str) -> dict
     for option in options.split(",") if colon else ():
         key, equals, value = (part.strip() for part in option.partition("="))
         if not equals or not key:
-            raise TraceError("is not KEY=VALUE.", where=shown(text), field="option", value=shown(option), hint=f"like {example}")
+            raise TraceError("is not KEY=VALUE.", where=name, field="option", value=shown(option), hint=f"like {example}")
         if key not in known:
             raise TraceError(
                 f"{name} has no such setting.{closest(key, known)} All: {', '.join(known)}.",
-                where=shown(text),
+                where=name,
                 field="option",
                 value=shown(key),
                 hint=f"like {example}",
             )
         found = known[key].read(value)
         if found is None:
-            raise TraceError(f"must be {known[key]}.", where=shown(text), field=key, value=shown(value), hint=f"like {example}")
+            raise TraceError(f"must be {known[key]}.", where=name, field=key, value=shown(value), hint=f"like {example}")
         if key in given:
-            raise TraceError("is set twice.", where=shown(text), field=key, value=shown(option), hint="keep one of the two")
+            raise TraceError("is set twice.", where=name, field=key, value=shown(option), hint="keep one of the two")
         given[key] = found
     return given
 

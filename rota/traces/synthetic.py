@@ -23,6 +23,7 @@ from rota.traces.trace import Trace
 
 BUILT_IN: Mapping[str, str] = {
     "demo": "synthetic:jobs=200,seed=7,load=0.65,gpus=24,largest=8,longest_seconds=21600,tenants=4,models=12",
+    "race": "synthetic:jobs=100,seed=7,load=0.65,gpus=24,largest=8,median_seconds=300,longest_seconds=7200,tenants=4,models=12",
     "philly-like": "synthetic:jobs=480,seed=0,load=0.6,gpus=24,largest=8,tenants=6,rhythm=0.5,models=12",
 }
 """Names of traces that need no file, and what they are short for."""

@@ -39,6 +39,9 @@ def write_trace(trace: Trace, path: Path | str) -> None:
         writer.writerow([defused(row[column]) for column in columns])
     try:
         Path(path).write_bytes(text.getvalue().encode())
+    except FileNotFoundError:
+        folder = Path(path).parent
+        raise TraceError(f"the folder {folder} does not exist.", where=where, hint=f"mkdir -p {folder}") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise TraceError(f"cannot be written: {why}.", where=where, hint="check the folder and its permissions") from None

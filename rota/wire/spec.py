@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -42,9 +42,6 @@ MAX_TEXT = 4096
 MAX_TYPES = 64
 _DEADLINES_S = 0.0, 253370764800.0
 """The years 1970 to 9998."""
-
-Moment = Literal["started", "finished", "failed", "preempted", "eta-slipped"]
-NOTIFY_ON: tuple[Moment, ...] = get_args(Moment)
 
 
 def _duration(value: Any) -> Any:
@@ -191,15 +188,6 @@ class Batch(_Strict):
         return tuple(found)
 
 
-class Notify(_Strict):
-    """A command to run when something happens to a job."""
-
-    on: Annotated[tuple[Moment, ...], BeforeValidator(_one_or_many)] = Field(
-        ("finished", "failed"), description=f"When to run it: {', '.join(NOTIFY_ON)}."
-    )
-    run: str = Field(min_length=1, description="The command; `ROTA_MESSAGE` holds what happened.")
-
-
 _Command = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"\S"})]
 _Vector = Annotated[list[str], WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1})]
 
@@ -250,24 +238,19 @@ class Spec(_Strict):
         None, description="When it should be done, for policies that use deadlines."
     )
     batch: Batch | None = Field(None, description="An elastic batch size.")
-    after: Annotated[list[int | str], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list, description="Starts when these jobs have finished."
-    )
-    max_run_time: Seconds | None = Field(None, description="The longest it may run before it is stopped.")
     retries: int = Field(0, ge=0, le=1000, description="How often it may fail and start again; suspensions do not count.")
     workdir: Text | None = Field(None, description="The folder it runs in; where it was submitted, if left out.")
     env: Annotated[Mapping[str, str | int | float | None], BeforeValidator(_variables)] = Field(
         default_factory=dict,
         description="Environment variables. One without a value is passed on from where the job is submitted.",
     )
-    notify: Notify | None = Field(None, description="A command to run when something happens to it.")
 
-    @field_validator("gpus", "steps", "weight", "retries", "name", "profile", "max_run_time", mode="before")
+    @field_validator("gpus", "steps", "weight", "retries", "name", "profile", mode="before")
     @classmethod
     def _sayable(cls, value: Any) -> Any:
         return _not_a_truth(value)
 
-    @field_validator("env", "after", mode="before")
+    @field_validator("env", mode="before")
     @classmethod
     def _all_sayable(cls, value: Any) -> Any:
         for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]:
@@ -351,10 +334,6 @@ class Spec(_Strict):
         return value
 
 
-PLANNED = ("sweep", "compat", "signal")
-"""Fields of the public contract that have not arrived."""
-
-
 def read_spec(path: Path | str) -> Spec:
     """Read a YAML file. Whatever is wrong with it is one error that names line, field and value."""
     return spec_from(read_tree(path, SpecError))
@@ -387,10 +366,6 @@ def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
     )
     entry, found = root.find(fault["loc"])
     name = ".".join(str(part) for part in found)
-    if fault["type"] == "extra_forbidden" and found[0] in PLANNED:
-        return SpecError(
-            "is planned and not in this version yet.", where=root.where, line=entry.line, field=name, hint=f"leave {name} out"
-        )
     if fault["type"] == "extra_forbidden":
         known = _fields(found[:-1])
         return SpecError(
@@ -417,5 +392,5 @@ def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
 
 def _fields(way: tuple[Any, ...]) -> list[str]:
     """The names that may stand there."""
-    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "notify": Notify, "gpus": Range}
+    inner: dict[str, type[BaseModel]] = {"checkpoint": Checkpoint, "batch": Batch, "gpus": Range}
     return list((inner.get(str(way[0]), Spec) if way else Spec).model_fields)

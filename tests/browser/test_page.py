@@ -10,15 +10,16 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import rota
+from rota.cli.demo import POLICIES, race
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
 from rota.report.page import page as page_of
 from rota.report.result import Result, duration
 from tests.browser.conftest import PATIENCE_MS, Opener
+from tests.browser.pictures import describe
 from tests.unit.report.made import large_result, result_of
 
-POLICIES = ["fifo", "fifo:backfill=true", "srtf", "srsf", "las", "tiresias", "gittins"]
 HOSTILE = [
     "<script>alert(1)</script>",
     "\"'><img src=x onerror=alert(2)>",
@@ -33,7 +34,8 @@ expect.set_options(timeout=PATIENCE_MS)
 
 @pytest.fixture(scope="module")
 def demo() -> Comparison:
-    return rota.compare(POLICIES, trace="demo", cluster="8xV100 + 8xP100 + 8xK80")
+    """The run of `rota demo`, so that pictures and the table in README are of one run."""
+    return race(workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,8 @@ def demo_html(demo: Comparison) -> str:
     return page_of(demo)
 
 
-def shoot(page: Page, tmp_path: Path, name: str, top: str, height: int) -> None:
-    """A screenshot from an element on, kept where ROTA_SCREENSHOTS says."""
+def shoot(page: Page, tmp_path: Path, name: str, top: str, height: int, text: str = "") -> None:
+    """A screenshot from an element on, kept where ROTA_SCREENSHOTS says. The picture carries `text` as its description."""
     folder = Path(os.environ.get("ROTA_SCREENSHOTS") or tmp_path)
     page.mouse.move(0, 0)
     box = page.locator(top).bounding_box()
@@ -52,6 +54,8 @@ def shoot(page: Page, tmp_path: Path, name: str, top: str, height: int) -> None:
         path=folder / name, full_page=True, clip={"x": 0, "y": max(box["y"] + scrolled - 8, 0), "width": 1280, "height": height}
     )
     assert (folder / name).stat().st_size > 10_000
+    if text:
+        describe(folder / name, text)
 
 
 def colours(canvas: Locator) -> int:
@@ -117,7 +121,7 @@ def test_every_chart_shows_something(opened: Opener, demo: Comparison, demo_html
     expect(page.locator("#jobs-table tbody tr")).to_have_count(20)
     for chart in page.locator("[role=img]").all():
         assert len(chart.get_attribute("aria-label") or "") > 30
-    shoot(page, tmp_path, "page-top.png", "body", 1290)
+    shoot(page, tmp_path, "page-top.png", "body", 1290, text=str(demo))
     shoot(page, tmp_path, "page-map.png", "#where", 815)
     shoot(page, tmp_path, "page-gain.png", "#gain", 860)
     shoot(page, tmp_path, "page-tenants.png", "#groups", 320)
@@ -277,10 +281,10 @@ def test_percentiles_are_read_from_the_curves(opened: Opener, demo: Comparison, 
 
 def test_a_policy_can_be_hidden_and_one_looked_at_alone(opened: Opener, demo_html: str) -> None:
     page = opened(demo_html)
-    page.locator("#times-legend button", has_text="tiresias").click()
+    page.locator("#times-legend button", has_text="gandiva").click()
     for chart in ("times", "busy", "queue"):
         expect(page.locator(f"#{chart}-chart path.curve")).to_have_count(len(POLICIES) - 1)
-    page.locator("#load-run").select_option(label="las")
+    page.locator("#load-run").select_option(label="srsf")
     expect(page.locator("#queue-chart path.curve")).to_have_count(1)
     expect(page.locator("#busy-legend")).to_have_text("V100P100K80")
     page.locator("#load-data summary").click()
@@ -291,17 +295,17 @@ def test_searching_jobs(opened: Opener, demo: Comparison, demo_html: str) -> Non
     page = opened(demo_html)
     page.keyboard.press("/")
     expect(page.locator("#jobs-search")).to_be_focused()
-    page.keyboard.type("job-17")
-    names = [arrival.spec.name for arrival in demo[0].arrivals if "job-17" in arrival.spec.name]
+    page.keyboard.type("job-1")
+    names = [arrival.spec.name for arrival in demo[0].arrivals if "job-1" in arrival.spec.name]
     expect(page.locator("#jobs-count")).to_have_text(f"1 to {len(names)} of {len(names)} jobs")
     assert page.locator("#jobs-table tbody td:first-child").all_inner_texts() == names
     page.locator("#jobs-search").fill("no such job")
     expect(page.locator("#jobs-count")).to_have_text("No job matches.")
     page.locator("#jobs-search").fill("")
     page.locator("#jobs-next").click()
-    expect(page.locator("#jobs-count")).to_have_text("21 to 40 of 200 jobs")
+    expect(page.locator("#jobs-count")).to_have_text("21 to 40 of 100 jobs")
     page.locator("#jobs-table th", has_text="JCT fifo").first.locator("button").click()
-    expect(page.locator("#jobs-count")).to_have_text("1 to 20 of 200 jobs")
+    expect(page.locator("#jobs-count")).to_have_text("1 to 20 of 100 jobs")
     shortest = int(np.argmin(demo[0].record.finished_s - demo[0].record.submitted_s))
     row = page.locator("#jobs-table tbody tr").first
     expect(row).to_contain_text(duration(float(demo[0].record.finished_s[shortest] - demo[0].record.submitted_s[shortest])))

@@ -8,6 +8,7 @@ import pytest
 
 from rota.cli.main import main
 from rota.model.view import Jobs
+from tests.browser.pictures import description
 from tests.docs.pages import CELL, printed_by_cells, words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,8 +104,10 @@ def test_the_readmes_table_is_what_the_demo_prints(
 
     table = printed.split("\n\n")[0]
     assert table.split() == shown.split()
-    page = printed.splitlines()[-1]
+    page = next(line for line in printed.splitlines() if line.endswith(".html"))
     assert page == str(tmp_path / "rota-demo.html") and Path(page).read_text().startswith("<!")
+    picture = description(ROOT / "docs/images/page-top.png")
+    assert picture.split() == shown.split(), "the picture is of another run: make screenshots"
 
 
 def test_moves_gain_what_the_page_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What `rota.simulate` makes of clusters and profiles."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ def test_where_all_types_run_alike_their_names_do_not_matter() -> None:
 
 def test_a_profile_nobody_knows_is_warned_of() -> None:
     odd = Trace.of("odd", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(steps=10, profile="bart/bs12"))])
-    with pytest.warns(GuessWarning, match="profile of 1 job"):
+    with pytest.warns(GuessWarning, match="1 job has an unknown profile"):
         (note,) = rota.simulate(odd, cluster="1xV100").notes
     assert "'bart/bs12'" in note
     assert rota.simulate("demo", cluster="24xV100").notes == []
@@ -145,7 +146,7 @@ def test_jobs_save_now_and_then_where_nodes_fail() -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_hopeless_cluster_is_given_up() -> None:
-    with pytest.raises(rota.errors.Stalled, match="none gets to its end"):
+    with pytest.raises(rota.errors.Stalled, match="none can end"):
         rota.simulate("demo", cluster="24x(1xV100)", node_mtbf_seconds=3.0, node_repair_seconds=1.0, first=1)
 
 
@@ -207,3 +208,20 @@ def test_names_of_the_contract() -> None:
     trace = rota.traces.synthetic(jobs=30, seed=1)
     found = rota.simulate(trace, policy="las", cluster="24xV100")
     assert found.rounds == found.summary.rounds and found.rounds
+
+
+def test_processes_of_their_own_give_the_same_results() -> None:
+    fields: dict[str, Any] = {"trace": "synthetic:jobs=12", "cluster": "8xV100", "seeds": 2}
+    done: list[str] = []
+    apart = rota.compare(["fifo", "srsf"], workers=2, progress=lambda label, *_: done.append(label), **fields)
+    here = rota.compare(["fifo", "srsf"], **fields)
+    assert str(apart) == str(here) and sorted(done) == ["fifo", "fifo", "srsf", "srsf"]
+    with pytest.raises(rota.errors.NameUnknown, match="No policy 'fiffo'") as caught:
+        rota.compare(["fifo", "fiffo"], workers=2, **fields)
+    assert caught.value.hint and caught.value.name == "fiffo"
+
+
+@pytest.mark.parametrize("fields", [{"workers": 0}, {"seeds": 0}, {"seeds": 10_001}])
+def test_how_many_times_and_in_how_many_processes(fields: dict[str, Any]) -> None:
+    with pytest.raises(rota.errors.OptionError, match=next(iter(fields))):
+        rota.compare(["fifo"], trace="synthetic:jobs=3", **fields)

@@ -49,8 +49,8 @@ def test_example_of_the_contract(folder: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("after: [1]", "is planned"),
-        ("max_run_time: 1h", "is planned"),
+        ("after: [1]", "unknown field 'after'"),
+        ("max_run_time: 1h", "unknown field 'max_run_time'"),
         ("deadline: 2020-01-01T00:00", "in the past"),
     ],
 )

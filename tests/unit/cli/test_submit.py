@@ -82,7 +82,7 @@ BAD_SUBMISSIONS: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("run: x\n", ("--weight", "nan"), ("--weight", "finite")),
     ("run: x\n", ("--steps", "0"), ("steps",)),
     ("run: x\n", ("--progress", "("), ("progress", "regular expression")),
-    ("run: x\n", ("--dry-run",), ("--dry-run", "not in this version yet")),
+    ("run: x\n", ("--dry-run",), ("--dry-run", "No such option")),
     ("run: x\n", ("-o", "yaml"), ("-o", "yaml")),
     ("run: x\n", ("--", "y"), ("two jobs",)),
 ]

@@ -87,7 +87,7 @@ def test_jobs_that_stay_as_they_are() -> None:
 def test_whether_a_job_fits_is_asked_of_the_sizes_it_has_then() -> None:
     wide = trace(JobSpec(steps=9.0, gpus=16, gpu_counts=(1, 2, 16), profile="vgg16/bs8"), JobSpec(steps=9.0))
     assert rota.simulate(wide, cluster="1x(8xV100)").summary.finished == 2
-    with pytest.raises(TraceError, match="1 jobs can never run"):
+    with pytest.raises(TraceError, match="1 job can never run"):
         rota.simulate(wide, cluster="1x(8xV100)", elastic="none")
     assert rota.simulate(wide, cluster="1x(8xV100)", elastic="none", drop_oversized=True).summary.jobs == 1
     rigid = trace(JobSpec(steps=9.0, gpus=16, profile="vgg16/bs8"))

@@ -157,8 +157,6 @@ def test_another_policy_takes_over_without_the_memory_of_the_first(second: str, 
         ({"gpus": 5}, "UNSATISFIABLE"),
         ({"accelerators": ["H100"]}, "NO_SUCH_ACCELERATOR"),
         ({"deadline": "2020-01-01T00:00"}, "in the past"),
-        ({"after": [1]}, "not in this version yet"),
-        ({"max_run_time": "1h"}, "not in this version yet"),
         ({"gpus": {"min": 5, "max": 8}}, "UNSATISFIABLE"),
     ],
 )

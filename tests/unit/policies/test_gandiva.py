@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rota
 from rota.beliefs.costs import MemoryCosts
 from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
@@ -359,3 +360,9 @@ def test_while_no_jobs_share_a_slot_servers_keep_their_size() -> None:
     jobs += [Arrival(20.0, JobSpec(gpus=2, steps=5000.0, can_park=True)) for _ in range(2)]
     record = engine([*jobs, one_gpu(500.0, at_s=300.0)], cluster="4x(4xV100)", policy="gandiva:balance_seconds=60").run()
     assert not record.suspensions.any() and not record.migrations.any()
+
+
+def test_an_elastic_job_that_joined_a_larger_one_has_its_turns_at_its_own_size() -> None:
+    """The tactic pack lets a job of one GPU join one of two; afterwards it was asked for at a size that it never asked for."""
+    result = rota.simulate("demo", policy="gandiva", first=80, elastic="batch")
+    assert not np.isnan(result.record.finished_s).any()

@@ -115,7 +115,7 @@ def test_policies_are_a_list(policies: list[str]) -> None:
 
 
 def test_no_seeds_are_refused() -> None:
-    with pytest.raises(OptionError, match="at least 1"):
+    with pytest.raises(OptionError, match="from 1 to 10,000"):
         rota.compare(["fifo"], seeds=0, cluster=CLUSTER)
 
 

@@ -98,7 +98,7 @@ def test_a_policy_that_ranks_nobody_stalls_with_a_story() -> None:
         def allocate(self, view: Any) -> Ranking:
             return Ranking(order=np.empty(0, dtype=np.int64))
 
-    with pytest.raises(Stalled, match="1 jobs are unfinished"):
+    with pytest.raises(Stalled, match="1 job did not finish"):
         run("1xV100", (0.0, 1, 5.0), policy=Nobody())
 
 

@@ -69,8 +69,8 @@ def test_keys_know_what_is_in_a_file(tmp_path: Path) -> None:
     "changes,words",
     [
         ({"policies": ()}, "at least one"),
-        ({"seeds": 0}, "at least 1"),
-        ({"vary": {"colour": (1,)}}, "No value to vary 'colour'"),
+        ({"seeds": 0}, "from 1 to 10,000"),
+        ({"vary": {"colour": (1,)}}, "No setting 'colour'"),
         ({"vary": {"round_seconds": tuple(range(1, 60_000))}}, "more than 100,000 cells"),
     ],
 )

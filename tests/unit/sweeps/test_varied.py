@@ -42,7 +42,7 @@ def test_values_as_they_are_typed() -> None:
         ("preset=ideal//gavel", "a value is missing"),
         ("cluster=4xV100|8xV100", "an axis of its own"),
         ("seed=1/2", "an axis of its own"),
-        ("policy.=1/2", "No value to vary 'policy.'"),
+        ("policy.=1/2", "No setting 'policy.'"),
         ("rond_seconds=1/2", "Closest: round_seconds"),
     ],
 )

@@ -51,7 +51,7 @@ def test_rota_with_everything(tmp_path: Path) -> None:
 def test_rota_with_as_little_as_possible(tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path, "submit_time,gpus,duration\n10,1,60\n"))
     assert trace.format == "rota"
-    assert trace.arrivals == (Arrival(10.0, JobSpec(name="job-2", gpus=1, steps=60.0)),)
+    assert trace.arrivals == (Arrival(10.0, JobSpec(name="line-2", gpus=1, steps=60.0)),)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_an_empty_trace_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="cannot be written") as caught:
+    with pytest.raises(TraceError, match="does not exist") as caught:
         write_trace(named("demo"), tmp_path / "nowhere" / "out.csv")
     assert caught.value.where == str(tmp_path / "nowhere" / "out.csv")
     assert caught.value.hint

@@ -1,0 +1,168 @@
+"""The front pages say what the program does: an example works, and what they call missing is missing."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rota.cli.main import COMMANDS, GROUPS
+from rota.compose.catalogue import PLACERS, POLICIES
+from rota.compose.checked import check_file
+from rota.core.plan import make_plan
+from rota.model.accelerators import ACCELERATORS
+from rota.model.job import Phase
+from rota.model.reasons import Reason
+from rota.profiles.workloads import WORKLOADS
+from rota.traces.read import FORMATS
+from rota.wire.spec import Spec
+from tests.docs.test_reference import EVERY_FLAG
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+FRONT = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("compared", "spec", "walk", "glossary", "troubleshooting"))]
+YAML = re.compile(r"(?<!as `wrong\.yaml`:\n\n)```yaml\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    (page.stem, number, text) for page in sorted(DOCS.glob("*.md")) for number, text in enumerate(YAML.findall(page.read_text()))
+]
+
+MISSING = {
+    "no accounts, quotas or user isolation": {"account", "accounts", "quota", "quotas", "qos", "run_as", "user"},
+    "no dependencies between jobs, job arrays, time limits or notifications": {
+        "after", "depends", "dependencies", "array", "arrays", "time_limit", "max_run_time", "notify",
+    },
+    "does not start containers, copy data or rent machines": {"container", "containers", "image", "sync", "launch", "cloud"},
+    "CPUs, memory and licences are not resources": {"cpus", "memory", "licences"},
+    "Rota does not run on Kubernetes": {"kubernetes", "k8s", "kubeconfig"},
+    "time limits and notifications have no fields": {"max_run_time", "notify"},
+}  # fmt: skip
+"""What a page calls missing -> fields, commands and flags that would make it untrue."""
+
+PROMISES = re.compile(
+    r"(?:is|are) planned\b|comes next\b|don't work yet|not in this version|no driver yet|will be (?:built|added)"
+)
+
+
+def text_of(name: str) -> str:
+    return re.sub(r"\s+", " ", (ROOT / name).read_text(encoding="utf-8").replace("**", ""))
+
+
+@pytest.mark.parametrize(("page", "number", "text"), EXAMPLES, ids=[f"{page}-{number}" for page, number, _ in EXAMPLES])
+def test_an_example_in_yaml_can_be_used(
+    page: str, number: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in re.findall(r"([A-Z_]+): *[,}]", text):
+        monkeypatch.setenv(name, "passed on")
+    part = not re.search(r"^(?:run|nodes|[\w-]+: *\{weight)", text, re.MULTILINE)
+    (tmp_path / "example.yaml").write_text("run: train\n" + text if part else text)
+    assert check_file("example.yaml").kind in ("job spec", "cluster", "tenants")
+
+
+def test_the_example_of_the_spec_has_every_field_of_a_kind() -> None:
+    example = next(text for page, _, text in EXAMPLES if page == "spec")
+    used = set(re.findall(r"^(\w+):", example, re.MULTILINE))
+    assert used <= set(Spec.model_fields) and len(used) > 12
+
+
+@pytest.mark.parametrize("phrase", MISSING)
+def test_what_is_called_missing_is_missing(phrase: str) -> None:
+    assert any(phrase in text_of(str(page.relative_to(ROOT))) for page in FRONT), "the page says something else by now"
+    there = {*Spec.model_fields, *COMMANDS, *GROUPS} | {flag.strip("-").replace("-", "_") for flag in flags_of_submit()}
+    assert not MISSING[phrase] & there
+
+
+def flags_of_submit() -> set[str]:
+    from tests.docs.test_reference import FLAGS
+
+    return FLAGS["rota submit"] | FLAGS["rota up"]
+
+
+@pytest.mark.parametrize("page", FRONT, ids=lambda page: page.stem)
+def test_no_front_page_makes_promises(page: Path) -> None:
+    assert PROMISES.findall(re.sub(r"\s+", " ", page.read_text())) == []
+
+
+@pytest.mark.parametrize("text", ["a cluster through Ray comes next", "`after` is planned", "some fields don't work yet"])
+def test_a_promise_is_noticed(text: str) -> None:
+    assert PROMISES.search(text)
+
+
+def test_what_is_compared_is_there_or_is_not() -> None:
+    page = text_of("docs/compared.md")
+    for policy in ("goodput", "optimus", "ones", "tiresias", "las", "gandiva"):
+        assert f"`{policy}`" in page and policy in POLICIES
+    assert "Its repository has Pollux, and Synergy" in page and "Rota has neither" in page
+    assert not {"pollux", "synergy"} & {*POLICIES, *PLACERS}
+    assert "Jobs on several GPUs are not parked" in page
+    assert "A cluster needs Ray" in page and "--ray" in EVERY_FLAG
+    peers = "Slurm Kueue KAI Volcano SkyPilot Run:ai Cedana MemVerge gflow Spur Armada Gavel Blox Sia"
+    for peer in peers.split():
+        assert re.search(rf"^## .*\b{peer}\b", (DOCS / "compared.md").read_text(), re.MULTILINE), peer
+
+
+def test_every_source_is_cited_and_every_citation_has_a_source() -> None:
+    text = (DOCS / "compared.md").read_text()
+    body, sources = text.split("## Sources")
+    assert {int(each) for each in re.findall(r"\[(\d+)\](?!\()", body)} == {
+        int(each) for each in re.findall(r"^(\d+)\. ", sources, re.MULTILINE)
+    }
+
+
+def test_readme_names_policies_that_exist() -> None:
+    bullets = re.findall(
+        r"^- \*\*(?:Policies|Objectives|Elastic jobs)\*\*(.*?)(?=^- )", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    named = {name for bullet in bullets for name in re.findall(r"`([a-z-]+)`", bullet)}
+    assert len(bullets) == 3 and named <= set(POLICIES) and set(POLICIES) - named <= {"gavel"}
+
+
+def test_readme_counts_what_there_is() -> None:
+    page = text_of("README.md")
+    assert f"catalogue](docs/profiles.md) of {len(WORKLOADS)} models on {len(ACCELERATORS)} accelerator types" in page
+    assert len(FORMATS) == 9 and "[nine trace formats]" in page
+
+
+def test_readmes_times_to_park_are_those_that_were_measured() -> None:
+    rows = re.findall(r"^\| (\d+ GiB) \| ([\d.]+ s) \| ([\d.]+ s) \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    measured = (DOCS / "papers/real-gpu.md").read_text()
+    assert len(rows) == 3
+    for held, park, resume, saved in rows:
+        cells = next(line for line in measured.splitlines() if line.startswith(f"| {held} |")).split("|")
+        assert (cells[4].strip(), cells[6].strip()) == (park, resume)
+        if saved != "not measured":
+            assert f"| {saved.replace(' and ', ', ')} |" in measured
+    first = re.search(r"^\| 20 GiB \| 8 \| ([\d.]+ s) \|", measured, re.MULTILINE)
+    assert first is not None and f"({first[1]} for 20 GiB)" in text_of("README.md")
+
+
+def test_the_walk_names_files_that_exist() -> None:
+    page = (DOCS / "walk.md").read_text()
+    named = set(re.findall(r"`((?:rota|tests)/[\w/]+\.py)`", page))
+    assert len(named) > 15 and all((ROOT / name).is_file() for name in named)
+    steps = re.findall(r"^ *(\d)\. ", make_plan._make.__doc__ or "", re.MULTILINE)
+    assert steps[-1] == "8" and "eight numbered steps" in page
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    for page in [*FRONT, *DOCS.glob("*.md")]:
+        for name in re.findall(r"`(rota/[\w/]+\.py)`", page.read_text()):
+            assert (ROOT / name).is_file(), f"{page.name}: {name}"
+
+
+def test_the_glossary_knows_every_phase() -> None:
+    page = text_of("docs/glossary.md")
+    entry = page[page.index("phase : ") : page.index("incarnation (")]
+    assert all(phase.name.lower() in entry for phase in Phase)
+
+
+def test_every_reason_is_given_by_some_code() -> None:
+    code = "".join(file.read_text() for room in ("core", "beliefs") for file in (ROOT / "rota" / room).rglob("*.py"))
+    for reason in Reason:
+        assert re.search(rf"\bReason\.{reason.name}\b", code), f"no code gives {reason.name}"
+
+
+def test_no_driver_holds_jobs_so_no_page_explains_it() -> None:
+    live = "".join(
+        file.read_text() for room in ("live", "server", "agent", "ray", "cli") for file in (ROOT / "rota" / room).rglob("*.py")
+    )
+    assert "HoldAsked(" not in live and "`HELD`" not in (DOCS / "troubleshooting.md").read_text()
