@@ -1,11 +1,12 @@
 """`rota cancel`: stop jobs for good."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rota.cli import options as flag
 
 if TYPE_CHECKING:
-    from rota.wire.rows import JobRow
+    from rota.wire.rows import CancelRow
 
 
 def cancel(jobs: flag.JobKeys, home: flag.Home = None, output: flag.Output = "table") -> None:
@@ -17,22 +18,18 @@ def cancel(jobs: flag.JobKeys, home: flag.Home = None, output: flag.Output = "ta
     from rota.cli import words
     from rota.wire.client import connect
 
-    client = connect(home)
     # Every name is looked up before any job is cancelled: with one of them mistyped, nothing happens.
-    before = list({row.id: row for row in (client.job(job, alone=True) for job in jobs)}.values())
-    after = []
-    for row in before:
-        after.append(row if row.ended else client.cancel(row.id))
-        if shaped in ("table", "wide"):
-            words.say(_told(row, after[-1]))
-    words.data(shaped, after)
+    found = connect(home).cancel_many(jobs)
+    if not words.data(shaped, [each.job for each in found]):
+        words.say("\n".join(_told(each) for each in found))
 
 
-def _told(before: "JobRow", after: "JobRow") -> str:
+def _told(each: "CancelRow") -> str:
     from rota.cli import words
 
+    before = replace(each.job, phase=each.was)
     if before.ended:
         return f"{words.title(before)} had already ended: {before.phase}."
     ran = "" if before.started_at else "; never ran"
     was = f"{words.phase(before)}, submitted {words.since(before.submitted_at)} ago{ran}"
-    return f"{'Cancelled' if after.ended else 'Stopping'} {words.title(after)} ({was})."
+    return f"{'Cancelled' if each.job.ended else 'Stopping'} {words.title(each.job)} ({was})."

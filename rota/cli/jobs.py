@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 REDRAW_SECONDS = 0.5
 """At most so often, however much changes."""
+SHOWN_JOBS = 50
+"""Rows of a table, unless --limit says otherwise."""
 LOOK_SECONDS = 10.0
 """At least so often, so that times go on."""
 
@@ -34,11 +36,20 @@ def jobs(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only those submitted since: 2h, 3d, or 2026-12-01T09:00.")
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            parser=flag.number("--limit", whole=True),
+            metavar="N",
+            help=f"Jobs to show at most; 0: all. Default: {SHOWN_JOBS} in a table, all for -o json and csv.",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show every change, until Ctrl-C.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """List the jobs.
+    """List the jobs: those that hold GPUs first, then those that wait, then those that have ended.
 
     Example: rota jobs --watch
     """
@@ -51,6 +62,8 @@ def jobs(
 
     if phase is not None and phase not in words.PHASES:
         raise OptionError("is no phase.", field="--phase", value=phase, hint=f"--phase {', '.join(words.PHASES)}")
+    if limit is not None and limit < 0:
+        raise OptionError("is below 0.", field="--limit", value=limit, hint=f"--limit {SHOWN_JOBS}, or --limit 0 for all")
     wanted = {
         "everything": everything or phase in ENDED,
         "user": user_name() if user == "me" else user or "",
@@ -59,41 +72,59 @@ def jobs(
     }
     client = connect(home)
     if not watch:
-        _show(client, shaped, wanted)
+        _show(client, shaped, wanted, limit)
         return
     try:
-        _watch(client, shaped, wanted)
+        _watch(client, shaped, wanted, limit)
     except KeyboardInterrupt:  # the way to end it
         sys.stdout.write("\n" * sys.stdout.isatty())
 
 
-def _watch(client: "Client", shaped: str, wanted: dict[str, Any]) -> None:
+def _watch(client: "Client", shaped: str, wanted: dict[str, Any], limit: int | None) -> None:
     seen = client.changes(0, 0.0)
     while True:
-        _show(client, shaped, wanted, redraw=True)
+        _show(client, shaped, wanted, limit, redraw=True)
         time.sleep(REDRAW_SECONDS)
         seen = client.changes(seen, LOOK_SECONDS)
 
 
-def _show(client: "Client", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
+def _show(client: "Client", shaped: str, wanted: dict[str, Any], limit: int | None, *, redraw: bool = False) -> None:
     from rota.cli import words
 
-    rows = client.jobs(**wanted)
-    if words.data(shaped, rows):
+    if shaped in ("json", "csv"):
+        words.data(shaped, client.jobs(**wanted) if not limit else _jobs(client, wanted, limit)[0])
         return
-    lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
-    lines.append(footer(len(rows), wanted["everything"], status := client.status()))
-    if status.policy_problem:
-        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
-    lines += [words.clean(line) for line in status.slow_gpus]
+    status = client.status()
+    notes = [f"The policy failed: {words.clean(status.policy_problem)}"] if status.policy_problem else []
+    notes += [words.clean(line) for line in status.slow_gpus]
     if status.disk_problem:
-        lines.append(f"Attention: {words.clean(status.disk_problem)}")
-    if redraw and sys.stdout.isatty():
-        columns, height = shutil.get_terminal_size()
+        notes.append(f"Attention: {words.clean(status.disk_problem)}")
+    most, on_screen = SHOWN_JOBS if limit is None else limit, redraw and sys.stdout.isatty()
+    columns, height = shutil.get_terminal_size()
+    if on_screen:  # the heads, the line below the table and the notes have to fit as well
+        most = min(most or height, max(1, height - 3 - len(notes)))
+    rows, total = _jobs(client, wanted, most)
+    lines = table(rows, wide=shaped == "wide", colour=words.colourful()) if rows else []
+    lines += [footer(len(rows), total, wanted["everything"], status), *notes]
+    if on_screen:
         # From the top of the screen, line by line, then nothing below: no flicker.
         words.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
     else:
         words.say("\n".join(lines))
+
+
+def _jobs(client: "Client", wanted: dict[str, Any], limit: int) -> "tuple[list[JobRow], int]":
+    """At most so many jobs, or all (0), and how many there are."""
+    from rota.wire.job_filter import MOST_JOBS
+
+    found = client.page(**wanted, limit=min(limit or MOST_JOBS, MOST_JOBS))
+    rows = found.jobs
+    while (not limit or len(rows) < limit) and len(rows) < found.total:
+        more = client.page(**wanted, skip=len(rows), limit=min(limit - len(rows) if limit else MOST_JOBS, MOST_JOBS)).jobs
+        if not more:
+            break
+        rows = rows + more
+    return rows, max(found.total, len(rows))
 
 
 def table(rows: "list[JobRow]", *, wide: bool, colour: bool) -> list[str]:
@@ -150,8 +181,10 @@ def _short(row: "JobRow") -> str:
     return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
 
 
-def footer(shown: int, everything: bool, status: "StatusRow") -> str:
-    what = f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
+def footer(shown: int, total: int, everything: bool, status: "StatusRow") -> str:
+    what = f"{total:,} job{'s' * (total != 1)}" if total else "No jobs" if everything else "No unfinished jobs"
+    if shown < total:
+        what = f"showing {shown:,} of {what} (--limit 0 shows all)"
     kind = "pretend GPUs" if status.pretend else "GPUs"
     return f"{what} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
 

@@ -14,7 +14,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,10 +30,11 @@ from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
-from rota.live.journal import Journal
+from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
 from rota.live.leases import leases_told_again
+from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
@@ -43,6 +45,7 @@ from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
 from rota.live.told import SCORED, same_told, scored_devices
 from rota.live.trials import trials_of
+from rota.live.upkeep import JournalUpkeep
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
@@ -52,12 +55,11 @@ from rota.model.options import Kind
 from rota.model.units import FOREVER
 from rota.park.ways import can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, NodeRow, StatusRow, WhyRow
+from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission, naming
 from rota.wire.submitted import SubmittedJob
 
-SNAPSHOT_EVERY = 1000
-"""Entries between snapshots."""
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
@@ -93,7 +95,14 @@ class _SetScores:
     names: list[str]
 
 
-_Item = External | _Submit | _Cancel | _SetPolicy | _SetScores | None
+@dataclass(frozen=True)
+class _Together:
+    """Requests for one turn, and so one transaction."""
+
+    items: Sequence[_Submit | _Cancel]
+
+
+_Item = External | _Together | _Submit | _Cancel | _SetPolicy | _SetScores | None
 """None: the driver has something to tell."""
 
 
@@ -138,6 +147,7 @@ class Daemon:
         known = _known_devices(before, there)
         self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
         self._set_up_anew = before is not None and before != self.configuration
+        self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
         for job, submitted, record in self.journal.jobs():
             self.history.records[job] = JobRecord.of(job, submitted, record)
@@ -153,7 +163,6 @@ class Daemon:
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
         self._policy_client = self._client(self.configuration["policy"])
         self._wake_s = scheduler.state.question.wake_s
-        self._since_snapshot = 0
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     # Coming up and going down ------------------------------------------------------------------------------------
@@ -202,6 +211,7 @@ class Daemon:
             self.driver.end_strays(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
+            self._upkeep.at_start()
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
@@ -244,6 +254,8 @@ class Daemon:
             before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
             lives = {job: life.number for job, life in state.jobs.incarnations.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
+            question = state.question
+            asked = None if question.asked is None else AskedAbout(question.decision, question.asked)
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
@@ -251,7 +263,7 @@ class Daemon:
             self.configuration[DEVICES] = self._devices()
             self._durably(lambda: self.journal.configure(self.configuration))
         changed = self.history.take_changed()
-        self._durably(lambda: self.journal.append(now, events, decided, changed))
+        self._durably(lambda: self.journal.append(now, events, decided, changed, asked))
         with self._lock:
             commands = self.scheduler.commit(decided)
         for future, job in answered:
@@ -260,11 +272,7 @@ class Daemon:
         self._do(commands)
         self._announce()
         self._see_to_cluster()
-        self._since_snapshot += 1
-        if self._since_snapshot >= SNAPSHOT_EVERY:
-            with contextlib.suppress(JournalFull, JournalAway):  # entries do as well, and the next turn tries again
-                self.journal.save_snapshot(self.scheduler.snapshot(self._words))
-                self._since_snapshot = 0
+        self._upkeep.after_turn(len(events))
 
     def _durably(self, write: Callable[[], None]) -> None:
         """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
@@ -305,7 +313,7 @@ class Daemon:
         """Events out of requests, answers, the driver and the clock."""
         events: list[External] = []
         last = self.scheduler.state.jobs.last_job
-        for item in items:
+        for item in _one_by_one(items):
             if isinstance(item, _Submit):
                 last = max(last, 0) + 1
                 events.append(Submitted(last, item.wanted, now))
@@ -409,19 +417,41 @@ class Daemon:
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str]) -> JobRow:
         """Durable when this returns. What can never run here is refused."""
+        self._check_room()
+        item = self._prepared(Submission(spec, user, workdir, env))
+        self._items.put(item)
+        return self.job(str(self._answer(item.done)))
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
+        """All of them or none, durable in one transaction when this returns. An error names the first that is refused."""
+        self._check_room()
+        items, possible = [], set[Kind]()
+        for index, each in enumerate(submissions):
+            with naming(index):
+                items.append(self._prepared(each, possible))
+        self._items.put(_Together(items))
+        taken = [self._answer(item.done) for item in items]
+        return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
+
+    def _check_room(self) -> None:
         if self._reserve.full or self._reserve.short():
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
-        job = submitted_job(spec, user, workdir, env)
+
+    def _prepared(self, sent: Submission, possible: set[Kind] | None = None) -> _Submit:
+        """`possible`: kinds of jobs that are known to run here, and are not checked again."""
+        job = submitted_job(sent.spec, sent.user, sent.workdir, sent.env)
         way, why = self.driver.how_parked(job)
         if not job.saves:
             way, why = left_running(way, why)
         wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
-        self._check_possible(wanted)
-        done: Future[int] = Future()
-        self._items.put(_Submit(job, wanted, f"{way}: {why}", done))
-        return self.job(str(self._answer(done)))
+        kind = Kind.of(wanted)
+        if possible is None or kind not in possible:
+            self._check_possible(wanted)
+        if possible is not None:
+            possible.add(kind)
+        return _Submit(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:
@@ -460,30 +490,35 @@ class Daemon:
         return self.status()
 
     def cancel(self, job: int) -> JobRow:
-        record = self.history.records.get(job)
-        if record is None:
+        if job not in self.history.records:
             raise NameUnknown("job", str(job), [], hint="rota jobs --all")
-        if not record.ended:
-            done: Future[int] = Future()
-            self._items.put(_Cancel(job, done))
-            self._answer(done)
-        return self.job(str(job))
+        return self._cancel([job])[0].job
+
+    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
+        """All of these jobs in one transaction; a key that fits no job, or several, is refused before any is cancelled."""
+        with self._lock:
+            jobs = [find_record(self.history.records, key, alone=True).id for key in keys]
+        return self._cancel(list(dict.fromkeys(jobs)))
+
+    def _cancel(self, jobs: Sequence[int]) -> list[CancelRow]:
+        records = [self.history.records[job] for job in jobs]
+        with self._lock:
+            before = self.history.phases(records, self.scheduler.state)
+        items = [_Cancel(record.id, Future()) for record in records if not record.ended]
+        self._items.put(_Together(items))
+        for item in items:
+            self._answer(item.done)
+        with self._lock:
+            after = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
+        return [CancelRow(was=was, job=row) for was, row in zip(before, after, strict=True)]
 
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
-        """A page of the jobs that are wanted, by number."""
         with self._lock:
-            records = [
-                record
-                for record in self.history.records.values()
-                if (wanted.everything or not record.ended)
-                and record.id > wanted.after
-                and record.submitted_s >= wanted.since_s
-                and (not wanted.user or record.submitted.user == wanted.user)
-            ]
-            if not wanted.phase:
-                records = records[: wanted.limit]
-            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
-            return [row for row in rows if wanted.in_phase(row)][: wanted.limit]
+            return by_number(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
+
+    def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
+        with self._lock:
+            return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
 
     def job(self, key: str, alone: bool = False) -> JobRow:
         with self._lock:
@@ -505,7 +540,8 @@ class Daemon:
     def status(self) -> StatusRow:
         with self._lock:
             state = self.scheduler.state
-            phases = [Phase(int(phase)).word for phase in state.jobs.table.phase[list(state.jobs.row.values())]]
+            codes = state.jobs.table.phase[list(state.jobs.row.values())]
+            phases = Counter(Phase(code).word for code in codes.tolist())
             return StatusRow(
                 version=__version__,
                 policy=self.configuration["policy"],
@@ -514,7 +550,7 @@ class Daemon:
                 gpus=gpus_present(state),
                 gpus_busy=int((~state.machines.observed.free).sum()),
                 pretend=bool(self.configuration["pretend"]),
-                jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
+                jobs=dict(phases),
                 decisions=state.question.decision,
                 now=iso(self.clock()) or "",
                 daemon_pid=os.getpid(),
@@ -534,6 +570,14 @@ class Daemon:
         with self._changes:
             self._changes.wait_for(lambda: self._number > seen or self._stopping, timeout)
             return self._number
+
+
+def _one_by_one(items: Sequence[_Item]) -> Iterator[_Item]:
+    for item in items:
+        if isinstance(item, _Together):
+            yield from item.items
+        else:
+            yield item
 
 
 def _full(home: Path) -> str:

@@ -10,8 +10,21 @@ from urllib.parse import quote
 
 from rota.errors import OptionError, RotaError
 from rota.wire.address import home_folder, read_address
-from rota.wire.job_filter import PAGE_JOBS
-from rota.wire.rows import GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, TrialRow, WhyRow
+from rota.wire.job_filter import MOST_TOGETHER, PAGE_JOBS
+from rota.wire.problems import LARGEST_SEVERAL_BYTES
+from rota.wire.rows import (
+    CancelRow,
+    GpuRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReasonRow,
+    StatusRow,
+    TakenRow,
+    TrialRow,
+    WhyRow,
+)
 from rota.wire.transport import ANSWER_SECONDS, Busy, HttpTransport
 
 POLL_SECONDS = 20.0
@@ -23,12 +36,14 @@ LONGEST_GAP_SECONDS = 1.0
 PIECE_BYTES = 65_536
 FIRST_ANSWER_SECONDS = 90.0
 """A policy may take so long to start and to answer for the first time."""
+SECONDS_PER_JOB = 0.01
+"""How much longer the answer to a request for several jobs may take, for each of them."""
 
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
 
-Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk)
-_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk)
+Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
+_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
@@ -58,6 +73,33 @@ class Client:
         env = passed_environment(spec.get("env"))
         sent = {"spec": spec, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": env}
         return _job(self._transport.ask("POST", "/jobs", body=sent))
+
+    def submit_many(self, specs: Iterable[Mapping[str, Any]], *, user: str = "", workdir: str = "") -> "list[Job]":
+        """Submit several jobs, each a spec as plain data: `{"run": "python train.py", "gpus": 2}`. All of them are taken, in one
+        transaction, or none; the error names the first that was refused. At most 10,000 at a time."""
+        jobs = [{"spec": spec, "env": _variables(_passed_through(spec.get("env")))} for spec in specs]
+        if len(jobs) > MOST_TOGETHER:
+            raise OptionError(f"are {len(jobs):,}; a call takes at most {MOST_TOGETHER:,}.", field="specs", hint="several calls")
+        sent = {"jobs": jobs, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": _variables(PASSED_ON)}
+        more = SECONDS_PER_JOB * len(jobs)
+        taken = self._transport.ask("POST", "/submissions", body=sent, more_seconds=more, most_bytes=LARGEST_SEVERAL_BYTES)
+        return [Job(self, _row(TakenRow, each)) for each in taken]
+
+    def page(
+        self,
+        everything: bool = False,
+        *,
+        user: str = "",
+        phase: str = "",
+        since_s: float = 0.0,
+        skip: int = 0,
+        limit: int = PAGE_JOBS,
+    ) -> PageRow:
+        """A page of the jobs for people: jobs that hold GPUs first, then jobs that wait, then jobs that have ended, the latest
+        first; and how many there are."""
+        query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "skip": skip, "limit": limit}
+        plain = self._transport.ask("GET", "/page", query=query)
+        return _row(PageRow, {**plain, "jobs": [_job(row) for row in plain["jobs"]]})
 
     def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
         """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
@@ -116,6 +158,16 @@ class Client:
         """End a job for good."""
         return _job(self._transport.ask("POST", _way(key, "cancel")))
 
+    def cancel_many(self, keys: Iterable[int | str]) -> list[CancelRow]:
+        """End several jobs for good, in one transaction. With a key that fits no job, or several, none is ended."""
+        found: list[CancelRow] = []
+        asked = [str(key) for key in keys]
+        for first in range(0, len(asked), MOST_TOGETHER):
+            some = asked[first : first + MOST_TOGETHER]
+            plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
+            found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
+        return found
+
     def status(self) -> StatusRow:
         """The cluster in one row: GPUs, policy, jobs by phase."""
         return _row(StatusRow, self._transport.ask("GET", "/status"))
@@ -164,7 +216,7 @@ class Client:
 class Job:
     """A submitted job. Every question about it goes to the scheduler."""
 
-    def __init__(self, client: Client, row: JobRow) -> None:
+    def __init__(self, client: Client, row: JobRow | TakenRow) -> None:
         self._client = client
         self.id, self.name = row.id, row.name
 
@@ -199,7 +251,11 @@ class Job:
 
 def passed_environment(env: Any) -> dict[str, str]:
     """Of this process's variables, those that a job with this `env` gets."""
-    return {name: os.environ[name] for name in (*PASSED_ON, *_passed_through(env)) if name in os.environ}
+    return _variables((*PASSED_ON, *_passed_through(env)))
+
+
+def _variables(names: Iterable[str]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _passed_through(env: Any) -> list[str]:
