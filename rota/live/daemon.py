@@ -572,7 +572,7 @@ class Daemon:
             return self._number
 
 
-def _one_by_one(items: Sequence[_Item]) -> Iterator[_Item]:
+def _one_by_one(items: Sequence[_Item]) -> Iterator[External | _Submit | _Cancel | _SetPolicy | _SetScores | None]:
     for item in items:
         if isinstance(item, _Together):
             yield from item.items

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.errors import JournalError
 from rota.live.answer_columns import KeptAnswer, make_answer, read_answer, write_answer
@@ -38,19 +38,16 @@ class EntryReader:
             yield JournalEntry(found.number, found.now_s, self._events(found), decided)
 
     def _events(self, found: EntryText) -> list[External]:
-        plain, answer = json.loads(long(found.events)), None
+        plain = json.loads(long(found.events))
+        answers: dict[int, KeptAnswer] = {}
         for i, each in enumerate(plain["list"]):
             if (written := _answer_in(each)) is not None:
-                answer = self._answer = read_answer(written, found.number, self._answer_at)
+                answers[i] = self._answer = read_answer(written, found.number, self._answer_at)
                 plain["list"][i] = {**each, "fields": {**each["fields"], "allocation": None}}
-        events: list[External] = self._words.decode(plain)
-        if answer is None:
-            return events
-        made = make_answer(answer, self._words)
-        return [
-            replace(event, allocation=made) if isinstance(event, Allocated) and event.allocation is None else event
-            for event in events
-        ]
+        events: list[Any] = self._words.decode(plain)
+        for i, answer in answers.items():
+            events[i] = replace(events[i], allocation=make_answer(answer, self._words))
+        return events
 
     def _answer_at(self, number: int) -> KeptAnswer:
         """The answer that another one builds on: as a rule the one that was read last."""

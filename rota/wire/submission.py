@@ -24,7 +24,7 @@ def naming(index: int) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        kind = next(each for each in (SpecError, OptionError, InputError) if isinstance(error, each))
+        kind = next((each for each in (SpecError, OptionError) if isinstance(error, each)), InputError)
         again = kind(f"jobs[{index}]  {error.message} None of the jobs was taken.", hint=error.hint)
         again.field = ".".join(part for part in ("jobs", str(index), error.field) if part)
         raise again from None
