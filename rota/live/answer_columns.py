@@ -280,7 +280,9 @@ def _names_jobs(column: Column, ids: Ints) -> bool:
         return True
     if column.min() < 0 or column.max() >= len(ids):
         return False
-    return len(np.unique(column)) == len(column)
+    seen = np.zeros(len(ids), dtype=bool)
+    seen[column] = True
+    return int(np.count_nonzero(seen)) == len(column)
 
 
 def _rising(ranks: Ints) -> Bools:

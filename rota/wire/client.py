@@ -36,6 +36,7 @@ LONGEST_GAP_SECONDS = 1.0
 PIECE_BYTES = 65_536
 FIRST_ANSWER_SECONDS = 90.0
 """A policy may take so long to start and to answer for the first time."""
+FEW_JOBS = 10
 SECONDS_PER_JOB = 0.01
 """How much longer the answer to a request for several jobs may take, for each of them."""
 
@@ -199,7 +200,8 @@ class Client:
         # The number is asked for before the rows: what changes between the two is then seen as a change.
         seen = self.changes(0, 0.0)
         while left:
-            unfinished = {row.id for row in self.jobs()}
+            # A few are asked about one by one: the list of all may be long.
+            unfinished = {row.id for row in self.jobs()} if len(left) > FEW_JOBS else set()
             for each in [each for each in left if each not in unfinished]:
                 row = self.job(each)
                 if row.ended:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.compose.live_scheduler import WORDS
@@ -61,11 +61,13 @@ def rankings(draw: st.DrawFn) -> tuple[Allocation, Ints]:
     return Ranking(order=order, run_seconds=draw(column), until_s=draw(floats), memory=memory, blind=draw(st.booleans())), ids
 
 
+@settings(deadline=None)
 @given(st.lists(rankings(), min_size=1, max_size=6))
 def test_rankings_come_back_as_they_were(answers: list[tuple[Allocation, Ints | None]]) -> None:
     check(answers)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=6), min_size=1, max_size=4), st.booleans())
 def test_shares_and_assignments_come_back_as_they_were(rows: list[list[tuple[int, float]]], known: bool) -> None:
     answers: list[tuple[Allocation, Ints | None]] = []
