@@ -26,7 +26,7 @@ _PACKS = "CREATE TABLE packs (first INTEGER NOT NULL, last INTEGER PRIMARY KEY, 
 
 LOG_BYTES = 4 << 20
 """What the write-ahead log keeps on disk after a large transaction."""
-WASTE_BYTES = 8 << 20
+WASTE_BYTES = 4 << 20
 """Unused room in the file that is worth giving back, if it is more than half of the file."""
 
 
