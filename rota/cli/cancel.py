@@ -1,6 +1,6 @@
 """`rota cancel`: stop jobs for good."""
 
-from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,11 +9,7 @@ from rota.cli import options as flag
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
-    from rota.wire.client import Client
-    from rota.wire.rows import JobRow
-
-AT_ONCE = 8
-"""Jobs that are cancelled at the same time: the scheduler writes down in one go what has come in by then."""
+    from rota.wire.rows import CancelRow
 
 
 def cancel(
@@ -33,36 +29,20 @@ def cancel(
     from rota.cli import words
     from rota.wire.client import connect
 
-    client = connect(home)
     # Every name is looked up before any job is cancelled: with one of them mistyped, nothing happens.
-    named = client.jobs() if everything else [client.job(job, alone=True) for job in jobs or ()]
-    before = list({row.id: row for row in named}.values())
-    after = []
-    for row, now in zip(before, _cancelled(client, before), strict=True):
-        after.append(now)
-        if shaped in ("table", "wide"):
-            words.say(_told(row, now))
-    if not before and shaped in ("table", "wide"):
-        words.say("No unfinished jobs.")
-    words.data(shaped, after)
+    client = connect(home)
+    keys: list[int | str] = [row.id for row in client.jobs()] if everything else [*(jobs or ())]
+    found = client.cancel_many(keys) if keys else []
+    if not words.data(shaped, [each.job for each in found]):
+        words.say("\n".join(_told(each) for each in found) or "No unfinished jobs.")
 
 
-def _cancelled(client: "Client", rows: "Sequence[JobRow]") -> "Iterator[JobRow]":
-    """Each as it is after it was told to end, in order."""
-    if len(rows) == 1:  # nothing to wait for together
-        yield rows[0] if rows[0].ended else client.cancel(rows[0].id)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(lambda row: row if row.ended else client.cancel(row.id), rows)
-
-
-def _told(before: "JobRow", after: "JobRow") -> str:
+def _told(each: "CancelRow") -> str:
     from rota.cli import words
 
+    before = replace(each.job, phase=each.was)
     if before.ended:
         return f"{words.title(before)} had already ended: {before.phase}."
     ran = "" if before.started_at else "; never ran"
     was = f"{words.phase(before)}, submitted {words.since(before.submitted_at)} ago{ran}"
-    return f"{'Cancelled' if after.ended else 'Stopping'} {words.title(after)} ({was})."
+    return f"{'Cancelled' if each.job.ended else 'Stopping'} {words.title(each.job)} ({was})."

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 REDRAW_SECONDS = 0.5
 """At most so often, however much changes."""
+SHOWN_JOBS = 50
+"""Rows of a table, unless --limit says otherwise."""
 LOOK_SECONDS = 10.0
 """At least so often, so that times go on."""
 
@@ -37,11 +39,20 @@ def jobs(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only those submitted since: 2h, 3d, or 2026-12-01T09:00.")
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            parser=flag.number("--limit", whole=True),
+            metavar="N",
+            help=f"Jobs to show at most; 0: all. Default: {SHOWN_JOBS} in a table, all for -o json and csv.",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show every change, until Ctrl-C.")] = False,
     home: flag.Home = None,
     output: flag.Output = "table",
 ) -> None:
-    """List the jobs.
+    """List the jobs: those that hold GPUs first, then those that wait, then those that have ended.
 
     Example: rota jobs --watch
     """
@@ -55,6 +66,8 @@ def jobs(
 
     if phase is not None and phase not in words.PHASES:
         raise OptionError("is no phase.", field="--phase", value=phase, hint=f"--phase {', '.join(words.PHASES)}")
+    if limit is not None and limit < 0:
+        raise OptionError("is below 0.", field="--limit", value=limit, hint=f"--limit {SHOWN_JOBS}, or --limit 0 for all")
     wanted = {
         "everything": everything or phase in ENDED,
         "user": user_name() if user == "me" else user or "",
@@ -62,53 +75,73 @@ def jobs(
         "since_s": 0.0 if since is None else words.moment(since),
     }
     if not watch:
-        _show(connect_or_read(home), shaped, wanted)
+        _show(connect_or_read(home), shaped, wanted, limit)
         return
     client = connect(home)
     try:
-        _watch(client, shaped, wanted)
+        _watch(client, shaped, wanted, limit)
     except KeyboardInterrupt:  # the way to end it
         sys.stdout.write("\n" * sys.stdout.isatty())
 
 
-def _watch(client: "Client", shaped: str, wanted: dict[str, Any]) -> None:
+def _watch(client: "Client", shaped: str, wanted: dict[str, Any], limit: int | None) -> None:
     seen = client.changes(0, 0.0)
     while True:
-        _show(client, shaped, wanted, redraw=True)
+        _show(client, shaped, wanted, limit, redraw=True)
         time.sleep(REDRAW_SECONDS)
         seen = client.changes(seen, LOOK_SECONDS)
 
 
-def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], *, redraw: bool = False) -> None:
+def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], limit: int | None, *, redraw: bool = False) -> None:
     from rota.cli import words
     from rota.wire.client import Client
 
-    rows = source.jobs(**wanted)
-    if words.data(shaped, rows):
+    if shaped in ("json", "csv"):
+        words.data(shaped, source.jobs(**wanted) if not limit else _jobs(source, wanted, limit)[0])
         return
+    status = source.status() if isinstance(source, Client) else None
+    notes = _notes(status) if status is not None else []
+    most, on_screen = SHOWN_JOBS if limit is None else limit, redraw and sys.stdout.isatty()
+    columns, height = shutil.get_terminal_size()
+    if on_screen:  # the heads, the line below the table and the notes have to fit as well
+        most = min(most or height, max(1, height - 3 - len(notes)))
+    rows, total = _jobs(source, wanted, most)
     lines = table(rows, wide=shaped == "wide", colour=words.colourful(), ended=wanted["everything"]) if rows else []
-    lines += _below(len(rows), wanted["everything"], source.status() if isinstance(source, Client) else None)
-    if redraw and sys.stdout.isatty():
-        columns, height = shutil.get_terminal_size()
+    lines += [footer(len(rows), total, wanted["everything"], status), *notes]
+    if on_screen:
         # From the top of the screen, line by line, then nothing below: no flicker.
         words.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
     else:
         words.say("\n".join(lines))
 
 
-def _below(shown: int, everything: bool, status: "StatusRow | None") -> list[str]:
-    """The lines below the table. `status`: None if the scheduler is not running."""
+def _notes(status: "StatusRow") -> list[str]:
+    """What needs attention, below the table."""
     from rota.cli import words
 
-    if status is None:
-        return [f"{counted(shown, everything)} · read from disk, without the scheduler"]
-    lines = [footer(shown, everything, status)]
-    if status.policy_problem:
-        lines.append(f"The policy failed: {words.clean(status.policy_problem)}")
+    lines = [f"The policy failed: {words.clean(status.policy_problem)}"] if status.policy_problem else []
     lines += [words.clean(line) for line in status.slow_gpus]
     if status.disk_problem:
         lines.append(f"Attention: {words.clean(status.disk_problem)}")
     return lines
+
+
+def _jobs(source: "Client | HomeOnDisk", wanted: dict[str, Any], limit: int) -> "tuple[list[JobRow], int]":
+    """At most this many jobs, or all (0), and how many there are."""
+    from rota.wire.client import Client
+    from rota.wire.job_filter import MOST_JOBS
+
+    if not isinstance(source, Client):
+        every = source.jobs(**wanted)
+        return every[: limit or None], len(every)
+    found = source.page(**wanted, limit=min(limit or MOST_JOBS, MOST_JOBS))
+    rows = found.jobs
+    while (not limit or len(rows) < limit) and len(rows) < found.total:
+        more = source.page(**wanted, skip=len(rows), limit=min(limit - len(rows) if limit else MOST_JOBS, MOST_JOBS)).jobs
+        if not more:
+            break
+        rows = rows + more
+    return rows, max(found.total, len(rows))
 
 
 def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False) -> list[str]:
@@ -179,13 +212,15 @@ def _short(row: "JobRow") -> str:
     return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
 
 
-def counted(shown: int, everything: bool) -> str:
-    return f"{shown} job{'s' * (shown != 1)}" if shown else "No jobs" if everything else "No unfinished jobs"
-
-
-def footer(shown: int, everything: bool, status: "StatusRow") -> str:
+def footer(shown: int, total: int, everything: bool, status: "StatusRow | None") -> str:
+    """The line below the table. `status`: None if the scheduler is not running."""
+    what = f"{total:,} job{'s' * (total != 1)}" if total else "No jobs" if everything else "No unfinished jobs"
+    if shown < total:
+        what = f"showing {shown:,} of {what} (--limit 0 shows all)"
+    if status is None:
+        return f"{what} · read from disk, without the scheduler"
     kind = "pretend GPUs" if status.pretend else "GPUs"
-    return f"{counted(shown, everything)} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
+    return f"{what} · {status.gpus_busy}/{status.gpus} {kind} busy · policy {status.policy}"
 
 
 def cut(line: str, columns: int) -> str:

@@ -23,6 +23,7 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
     shaped = flag.shape(output)
     from rota.cli import words
     from rota.wire.client import connect
+    from rota.wire.job_filter import MOST_JOBS
 
     client = connect(home)
     rows = client.nodes()
@@ -33,7 +34,10 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
 
         say(shaped, rows=[_flat(node, gpu) for node in rows for gpu in node.gpus])
     else:
-        names = {row.id: row.name for row in client.jobs()}
+        held = {job for node in rows for gpu in node.gpus for job in gpu.jobs}
+        # Jobs with GPUs come first on a page; there are a few more while some start or stop.
+        page = client.page(limit=min(2 * len(held) + 50, MOST_JOBS))
+        names = {row.id: row.name for row in page.jobs}
         for line in _wide(rows) if shaped == "wide" else _table(rows, names):
             words.say(line)
 

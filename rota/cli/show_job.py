@@ -32,6 +32,7 @@ def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table"
 
 def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     from rota.cli import words
+    from rota.wire.rows import HOLDING
 
     yield "user", words.clean(row.user)
     yield "phase", " on ".join(filter(None, (words.phase(row), words.clean(words.holds(row)))))
@@ -47,7 +48,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "GPUs", ", ".join(filter(None, (busy, memory)))
     yield "told", ", ".join(f"{words.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
     if row.eta_seconds is not None and not row.ended:
-        yield "left", words.length(row.eta_seconds) + ("" if row.phase in words.HOLDING else " of running, once it has GPUs")
+        yield "left", words.length(row.eta_seconds) + ("" if row.phase in HOLDING else " of running, once it has GPUs")
     yield "weight", f"{row.weight:g}"
     yield "tenant", words.clean(row.tenant)
     yield "submitted", f"{words.clock(row.submitted_at)}  ({words.since(row.submitted_at)} ago)"

@@ -11,11 +11,10 @@ from typing import Any
 
 from rota.errors import OptionError
 from rota.wire.client import user_name
-from rota.wire.rows import ENDED, JobRow
+from rota.wire.rows import ENDED, HOLDING, JobRow
 
 SUSPENDED = ("parked", "checkpointed")
 PHASES = ("queued", "starting", "running", "suspending", "suspended", "stopping", "unreachable", *ENDED)
-HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
 
 REASONS = {
     "HELD": "held back",

@@ -16,11 +16,13 @@ from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.doctor.postgres_checks import Rows, check_postgres, unfinished_jobs
-from rota.errors import NotYours, RotaError
+from rota.errors import JournalError, NotYours, RotaError
 from rota.folders import check_folder
 from rota.live.identity import find_original
+from rota.live.journal_entries import EntryReader
+from rota.live.journal_packs import counted
 from rota.live.journal_place import PostgresPlace, find_place
-from rota.live.journal_store import SCHEMA
+from rota.live.journal_store import READABLE, SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
 from rota.live.sqlite_store import connect_to_read
 from rota.wire.home import TOKEN_FILE, user_of
@@ -162,10 +164,10 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
     """What is in a journal, wherever it is. `another`: what to do if it is damaged."""
     older = "use the Rota that wrote it, or another --home"
     schema = next(iter(rows("SELECT value FROM meta WHERE key = 'schema'", ())), None)
-    if schema is None or schema[0] != str(SCHEMA):
+    if schema is None or schema[0] not in map(str, READABLE):
         found = "none" if schema is None else schema[0]
-        return fail("journal", f"{path} has schema {found}, and this Rota reads {SCHEMA}", older)
-    ((entries, last),) = rows("SELECT count(*), coalesce(max(number), 0) FROM entries", ())
+        return fail("journal", f"{path} has schema {found}, and this Rota reads {READABLE[0]} to {SCHEMA}", older)
+    entries, last = counted(rows)
     if entries != last:
         return fail("journal", f"{path} has {entries:,} entries and the last is number {last:,}: some are missing", another)
     after = 0
@@ -174,12 +176,12 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
         if snapshot.get("version") != SNAPSHOT_VERSION:
             found = f"{path} has a snapshot of version {snapshot.get('version')}, and this Rota reads {SNAPSHOT_VERSION}"
             return fail("journal", found, older)
-    for number, events, decided in rows("SELECT number, events, decided FROM entries WHERE number > ?", (after,)):
-        try:
-            for text in filter(None, (events, decided)):
-                WORDS.decode(json.loads(text))
-        except (ValueError, TypeError, KeyError) as problem:
-            return fail("journal", f"{path}: entry {number} cannot be read ({problem})", older)
+    number = after
+    try:
+        for entry in EntryReader(rows, WORDS).entries(after):
+            number = entry.number
+    except (ValueError, TypeError, KeyError, JournalError) as problem:
+        return fail("journal", f"{path}: entry {number + 1} cannot be read ({problem})", older)
     for (text,) in rows("SELECT value FROM configurations ORDER BY number DESC LIMIT 1", ()):
         try:
             make_scheduler(json.loads(text))

@@ -14,7 +14,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,10 +33,11 @@ from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.home_id import home_id
-from rota.live.journal import Journal
+from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
 from rota.live.leases import lease_left_seconds, leases_told_again
+from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
@@ -47,6 +49,7 @@ from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
 from rota.live.told import SCORED, same_told, scored_devices
 from rota.live.trials import trials_of
+from rota.live.upkeep import JournalUpkeep
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
@@ -57,12 +60,11 @@ from rota.model.reasons import Reason
 from rota.model.units import FOREVER
 from rota.park.ways import STAY, can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, NodeRow, ReadyRow, StatusRow, WhyRow
+from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission, naming
 from rota.wire.submitted import SubmittedJob
 
-SNAPSHOT_EVERY = 1000
-"""Entries between snapshots."""
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
@@ -109,7 +111,14 @@ class _SetScores:
     names: list[str]
 
 
-_Item = External | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None
+@dataclass(frozen=True)
+class _Together:
+    """Requests for one turn, and so one transaction."""
+
+    items: Sequence[_Submit | _SubmitAgain | _Cancel]
+
+
+_Item = External | _Together | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None
 """None: the driver has something to tell."""
 
 
@@ -156,6 +165,7 @@ class Daemon:
         known = _known_devices(before, there)
         self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
         self._set_up_anew = before is not None and before != self.configuration
+        self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
         self.scheduler = scheduler = recover(self.journal, words, make, self.configuration)
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
@@ -172,7 +182,6 @@ class Daemon:
         self._policy_before = before["policy"] if before is not None else self.configuration["policy"]
         self._policy_client = self._client(self.configuration["policy"])
         self._wake_s = scheduler.state.question.wake_s
-        self._since_snapshot = 0
         self.begun = threading.Event()
         """What it found when it came up has been taken in, or it could not be."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -225,6 +234,7 @@ class Daemon:
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
             self.begun.set()
+            self._upkeep.at_start()
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
@@ -274,6 +284,8 @@ class Daemon:
             before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
             lives = {job: life.number for job, life in state.jobs.incarnations.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
+            question = state.question
+            asked = None if question.asked is None else AskedAbout(question.decision, question.asked)
             self.scheduler.fold(now, events)
             decided = self.scheduler.decide()
             self.history.note(events, before, cancelling, lives, state, statuses)
@@ -281,7 +293,7 @@ class Daemon:
             self.configuration[DEVICES] = self._devices()
             self._durably(lambda: self.journal.configure(self.configuration))
         changed = self.history.take_changed()
-        self._durably(lambda: self.journal.append(now, events, decided, changed))
+        self._durably(lambda: self.journal.append(now, events, decided, changed, asked))
         with self._lock:
             commands = self.scheduler.commit(decided)
         _set_results(answered)
@@ -291,11 +303,7 @@ class Daemon:
         self._see_to_cluster()
         for line in self._node_log.lines(state) if self.driver.nodes_may_be_silent else ():
             self._tell(line)
-        self._since_snapshot += 1
-        if self._since_snapshot >= SNAPSHOT_EVERY:
-            with contextlib.suppress(JournalFull, JournalAway):  # entries do as well, and the next turn tries again
-                self.journal.save_snapshot(self.scheduler.snapshot(self._words))
-                self._since_snapshot = 0
+        self._upkeep.after_turn(len(events))
 
     def _durably(self, write: Callable[[], None]) -> None:
         """Write to the journal. On a full disk the reserve is given up first; after that nothing goes on before there is room.
@@ -338,7 +346,7 @@ class Daemon:
         """Events out of requests, answers, the driver and the clock."""
         events: list[External] = []
         last = self.scheduler.state.jobs.last_job
-        for item in items:
+        for item in _one_by_one(items):
             if isinstance(item, _Submit):
                 if self._submitted_before(item, answered):
                     continue
@@ -457,25 +465,50 @@ class Daemon:
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow:
         """Durable when this returns. What can never run here is refused. The same submission with the same key is one job."""
-        job = replace(submitted_job(spec, user, workdir, env), idempotency_key=key)
-        done: Future[int] = Future()
+        item = self._request(Submission(spec, user, workdir, env, key))
+        self._items.put(item)
+        return self.job(str(self._answer(item.done)))
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
+        """All of them or none, durable in one transaction when this returns. An error names the first that is refused. A job
+        whose key is known is not submitted again."""
+        items, possible = [], set[Kind]()
+        for index, each in enumerate(submissions):
+            with naming(index):
+                items.append(self._request(each, possible))
+        self._items.put(_Together(items))
+        taken = [self._answer(item.done) for item in items]
+        return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
+
+    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> _Submit | _SubmitAgain:
+        """What to ask of the scheduler for a submission. `possible`: kinds of jobs that are known to run here, and are not
+        checked again."""
+        job = replace(submitted_job(sent.spec, sent.user, sent.workdir, sent.env), idempotency_key=sent.idempotency_key)
         before = self.history.keys.find(job)
         if before is not None:  # whatever stands in the way of a new job now
-            self._items.put(_SubmitAgain(before, done))
-            return self.job(str(self._answer(done)))
+            return _SubmitAgain(before, Future())
+        self._check_room()
+        return self._prepared(job, possible)
+
+    def _check_room(self) -> None:
         if self._reserve.full or self._reserve.short():
             raise RotaError(f"Not taken: {_full(self.home)}.", hint="free some space on it, then the same command again")
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
+
+    def _prepared(self, job: SubmittedJob, possible: set[Kind] | None) -> _Submit:
         way, why = self.driver.how_parked(job)
         if job.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
         elif job.saves is False and not job.preemptible:
             way, why = left_running(way, why)
         wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
-        self._check_possible(wanted)
-        self._items.put(_Submit(job, wanted, f"{way}: {why}", done))
-        return self.job(str(self._answer(done)))
+        kind = Kind.of(wanted)
+        if possible is None or kind not in possible:
+            self._check_possible(wanted)
+        if possible is not None:
+            possible.add(kind)
+        return _Submit(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:
@@ -514,30 +547,35 @@ class Daemon:
         return self.status()
 
     def cancel(self, job: int) -> JobRow:
-        record = self.history.records.get(job)
-        if record is None:
+        if job not in self.history.records:
             raise NameUnknown("job", str(job), [], hint="rota jobs --all")
-        if not record.ended:
-            done: Future[int] = Future()
-            self._items.put(_Cancel(job, done))
-            self._answer(done)
-        return self.job(str(job))
+        return self._cancel([job])[0].job
+
+    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
+        """All of these jobs in one transaction; a key that fits no job, or several, is refused before any is cancelled."""
+        with self._lock:
+            jobs = [find_record(self.history.records, key, alone=True).id for key in keys]
+        return self._cancel(list(dict.fromkeys(jobs)))
+
+    def _cancel(self, jobs: Sequence[int]) -> list[CancelRow]:
+        records = [self.history.records[job] for job in jobs]
+        with self._lock:
+            before = self.history.phases(records, self.scheduler.state)
+        items = [_Cancel(record.id, Future()) for record in records if not record.ended]
+        self._items.put(_Together(items))
+        for item in items:
+            self._answer(item.done)
+        with self._lock:
+            after = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
+        return [CancelRow(was=was, job=row) for was, row in zip(before, after, strict=True)]
 
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
-        """A page of the jobs that are wanted, by number."""
         with self._lock:
-            records = [
-                record
-                for record in self.history.records.values()
-                if (wanted.everything or not record.ended)
-                and record.id > wanted.after
-                and record.submitted_s >= wanted.since_s
-                and (not wanted.user or record.submitted.user == wanted.user)
-            ]
-            if not wanted.phase:
-                records = records[: wanted.limit]
-            rows = self.history.rows(records, self.scheduler.state, self.driver.running(), self.clock())
-            return [row for row in rows if wanted.in_phase(row)][: wanted.limit]
+            return by_number(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
+
+    def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
+        with self._lock:
+            return page_of(self.history, self.scheduler.state, self.driver.running(), self.clock(), wanted)
 
     def job(self, key: str, alone: bool = False) -> JobRow:
         with self._lock:
@@ -562,7 +600,8 @@ class Daemon:
     def status(self) -> StatusRow:
         with self._lock:
             state = self.scheduler.state
-            phases = [Phase(int(phase)).word for phase in state.jobs.table.phase[list(state.jobs.row.values())]]
+            codes = state.jobs.table.phase[list(state.jobs.row.values())]
+            phases = Counter(Phase(code).word for code in codes.tolist())
             return StatusRow(
                 version=__version__,
                 policy=self.configuration["policy"],
@@ -571,7 +610,7 @@ class Daemon:
                 gpus=gpus_present(state),
                 gpus_busy=int((~state.machines.observed.free).sum()),
                 pretend=bool(self.configuration["pretend"]),
-                jobs={phase: phases.count(phase) for phase in dict.fromkeys(phases)},
+                jobs=dict(phases),
                 decisions=state.question.decision,
                 now=iso(self.clock()) or "",
                 daemon_pid=os.getpid(),
@@ -616,6 +655,14 @@ class Daemon:
 def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
     for future, job in answered:
         future.set_result(job)
+
+
+def _one_by_one(items: Sequence[_Item]) -> Iterator[External | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None]:
+    for item in items:
+        if isinstance(item, _Together):
+            yield from item.items
+        else:
+            yield item
 
 
 def _full(home: Path) -> str:

@@ -219,6 +219,13 @@ class JobHistory:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
+    def phases(self, records: Iterable[JobRecord], state: State) -> list[str]:
+        """The phase of each of these, as its row has it."""
+        found, table = state.jobs.row, state.jobs.table.phase.tolist()
+        return [
+            record.phase if (row := found.get(record.id)) is None else _phase(record, Phase(table[row])) for record in records
+        ]
+
     def rows(self, records: Iterable[JobRecord], state: State, latest: Statuses, now_s: float) -> list[JobRow]:
         codes, phases = reasons(state).tolist(), state.jobs.table.phase.tolist()
         found = []
@@ -253,10 +260,8 @@ class JobHistory:
         done, rate, life = record.steps_done, None, None
         if row is not None:
             now, code = Phase(standing[0]), Reason(standing[1])
-            phase = now.name.lower()
+            phase = _phase(record, now)
             reason = code.name if code is not Reason.NONE else None
-            if now is Phase.QUEUED and record.started_s is not None:
-                phase = "checkpointed"  # it ran before: what it has to resume from is its own affair
             setback = state.jobs.setbacks.get(record.id)
             life = state.jobs.incarnations.get(record.id)
             if life is not None and len(life.gpus) and not life.parked:
@@ -320,6 +325,11 @@ class JobHistory:
             last_change=record.last_change or None,
             policy=state.question.answer.policy if state.question.answer is not None else "",
         )
+
+
+def _phase(record: JobRecord, now: Phase) -> str:
+    """A job that ran before is checkpointed, whatever it has to resume from."""
+    return "checkpointed" if now is Phase.QUEUED and record.started_s is not None else now.name.lower()
 
 
 def _known(figure: float) -> float | None:

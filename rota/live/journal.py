@@ -3,6 +3,9 @@
 An entry is what the core learned at one instant and what it decided then; it is one transaction, flushed to disk, so that all
 that happened in one turn of the loop costs one flush. Recovery is the last snapshot and the entries after it; it folds what was
 recorded and never decides anything again. What it is written to is a `JournalStore`.
+
+It grows with what happens, not with the number of jobs that wait: answers of policies are written as what changed
+(`answer_columns.py`), and older entries are packed (`journal_packs.py`).
 """
 
 import json
@@ -12,24 +15,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rota.live import journal_packs
+from rota.live.answer_columns import KeptAnswer, write_answer
 from rota.live.clock import ClockOrigin
-from rota.live.journal_store import JournalAway, JournalStore
+from rota.live.journal_entries import EntryReader, JournalEntry, shorter_events
+from rota.live.journal_packs import PAGE, short
+from rota.live.journal_store import SCHEMA, JournalAway, JournalStore
 from rota.live.sqlite_store import SqliteStore
 from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
 from rota.model.events import Allocated, Decided, External
-
-PAGE = 500
-"""So many rows are read at a time."""
+from rota.model.units import Ints
 
 
-class JournalEntry(NamedTuple):
-    """One turn: when the core learned what, and what it decided."""
+class AskedAbout(NamedTuple):
+    """A question to the policy."""
 
-    number: int
-    now_s: float
-    events: list[External]
-    decided: Decided | None
+    ticket: int
+    ids: Ints
+    """The jobs that the answer's positions count, in rising order."""
 
 
 class KeptJob(NamedTuple):
@@ -64,6 +68,9 @@ class Journal:
         """The one that was read last: its number, its version, and what it says."""
         self._doubtful = 0
         """The number of an entry of which it is not known whether it was written; 0: none."""
+        self._answer: KeptAnswer | None = None
+        """The last answer that this process wrote."""
+        self._upgraded = journal_packs.schema(self._store.rows) == SCHEMA
         self.last = int(self._store.rows("SELECT coalesce(max(number), 0) FROM entries")[0][0])
 
     @property
@@ -87,20 +94,57 @@ class Journal:
         events: Sequence[External],
         decided: Decided | None,
         jobs: Mapping[int, KeptJob] | None = None,
+        asked: AskedAbout | None = None,
     ) -> None:
         """Durable when this returns; after a `JournalAway`, append the same again. `jobs`: what clients see of the jobs that
-        changed, by number."""
-        text = json.dumps(self._words.encode([_journaled(event) for event in events]), separators=(",", ":"))
+        changed, by number; `asked`: the question that was open before these events."""
+        plain, kept = self._plain_events(events, asked)
+        text = short(json.dumps(plain, separators=(",", ":")))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))
         try:
             with self._store.transaction():
+                self._upgrade()
                 if self._doubtful != self.last + 1 or not self._is_there(self._doubtful):
                     self._store.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (self.last + 1, now_s, text, answer))
                     self._keep_jobs(jobs or {})
         except JournalAway:
             self._doubtful = self.last + 1
             raise
-        self.last, self._doubtful = self.last + 1, 0
+        self.last, self._doubtful, self._upgraded, self._answer = self.last + 1, 0, True, kept
+
+    def _plain_events(self, events: Sequence[External], asked: AskedAbout | None) -> tuple[Plain, KeptAnswer | None]:
+        """Events as they are written, and the answer that the next one is compared with. Of several answers to one question, the
+        others are written as any event is."""
+        found, kept = [], None
+        for event in map(_journaled, events):
+            plain = None
+            if isinstance(event, Allocated) and asked is not None and event.ticket == asked.ticket and kept is None:
+                answer, kept = write_answer(event.allocation, asked.ids, self.last + 1, self._answer, self._words)
+                plain = self._words.encode(replace(event, allocation=None))  # type: ignore[arg-type]
+                plain["fields"]["allocation"] = {"answer": answer}
+            found.append(self._words.encode(event) if plain is None else plain)
+        return {"list": found}, kept or self._answer
+
+    def _upgrade(self) -> None:
+        """Within a transaction."""
+        if not self._upgraded and journal_packs.schema(self._store.rows) < SCHEMA:
+            self._store.upgrade()
+
+    def compact(self, *, starting: bool = False) -> bool:
+        """Pack the oldest entries that are not, some hundred of them, if there are many. Whether there may be more to pack. A
+        process that is killed in it leaves the journal as it was before, or after. `starting`: the latest are packed too."""
+        if not (entries := journal_packs.oldest_texts(self._store.rows, starting)):
+            return False
+        entries = [each._replace(events=shorter_events(each.events, self._words)) for each in entries]
+        with self._store.transaction():
+            self._upgrade()
+            journal_packs.pack(self._store, entries)
+        self._upgraded = True
+        return True
+
+    def tidy(self) -> None:
+        """Give room that packing has freed back to the disk, if it is much."""
+        self._store.tidy()
 
     def _is_there(self, number: int) -> bool:
         """In the same epoch no other process writes, so it is what this one wrote."""
@@ -124,6 +168,7 @@ class Journal:
             self._store.execute(
                 "DELETE FROM snapshots WHERE number NOT IN (SELECT number FROM snapshots ORDER BY number DESC LIMIT 2)"
             )
+        self._answer = None  # what is read after a snapshot builds on nothing before it
 
     def configure(self, value: Mapping[str, Any]) -> None:
         """From the next entry on the scheduler is set up like this; said again only if it changes."""
@@ -158,14 +203,12 @@ class Journal:
                 continue
         return None
 
+    def snapshot_number(self) -> int:
+        """The number of the entry that the last snapshot was taken after; 0: there is none."""
+        return int(self._store.rows("SELECT coalesce(max(number), 0) FROM snapshots")[0][0])
+
     def entries(self, after: int = 0) -> Iterator[JournalEntry]:
-        while page := self._store.rows(
-            "SELECT number, now_s, events, decided FROM entries WHERE number > ? ORDER BY number LIMIT ?", (after, PAGE)
-        ):
-            for number, now_s, events, decided in page:
-                answer = None if decided is None else self._words.decode(json.loads(decided))
-                yield JournalEntry(int(number), float(now_s), self._words.decode(json.loads(events)), answer)
-            after = page[-1][0]
+        return EntryReader(self._store.rows, self._words).entries(after)
 
     def configuration(self, number: int | None = None) -> dict[str, Any] | None:
         """How the scheduler was set up at an entry; at the last one if none is named. It is for reading only: each is read once,

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 from rota.errors import JournalError
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (1, SCHEMA)
+"""In version 1 there are no packs, and answers of policies are whole. Such a journal is upgraded when it is written."""
 
 
 class JournalFull(JournalError):
@@ -44,6 +46,12 @@ class JournalStore(Protocol):
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
+    def upgrade(self) -> None:
+        """Make a journal of an earlier version one of this. Within a transaction."""
+
+    def tidy(self) -> None:
+        """Give room that is no longer used back to the disk, if it is much."""
+
     def configuration_version(self, number: int) -> object:
         """Another one whenever another process has replaced the configuration with this number."""
 
@@ -55,9 +63,9 @@ class JournalStore(Protocol):
 
 def check_schema(name: str, found: Sequence[tuple[Any, ...]]) -> None:
     """`found`: the row of the table `meta`, if it is there."""
-    if not found or found[0][0] != str(SCHEMA):
+    if not found or found[0][0] not in map(str, READABLE):
         raise JournalError(
-            f"{name}: has schema {found[0][0] if found else 'none'}, this Rota reads {SCHEMA}.",
+            f"{name}: has schema {found[0][0] if found else 'none'}, this Rota reads {READABLE[0]} to {SCHEMA}.",
             hint="use the Rota that wrote it, or another --home",
         )
 

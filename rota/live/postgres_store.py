@@ -32,6 +32,9 @@ CREATE TABLE jobs (id BIGINT PRIMARY KEY, spec TEXT NOT NULL, row TEXT NOT NULL,
 CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
 """
 
+_PACKS = "CREATE TABLE packs (first BIGINT NOT NULL, last BIGINT PRIMARY KEY, entries BYTEA NOT NULL)"
+"""Since schema 2."""
+
 _SETTINGS = """
 SELECT set_config('search_path', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false),
@@ -118,7 +121,7 @@ def create_tables(connection: Any, place: PostgresPlace) -> None:
             return
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {place.schema}")
-            for statement in _TABLES.split(";"):
+            for statement in (*_TABLES.split(";"), _PACKS):
                 if statement.strip():
                     connection.execute(statement)
         except psycopg.errors.InsufficientPrivilege as problem:
@@ -209,6 +212,13 @@ class PostgresStore:
     def _ask(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self._connection.execute(statement.replace("?", "%s"), values).fetchall()
         return found
+
+    def upgrade(self) -> None:
+        self.execute(_PACKS)
+        self.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
+
+    def tidy(self) -> None:
+        """The server does that by itself."""
 
     def configuration_version(self, number: int) -> object:
         """The transaction that wrote it."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.scheduler import Scheduler
-from rota.live.journal import Journal, JournalEntry
+from rota.live.journal import Journal
+from rota.live.journal_entries import JournalEntry
 from rota.live.told import ToldBeliefs, offer_pairs, same_told, told_anew
 from rota.model.codec import Codec
 

@@ -22,6 +22,14 @@ CREATE TABLE jobs (id INTEGER PRIMARY KEY, spec TEXT NOT NULL, row TEXT NOT NULL
 CREATE INDEX unfinished ON jobs (id) WHERE ended = 0;
 """
 
+_PACKS = "CREATE TABLE packs (first INTEGER NOT NULL, last INTEGER PRIMARY KEY, entries BLOB NOT NULL)"
+"""Since schema 2."""
+
+LOG_BYTES = 4 << 20
+"""What the write-ahead log keeps on disk after a large transaction."""
+WASTE_BYTES = 4 << 20
+"""Unused room in the file that is worth giving back, if it is more than half of the file."""
+
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Without a write-ahead log beside it the file is whole as it is, and no other file has to be made to read it. On a disk that
@@ -55,6 +63,7 @@ class SqliteStore:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA busy_timeout=5000")
+            self._db.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
             self._path.chmod(0o600)
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 self._create()  # new, or cut off before it had anything
@@ -74,7 +83,7 @@ class SqliteStore:
 
     def _create(self) -> None:
         with self.transaction():
-            for statement in _TABLES.split(";"):
+            for statement in (*_TABLES.split(";"), _PACKS):
                 if statement.strip():
                     self.execute(statement)
             self.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
@@ -102,6 +111,18 @@ class SqliteStore:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(statement, values).fetchall()
+
+    def upgrade(self) -> None:
+        self.execute(_PACKS)
+        self.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
+
+    def tidy(self) -> None:
+        """Only what is in use is copied. If it fails, for lack of room or because of a reader, the file stays as it is."""
+        (unused,), (pages,), (size,) = (self.rows(f"PRAGMA {name}")[0] for name in ("freelist_count", "page_count", "page_size"))
+        if unused * size > WASTE_BYTES and unused * 2 > pages:
+            with suppress(sqlite3.OperationalError):
+                self._db.execute("VACUUM")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def configuration_version(self, number: int) -> object:
         """SQLite tells it for the whole file."""

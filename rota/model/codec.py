@@ -47,7 +47,7 @@ class Codec:
         if issubclass(kind, float | np.floating):
             return _number
         if issubclass(kind, np.ndarray):
-            return _array
+            return plain_array
         if issubclass(kind, list | tuple):
             word = "tuple" if issubclass(kind, tuple) else "list"
             return lambda value: {word: [encode(item) for item in value]}
@@ -64,7 +64,7 @@ class Codec:
         if "float" in plain:
             return float(plain["float"])
         if "enum" in plain:
-            return self._named(plain["enum"])(plain["value"])
+            return self.named(plain["enum"])(plain["value"])
         if "array" in plain:
             kind = np.dtype(plain["array"])
             if kind.kind not in _KINDS:
@@ -76,14 +76,15 @@ class Codec:
             return [self.decode(item) for item in plain["list"]]
         if "dict" in plain:
             return {self.decode(key): self.decode(item) for key, item in plain["dict"]}
-        return self._named(plain["type"])(**{name: self.decode(item) for name, item in plain["fields"].items()})
+        return self.named(plain["type"])(**{name: self.decode(item) for name, item in plain["fields"].items()})
 
     def _known(self, kind: type) -> str:
         if self._types.get(kind.__name__) is not kind:
             raise TypeError(f"{kind.__name__} is not part of this codec")
         return kind.__name__
 
-    def _named(self, name: str) -> Any:
+    def named(self, name: str) -> Any:
+        """The type of this name."""
         if name not in self._types:
             raise ValueError(f"unknown type {name!r} in plain data")
         return self._types[name]
@@ -98,7 +99,7 @@ def _number(value: float) -> Plain:
     return number if math.isfinite(number) else {"float": repr(number)}
 
 
-def _array(value: "np.ndarray[Any, Any]") -> Plain:
+def plain_array(value: "np.ndarray[Any, Any]") -> Plain:
     """Its bytes, little end first: exact, and quick also for a column of a hundred thousand jobs."""
     if value.dtype.kind not in _KINDS:
         raise TypeError(f"an array of {value.dtype} cannot be written to a journal")

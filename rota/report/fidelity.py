@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from rota.live.journal import JournalEntry
+from rota.live.journal_entries import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import Arrival, JobSpec

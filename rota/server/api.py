@@ -3,11 +3,12 @@
 Questions to the daemon may wait for its lock, so they run in threads; waiting for changes has a thread of its own.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Protocol
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -18,15 +19,14 @@ from rota.files.rows import shown
 from rota.server.answers import JsonAnswer, Refusal, status_of
 from rota.server.auth import API, RequestGuard
 from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
-from rota.server.description import POLICY_BODY, SUBMISSION_BODY, describe, problems
+from rota.server.description import CANCELLATIONS_BODY, POLICY_BODY, SUBMISSION_BODY, SUBMISSIONS_BODY, describe, problems
 from rota.server.readiness import Readiness
-from rota.server.reading import Submission, read_policy, read_submission
+from rota.server.reading import LONGEST_KEY, read_cancellations, read_policy, read_submission, read_submissions
 from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
-from rota.wire.rows import JobRow, LogChunk, NodeRow, ReadyRow, StatusRow, WhyRow
+from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 
-LONGEST_KEY = 200
-"""As long as a name may be."""
 LARGEST_PIECE_BYTES = 1_048_576
 _MOST = 2**53
 """Numbers up to here mean the same to every reader of JSON."""
@@ -40,6 +40,7 @@ PhaseName = Annotated[str, Query(max_length=20, description="Only those in this 
 Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Only those submitted at this Unix time or later.")]
 After = Annotated[int, Query(ge=0, le=_MOST, description="Only those with higher numbers than this.")]
 PageSize = Annotated[int, Query(ge=1, le=MOST_JOBS, description="At most so many.")]
+Skip = Annotated[int, Query(ge=0, le=_MOST, description="Jobs to leave out before the page.")]
 Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
 Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
 Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
@@ -68,8 +69,11 @@ class ServedDaemon(Watched, Protocol):
     """What the API asks of a daemon. Every method may be called from any thread."""
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
+    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
     def cancel(self, job: int) -> JobRow: ...
+    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]: ...
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
+    def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
     def job(self, key: str, alone: bool = False) -> JobRow: ...
     def why(self, job: int) -> WhyRow: ...
     def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
@@ -157,6 +161,32 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         """A page of the unfinished jobs, or of all, by number. One that is not full is the last."""
         return JsonAnswer(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)))
 
+    @api.get("/page", response_model=PageRow)
+    def page(
+        everything: Everything = False,
+        user: User = "",
+        phase: PhaseName = "",
+        since: Since = 0.0,
+        skip: Skip = 0,
+        limit: PageSize = PAGE_JOBS,
+    ) -> JsonAnswer:
+        """A page of the jobs for people: jobs that hold GPUs first, then jobs that wait, then jobs that have ended, the latest
+        first; and how many jobs there are."""
+        return JsonAnswer(daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip)))
+
+    @api.post("/submissions", status_code=HTTPStatus.CREATED, response_model=list[TakenRow], openapi_extra=SUBMISSIONS_BODY)
+    def submit_many(sent: Annotated[list[Submission], Depends(_submissions)]) -> JsonAnswer:
+        """Submit several jobs: all of them or none. When the answer comes, they are in the journal."""
+        return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
+
+    @api.post("/cancellations", response_model=list[CancelRow], openapi_extra=CANCELLATIONS_BODY)
+    def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
+        """Stop several jobs for good. With a key that fits no job, or several, none is stopped."""
+        try:
+            return JsonAnswer(daemon.cancel_many(keys))
+        except OptionError as error:
+            raise Refusal(error, HTTPStatus.CONFLICT) from None
+
     # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
     def why(key: str) -> JsonAnswer:
@@ -212,6 +242,14 @@ async def _policy(request: Request) -> str:
 
 async def _submission(request: Request) -> Submission:
     return read_submission(await request.body())
+
+
+async def _submissions(request: Request) -> list[Submission]:
+    return await to_thread.run_sync(read_submissions, await request.body())
+
+
+async def _cancellations(request: Request) -> list[str]:
+    return read_cancellations(await request.body())
 
 
 def _errors(app: FastAPI) -> None:

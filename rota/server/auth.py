@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import OptionError, RotaError
 from rota.server.answers import HEADERS, Refusal
-from rota.wire.problems import LARGEST_BODY_BYTES
+from rota.wire.problems import LARGEST_BODY_BYTES, LARGEST_SEVERAL_BYTES
 
 API = "/api/v1"
 SHORTEST_TOKEN = 16
@@ -91,9 +91,9 @@ def _through_a_file(scope: Scope) -> bool:
 
 async def _whole(scope: Scope, receive: Receive) -> bytes | None:
     """The body, if it is of a bearable size; None: the client has gone."""
-    length = Headers(scope=scope).get("content-length", "")
-    if length.isdecimal() and int(length) > LARGEST_BODY_BYTES:
-        raise _too_large()
+    length, most = Headers(scope=scope).get("content-length", ""), _most_bytes(scope)
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -103,16 +103,20 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
                     return None
                 body += message.get("body", b"")
                 # A body that comes in chunks does not say its size beforehand.
-                if len(body) > LARGEST_BODY_BYTES:
-                    raise _too_large()
+                if len(body) > most:
+                    raise _too_large(most)
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
         raise Refusal(RotaError("The request took too long to arrive."), 408, {"Connection": "close"}) from None
 
 
-def _too_large() -> Refusal:
-    error = RotaError(f"A request has at most {LARGEST_BODY_BYTES:,} bytes.", hint="put long commands into a script")
+def _most_bytes(scope: Scope) -> int:
+    return LARGEST_SEVERAL_BYTES if scope["path"] == f"{API}/submissions" else LARGEST_BODY_BYTES
+
+
+def _too_large(most: int) -> Refusal:
+    error = RotaError(f"A request has at most {most:,} bytes.", hint="put long commands into a script")
     return Refusal(error, 413, {"Connection": "close"})
 
 

@@ -8,7 +8,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from rota.server.auth import API
-from rota.server.reading import LONGEST_IDEMPOTENCY_KEY, LONGEST_PATH, LONGEST_USER
+from rota.server.reading import LONGEST_IDEMPOTENCY_KEY, LONGEST_KEY, LONGEST_PATH, LONGEST_USER
+from rota.wire.job_filter import MOST_TOGETHER
 from rota.wire.problems import ProblemRow
 from rota.wire.spec import Spec
 
@@ -28,7 +29,7 @@ def _body(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": dict(schema)}}}}
 
 
-SUBMISSION = {
+SUBMISSION: dict[str, Any] = {
     "type": "object",
     "required": ["spec", "user", "workdir"],
     "additionalProperties": False,
@@ -52,6 +53,35 @@ SUBMISSION = {
     },
 }
 SUBMISSION_BODY = _body(SUBMISSION)
+_OF_ALL = {name: each for name, each in SUBMISSION["properties"].items() if name in ("user", "workdir", "env")}
+SUBMISSIONS_BODY = _body(
+    {
+        "type": "object",
+        "required": ["jobs"],
+        "additionalProperties": False,
+        "properties": {
+            "jobs": {"type": "array", "maxItems": MOST_TOGETHER, "items": {**SUBMISSION, "required": ["spec"]}},
+            **_OF_ALL,
+        },
+    }
+)
+CANCELLATIONS_BODY = _body(
+    {
+        "type": "object",
+        "required": ["jobs"],
+        "additionalProperties": False,
+        "properties": {
+            "jobs": {
+                "type": "array",
+                "maxItems": MOST_TOGETHER,
+                "items": {
+                    "anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY}],
+                    "description": "An id or a name.",
+                },
+            }
+        },
+    }
+)
 POLICY_BODY = _body(
     {
         "type": "object",

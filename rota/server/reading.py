@@ -2,41 +2,66 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 from rota.errors import InputError, SpecError
 from rota.files.rows import shown
 from rota.files.tree import DEEPEST, TreeEntry
-from rota.wire.spec import Spec, spec_from
+from rota.wire.job_filter import MOST_TOGETHER
+from rota.wire.spec import spec_from
+from rota.wire.submission import Submission, naming
 
 LONGEST_USER = 100
 LONGEST_PATH = 4096
 LONGEST_IDEMPOTENCY_KEY = 200
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+LONGEST_KEY = 200
+"""As long as a name may be."""
+_SEVERAL_HINT = '{"jobs": [{"spec": {"run": ...}}, ...], "user": ..., "workdir": ..., "env": {...}}'
 _HINT = '{"spec": {"run": ...}, "user": ..., "workdir": ..., "env": {...}}'
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """What comes with a new job."""
-
-    spec: Spec
-    user: str
-    workdir: str
-    env: Mapping[str, str]
-    idempotency_key: str = ""
-    """Of the client's choice; empty: none."""
-
-
 def read_submission(raw: bytes) -> Submission:
-    return submission_of(_parsed(raw))
+    return _submission(_parsed(raw))
 
 
-def submission_of(plain: Any) -> Submission:
-    """One submission out of a request."""
+def read_submissions(raw: bytes) -> list[Submission]:
+    """Several jobs. What stands beside the list holds for all of them, unless a job has its own."""
+    plain = _parsed(raw)
+    jobs = plain.pop("jobs", None) if isinstance(plain, dict) else None
+    if not isinstance(jobs, list):
+        raise InputError("the request is not a JSON object with a list of jobs.", hint=_SEVERAL_HINT)
+    if len(jobs) > MOST_TOGETHER:
+        raise InputError(f"are {len(jobs):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
+    if "spec" in plain:
+        raise InputError("stands beside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
+    shared, found = _env(plain.pop("env", {})), []
+    for index, job in enumerate(jobs):
+        with naming(index):
+            if not isinstance(job, dict):
+                raise InputError("the job is not a JSON object.", hint=_SEVERAL_HINT)
+            one = _submission({**plain, **job})
+            found.append(replace(one, env={**shared, **one.env}) if shared else one)
+    return found
+
+
+def read_cancellations(raw: bytes) -> list[str]:
+    """The ids or names of jobs."""
+    plain, hint = _parsed(raw), '{"jobs": [412, "vit-huge"]}'
+    keys = plain.get("jobs") if isinstance(plain, dict) and set(plain) == {"jobs"} else None
+    if not isinstance(keys, list) or not all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
+        raise InputError("is not a list of ids or names of jobs.", field="jobs", hint=hint)
+    if len(keys) > MOST_TOGETHER:
+        raise InputError(f"are {len(keys):,}; a request has at most {MOST_TOGETHER:,}.", field="jobs", hint="several requests")
+    for index, key in enumerate(keys):
+        if not 0 < len(str(key)) <= LONGEST_KEY:
+            raise InputError("is not the id or name of a job.", field=f"jobs.{index}", value=shown(str(key)), hint=hint)
+    return [str(key) for key in keys]
+
+
+def _submission(plain: Any) -> Submission:
     if not isinstance(plain, dict):
         raise InputError("the request is not a JSON object.", hint=_HINT)
     for name in plain:

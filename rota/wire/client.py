@@ -11,8 +11,21 @@ from urllib.parse import quote
 
 from rota.errors import BusyError, OptionError, RotaError, UnreachableError
 from rota.wire.address import home_folder, read_address
-from rota.wire.job_filter import PAGE_JOBS
-from rota.wire.rows import GpuRow, JobRow, LogChunk, NodeRow, ReasonRow, StatusRow, TrialRow, WhyRow
+from rota.wire.job_filter import MOST_TOGETHER, PAGE_JOBS
+from rota.wire.problems import LARGEST_SEVERAL_BYTES
+from rota.wire.rows import (
+    CancelRow,
+    GpuRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReasonRow,
+    StatusRow,
+    TakenRow,
+    TrialRow,
+    WhyRow,
+)
 from rota.wire.transport import ANSWER_SECONDS, HttpTransport, UnansweredError
 
 POLL_SECONDS = 20.0
@@ -28,12 +41,15 @@ RETRY_SECONDS = 60.0
 """How long a submission without an answer is sent again."""
 KEY_BYTES = 16
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 4.0
+FEW_JOBS = 10
+SECONDS_PER_JOB = 0.01
+"""How much longer the answer to a request for several jobs may take, for each of them."""
 
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")
 """Of the submitting process's environment, what a job needs to find the same programs. The spec's `env` wins over these."""
 
-Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk)
-_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk)
+Row = TypeVar("Row", JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
+_ROWS = (JobRow, TrialRow, ReasonRow, WhyRow, StatusRow, NodeRow, GpuRow, LogChunk, PageRow, TakenRow, CancelRow)
 _NAMES = {kind: frozenset(each.name for each in fields(kind)) for kind in _ROWS}
 
 
@@ -66,13 +82,13 @@ class Client:
         answer the spec is sent again, under a key that makes sure that it is submitted once."""
         return _job(self._send_again("/jobs", submission(spec, user=user, workdir=workdir, key=key)))
 
-    def _send_again(self, path: str, body: Mapping[str, Any]) -> Any:
+    def _send_again(self, path: str, body: Mapping[str, Any], **limits: Any) -> Any:
         """Send something that may be sent twice, until it is answered. If nothing could be sent at first, that is an error at
         once."""
         until_s, pause, lost = time.monotonic() + RETRY_SECONDS, FIRST_PAUSE_SECONDS, False
         while True:
             try:
-                return self._transport.ask("POST", path, body=body)
+                return self._transport.ask("POST", path, body=body, **limits)
             except (UnreachableError, BusyError) as problem:
                 lost = lost or isinstance(problem, UnansweredError | BusyError)
                 if not lost:
@@ -90,6 +106,36 @@ class Client:
             with contextlib.suppress(UnreachableError):
                 self.url, token = read_address(self.home)
                 self._transport = HttpTransport(self.url, token, home=self.home, answer_seconds=self._transport.answer_seconds)
+
+    def submit_many(self, specs: Iterable[Mapping[str, Any]], *, user: str = "", workdir: str = "") -> "list[Job]":
+        """Submit several jobs, each a spec as plain data: `{"run": "python train.py", "gpus": 2}`. All of them are taken, in one
+        transaction, or none; the error names the first that was refused. At most 10,000 at a time. Without an answer they are
+        sent again, each under a key that makes sure that it is submitted once."""
+        jobs = [
+            {"spec": spec, "env": _variables(_passed_through(spec.get("env"))), "idempotency_key": new_key()} for spec in specs
+        ]
+        if len(jobs) > MOST_TOGETHER:
+            raise OptionError(f"are {len(jobs):,}; a call takes at most {MOST_TOGETHER:,}.", field="specs", hint="several calls")
+        sent = {"jobs": jobs, "user": user or user_name(), "workdir": workdir or str(Path.cwd()), "env": _variables(PASSED_ON)}
+        more = SECONDS_PER_JOB * len(jobs)
+        taken = self._send_again("/submissions", sent, more_seconds=more, most_bytes=LARGEST_SEVERAL_BYTES)
+        return [Job(self, _row(TakenRow, each)) for each in taken]
+
+    def page(
+        self,
+        everything: bool = False,
+        *,
+        user: str = "",
+        phase: str = "",
+        since_s: float = 0.0,
+        skip: int = 0,
+        limit: int = PAGE_JOBS,
+    ) -> PageRow:
+        """A page of the jobs for people: jobs that hold GPUs first, then jobs that wait, then jobs that have ended, the latest
+        first; and how many there are."""
+        query = {"all": str(everything).lower(), "user": user, "phase": phase, "since": since_s, "skip": skip, "limit": limit}
+        plain = self._transport.ask("GET", "/page", query=query)
+        return _row(PageRow, {**plain, "jobs": [_job(row) for row in plain["jobs"]]})
 
     def jobs(self, everything: bool = False, *, user: str = "", phase: str = "", since_s: float = 0.0) -> list[JobRow]:
         """The unfinished jobs, or all that are known; of a user, in a phase, submitted since a Unix time."""
@@ -138,6 +184,16 @@ class Client:
         """End a job for good."""
         return _job(self._transport.ask("POST", _way(key, "cancel")))
 
+    def cancel_many(self, keys: Iterable[int | str]) -> list[CancelRow]:
+        """End several jobs for good, in one transaction. With a key that fits no job, or several, none is ended."""
+        found: list[CancelRow] = []
+        asked = [str(key) for key in keys]
+        for first in range(0, len(asked), MOST_TOGETHER):
+            some = asked[first : first + MOST_TOGETHER]
+            plain = self._transport.ask("POST", "/cancellations", body={"jobs": some}, more_seconds=SECONDS_PER_JOB * len(some))
+            found += [_row(CancelRow, {**each, "job": _job(each["job"])}) for each in plain]
+        return found
+
     def status(self) -> StatusRow:
         """The cluster in one row: GPUs, policy, jobs by phase."""
         return _row(StatusRow, self._transport.ask("GET", "/status"))
@@ -169,7 +225,8 @@ class Client:
         # The number is asked for before the rows: what changes between the two is then seen as a change.
         seen = self.changes(0, 0.0)
         while left:
-            unfinished = {row.id for row in self.jobs()}
+            # A few are asked about one by one: the list of all may be long.
+            unfinished = {row.id for row in self.jobs()} if len(left) > FEW_JOBS else set()
             for each in [each for each in left if each not in unfinished]:
                 row = self.job(each)
                 if row.ended:
@@ -186,7 +243,7 @@ class Client:
 class Job:
     """A submitted job. Every question about it goes to the scheduler."""
 
-    def __init__(self, client: Client, row: JobRow) -> None:
+    def __init__(self, client: Client, row: JobRow | TakenRow) -> None:
         self._client = client
         self.id, self.name = row.id, row.name
 
@@ -219,16 +276,21 @@ class Job:
         return self._client.cancel(self.id)
 
 
-def submission(spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> dict[str, Any]:
-    """One submission as it is sent. Without a key it gets one that no other has."""
+def new_key() -> str:
+    """A key that no other submission has."""
     import secrets
 
+    return secrets.token_hex(KEY_BYTES)
+
+
+def submission(spec: Mapping[str, Any], *, user: str = "", workdir: str = "", key: str = "") -> dict[str, Any]:
+    """One submission as it is sent. Without a key it gets one that no other has."""
     return {
         "spec": spec,
         "user": user or user_name(),
         "workdir": workdir or str(Path.cwd()),
         "env": passed_environment(spec.get("env")),
-        "idempotency_key": key or secrets.token_hex(KEY_BYTES),
+        "idempotency_key": key or new_key(),
     }
 
 
@@ -257,7 +319,11 @@ def log_pieces(read: Callable[[int, int | None], LogChunk], follow: bool, tail: 
 
 def passed_environment(env: Any) -> dict[str, str]:
     """Of this process's variables, those that a job with this `env` gets."""
-    return {name: os.environ[name] for name in (*PASSED_ON, *_passed_through(env)) if name in os.environ}
+    return _variables((*PASSED_ON, *_passed_through(env)))
+
+
+def _variables(names: Iterable[str]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _passed_through(env: Any) -> list[str]:

@@ -7,6 +7,8 @@ from rota.wire.rows import JobRow
 PAGE_JOBS = 1000
 MOST_JOBS = 10_000
 """In one answer."""
+MOST_TOGETHER = 10_000
+"""Jobs in one request that submits or cancels several."""
 SUSPENDED = ("parked", "checkpointed")
 
 
@@ -24,9 +26,14 @@ class JobFilter(NamedTuple):
     after: int = 0
     """With higher numbers than this."""
     limit: int = PAGE_JOBS
+    skip: int = 0
+    """Of a page for people, the jobs before it."""
 
     def in_phase(self, row: JobRow) -> bool:
-        return not self.phase or row.phase == self.phase or (self.phase == "suspended" and row.phase in SUSPENDED)
+        return self.is_phase(row.phase)
+
+    def is_phase(self, phase: str) -> bool:
+        return not self.phase or phase == self.phase or (self.phase == "suspended" and phase in SUSPENDED)
 
 
 UNFINISHED = JobFilter()

@@ -10,6 +10,9 @@ from rota.errors import InputError, RotaError
 LARGEST_BODY_BYTES = 1_000_000
 """What a request may carry. A spec is a few hundred bytes; this much is a mistake or an attack."""
 
+LARGEST_SEVERAL_BYTES = 16_000_000
+"""What a request may carry that submits several jobs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemRow:

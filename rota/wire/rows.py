@@ -116,6 +116,45 @@ class JobRow:
 
 
 ENDED = ("finished", "failed", "cancelled")
+HOLDING = ("starting", "running", "resizing", "suspending", "stopping")
+"""Phases in which a job has GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRow:
+    """A page of jobs for people."""
+
+    jobs: list[JobRow]
+    """Jobs that hold GPUs first, then jobs that wait, by number; then jobs that have ended, the latest first."""
+    total: int
+    """Jobs on all pages."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenRow:
+    """A job of several that were submitted together."""
+
+    id: int
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRow:
+    """A job that was to be cancelled."""
+
+    was: str
+    """Its phase before."""
+    job: JobRow
+    """As it is now."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,10 +37,18 @@ class HttpTransport:
         self._token = token
 
     def ask(
-        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None, more_seconds: float = 0.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        more_seconds: float = 0.0,
+        most_bytes: int = LARGEST_BODY_BYTES,
     ) -> Any:
-        """`more_seconds`: how much longer than usual the answer may take. A request that changes something is sent once."""
-        data = _packed(body) if method == "POST" else None
+        """`more_seconds`: how much longer than usual the answer may take; `most_bytes`: the largest body that is sent. A
+        request that changes something is sent once."""
+        data = _packed(body, most_bytes) if method == "POST" else None
         target = f"/api/v1{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", "Connection": "close"}
         tries = LOST_TRIES if method == "GET" else 1
@@ -141,14 +149,14 @@ class _Unix(http.client.HTTPConnection):
             raise ConnectionRefusedError
 
 
-def _packed(body: Any) -> bytes:
+def _packed(body: Any, most_bytes: int) -> bytes:
     try:
         data = json.dumps(body, allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError) as problem:
         raise OptionError(f"cannot be sent: {problem}.", field="spec", hint="plain text, numbers, lists and mappings") from None
-    if len(data) > LARGEST_BODY_BYTES:
+    if len(data) > most_bytes:
         raise OptionError(
-            f"is {len(data):,} bytes; the scheduler takes {LARGEST_BODY_BYTES:,}.",
+            f"is {len(data):,} bytes; the scheduler takes {most_bytes:,}.",
             field="spec",
             hint="put long commands into a script",
         )

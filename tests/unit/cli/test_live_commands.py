@@ -20,6 +20,7 @@ from rota.cli.main import COMMANDS, GROUPS
 from rota.model.reasons import Reason
 from rota.wire.client import Client
 from rota.wire.rows import ReasonRow, TrialRow
+from rota.wire.transport import HttpTransport
 from tests.unit.cli.conftest import Rota
 from tests.unit.server.standin import Served, serve
 
@@ -43,6 +44,8 @@ from tests.unit.server.standin import Served, serve
         (("cancel",), "JOB"),
         (("logs", "x", "-o", "csv"), "text"),
         (("jobs", "--watch", "-o", "csv"), "--watch"),
+        (("jobs", "--limit", "-1"), "--limit"),
+        (("jobs", "--limit", "few"), "--limit"),
         (("wait", "x", "--timeout", "-1"), "--timeout"),
         (("wait", "x", "--timeout", "nan"), "--timeout"),
         (("wait", "x", "--timeout", "soon"), "--timeout"),
@@ -119,6 +122,40 @@ def test_a_long_name_is_cut_off_unless_the_table_is_wide(served: Served, rota: R
     submitted(served, rota, long)
     assert f" {long[:31]}… " in rota("jobs")[1] and long not in rota("jobs")[1]
     assert long in rota("jobs", "-o", "wide")[1] and json.loads(rota("jobs", "-o", "json")[1])[0]["name"] == long
+
+
+def test_a_long_queue_is_shown_in_part(served: Served, rota: Rota) -> None:
+    Client(served.url, served.token).submit_many({"run": "x", "name": f"j{i}"} for i in range(1, 61))
+    served.daemon.run(57)
+    lines = rota("jobs")[1].splitlines()
+    assert len(lines) == 52 and [line.split()[0] for line in lines[1:4]] == ["57", "1", "2"]
+    assert lines[-1].startswith("showing 50 of 60 jobs (--limit 0 shows all) · ")
+    lines = rota("jobs", "--limit", "2")[1].splitlines()
+    assert len(lines) == 4 and lines[-1].startswith("showing 2 of 60 jobs")
+    lines = rota("jobs", "--limit", "0")[1].splitlines()
+    assert len(lines) == 62 and lines[-1].startswith("60 jobs · ")
+    assert len(rota("jobs", "--limit", "60")[1].splitlines()) == 62
+    assert [row["id"] for row in json.loads(rota("jobs", "-o", "json")[1])] == list(range(1, 61)), "programs get all"
+    assert [row["id"] for row in json.loads(rota("jobs", "-o", "json", "--limit", "2")[1])] == [57, 1]
+    assert len(rota("jobs", "-o", "csv", "--limit", "0")[1].splitlines()) == 61
+
+
+def test_pages_larger_than_an_answer_are_put_together(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.wire.job_filter.MOST_JOBS", 7)
+    Client(served.url, served.token).submit_many({"run": "x"} for _ in range(20))
+    for limit, shown in (("0", 20), ("15", 15), ("7", 7)):
+        lines = rota("jobs", "--limit", limit)[1].splitlines()
+        assert [line.split()[0] for line in lines[1:-1]] == [str(i) for i in range(1, shown + 1)]
+
+
+def test_many_jobs_are_cancelled_with_one_request(served: Served, rota: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    Client(served.url, served.token).submit_many({"run": "x"} for _ in range(30))
+    asked = []
+    ask = HttpTransport.ask
+    monkeypatch.setattr(HttpTransport, "ask", lambda self, *args, **more: asked.append(args) or ask(self, *args, **more))
+    code, out, _ = rota("cancel", *map(str, range(1, 31)))
+    assert code == 0 and len(out.splitlines()) == 30 and asked == [("POST", "/cancellations")]
+    assert {row.phase for row in served.daemon.rows.values()} == {"cancelled"}
 
 
 def test_no_jobs(served: Served, rota: Rota) -> None:

@@ -144,7 +144,7 @@ def test_the_change_is_taken_back_while_a_node_drains(tmp_path: Path) -> None:
 def test_recovery_does_not_need_a_snapshot_of_the_first_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first snapshot the state is made of entries alone, which begin with the cluster that the home was made for."""
     for every, cluster in ((1000, "2xV100"), (1000, "3xK80"), (2, "1xV100"), (1000, "2xV100 + 3xK80")):
-        monkeypatch.setattr("rota.live.daemon.SNAPSHOT_EVERY", every)
+        monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", every)
         with running(tmp_path, cluster=cluster) as daemon:
             assert ended(daemon, submit(daemon, "true")).phase == "finished"
             assert gpus_present(daemon.scheduler.state) == Cluster.parse(cluster).gpus

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,12 @@ from rota.live.daemon import Daemon
 from rota.live.journal import Journal
 from rota.live.local import Local
 from rota.live.log_chunks import whole_characters
+from rota.live.replay import replay
 from rota.model.cluster import Cluster
+from rota.model.events import CancelAsked, Submitted
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
+from rota.wire.submission import Submission
 
 PATIENCE = 60.0
 
@@ -233,7 +236,7 @@ def test_a_character_is_never_cut(data: bytes, kept: int) -> None:
 
 
 def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.live.daemon.SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 3)
     with running(tmp_path) as daemon:
         for number in range(6):
             ended(daemon, submit(daemon, "true", name=f"j{number}"))
@@ -462,3 +465,112 @@ def test_one_that_never_makes_a_step_counts_as_started_in_the_end(tmp_path: Path
         ended(daemon, submit(daemon, "true", steps=1))
         daemon.cancel(stuck)
         ended(daemon, stuck)
+
+
+def _sent(*specs: Spec) -> list[Submission]:
+    return [Submission(spec, "ana", "/", {"PATH": "/usr/bin:/bin"}) for spec in specs]
+
+
+def test_many_jobs_are_submitted_together_or_not_at_all(tmp_path: Path) -> None:
+    with running(tmp_path, cluster="1xV100") as daemon:
+        last = daemon.journal.last
+        with pytest.raises(OptionError, match=r"jobs\[2\].*UNSATISFIABLE.*None of the jobs was taken") as refused:
+            daemon.submit_many(_sent(*[Spec(run="true", gpus=gpus) for gpus in (1, 1, 64, 128)]))
+        assert refused.value.field == "jobs.2.gpus"
+        with pytest.raises(SpecError, match=r"jobs\[1\].*workdir"):
+            daemon.submit_many([*_sent(Spec(run="true")), Submission(Spec(run="true"), "ana", "here", {})])
+        assert daemon.jobs(JobFilter(everything=True)) == [] and daemon.journal.last == last
+        taken = daemon.submit_many(_sent(*[Spec(run=["sleep", "300"], name=name) for name in ("a", None, "c")]))
+        assert [(each.id, each.name) for each in taken] == [(1, "a"), (2, "job-2"), (3, "c")]
+        assert daemon.submit_many([]) == []
+        submitted = [
+            [event.job for event in entry.events if isinstance(event, Submitted)] for entry in daemon.journal.entries(last)
+        ]
+        assert [1, 2, 3] in submitted, "in one entry, and so in one transaction"
+        _cancel_all(daemon)
+
+
+def test_many_jobs_are_cancelled_together(tmp_path: Path) -> None:
+    with running(tmp_path, cluster="1xV100") as daemon:
+        daemon.submit_many(_sent(*[Spec(run=["sleep", "300"], name=f"j{i}") for i in range(6)]))
+        _until(lambda: daemon.job("1").phase == "running")
+        with pytest.raises(NameUnknown):
+            daemon.cancel_many(["2", "nobody"])
+        with pytest.raises(OptionError, match="fits several"):
+            daemon.cancel_many(["2", "j"])
+        assert len(daemon.jobs()) == 6, "a name is wrong, so nothing is cancelled"
+        last = daemon.journal.last
+        found = daemon.cancel_many(["j2", "3", "1", "4", "3"])
+        assert [(each.job.id, each.was) for each in found] == [(3, "queued"), (1, "running"), (4, "queued")]
+        assert [each.job.phase in ("cancelled", "stopping") for each in found] == [True] * 3
+        asked = [
+            [event.job for event in entry.events if isinstance(event, CancelAsked)] for entry in daemon.journal.entries(last)
+        ]
+        assert [3, 1, 4] in asked, "in one transaction"
+        ended(daemon, 1)
+        assert [(each.job.phase, each.was) for each in daemon.cancel_many(["1"])] == [("cancelled", "cancelled")]
+        _cancel_all(daemon)
+
+
+def test_a_page_of_jobs_begins_with_those_that_run(tmp_path: Path) -> None:
+    with running(tmp_path, cluster="1xV100") as daemon:
+        ended(daemon, submit(daemon, "true", name="first"))
+        ended(daemon, submit(daemon, "true", name="second"))
+        daemon.submit_many(_sent(*[Spec(run=["sleep", "300"], name=f"j{i}") for i in range(3, 9)]))
+        _until(lambda: daemon.job("3").phase == "running")
+        daemon.cancel_many(["5"])
+        page = daemon.page(JobFilter(everything=True))
+        assert ([row.id for row in page.jobs], page.total) == ([3, 4, 6, 7, 8, 5, 2, 1], 8)
+        page = daemon.page(JobFilter(skip=1, limit=2))
+        assert ([row.id for row in page.jobs], page.total) == ([4, 6], 5)
+        assert page.jobs == daemon.jobs(JobFilter(after=3, limit=2))
+        assert daemon.page(JobFilter(phase="queued", limit=1)).total == 4
+        assert daemon.page(JobFilter(user="bo")).total == 0
+        assert daemon.status().jobs == {"running": 1, "queued": 4}
+        _cancel_all(daemon)
+
+
+def test_a_start_packs_what_is_old_and_takes_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SNAPSHOT_EVERY", "COMPACT_EVERY"):
+        monkeypatch.setattr(f"rota.live.upkeep.{name}", 10_000)
+    monkeypatch.setattr("rota.live.journal_packs.LEAST_ENTRIES", 10)
+    with running(tmp_path, cluster="1xV100") as daemon:
+        for _ in range(6):
+            daemon.cancel(job := submit(daemon, ["sleep", "300"]))
+            ended(daemon, job)
+    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
+        before = [WORDS.encode(entry.events) for entry in journal.entries()]
+        assert len(before) > 10 and journal.snapshot_number() == 0
+    monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 100)
+    with running(tmp_path, cluster="1xV100") as daemon:
+        _until(lambda: daemon.journal.snapshot_number() > 0)
+        rows = [row.phase for row in daemon.jobs(JobFilter(everything=True))]
+    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
+        assert [WORDS.encode(entry.events) for entry in journal.entries()][: len(before)] == before
+        assert journal._store.rows("SELECT count(*) FROM packs")[0][0] >= 1 and rows == ["cancelled"] * 6
+
+
+def test_a_journal_is_packed_while_the_scheduler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.live.upkeep.COMPACT_EVERY", 5)
+    monkeypatch.setattr("rota.live.journal_packs.PACK_ENTRIES", 5)
+    monkeypatch.setattr("rota.live.journal_packs.NEW_ENTRIES", 5)
+    with running(tmp_path, cluster="1xV100") as daemon:
+        for _ in range(20):
+            daemon.cancel(submit(daemon, ["sleep", "300"], gpus=1))
+    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
+        assert journal._store.rows("SELECT count(*) FROM packs")[0][0] >= 2
+        assert journal._store.rows("SELECT count(*) FROM entries")[0][0] < 25
+        for _, _, difference in replay(journal, WORDS, make_scheduler):
+            assert difference is None, difference
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _cancel_all(daemon: Daemon) -> None:
+    daemon.cancel_many([str(row.id) for row in daemon.jobs()])
+    _until(lambda: not daemon.jobs())

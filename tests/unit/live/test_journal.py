@@ -14,7 +14,8 @@ import pytest
 from rota.core.snapshot import codec
 from rota.errors import JournalError
 from rota.live.election import Election
-from rota.live.journal import Journal, JournalEntry, KeptJob
+from rota.live.journal import Journal, KeptJob
+from rota.live.journal_entries import JournalEntry
 from rota.live.journal_place import open_journal
 from rota.model.events import Decided, External, Progressed, Submitted, Woke
 from rota.model.job import JobSpec

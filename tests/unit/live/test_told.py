@@ -244,10 +244,10 @@ def test_gpus_that_join_are_told_their_scores(tmp_path: Path, monkeypatch: pytes
 
 
 def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_module, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 1)
     with told_daemon(tmp_path, monkeypatch, told(FAST_V100), "2xV100 + 1xK80") as daemon:
         ended(daemon, submit(daemon, "true", profile="net"))
-    monkeypatch.setattr(daemon_module, "SNAPSHOT_EVERY", 1000)
+    monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 1000)
     for _ in range(2):
         with told_daemon(tmp_path, monkeypatch, told(FAST_K80), "2xV100 + 1xK80") as daemon:
             assert daemon.scheduler.state.knowledge.rates.table["net", "K80", 1] == 40.0

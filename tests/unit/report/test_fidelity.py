@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.core.when import AtRounds
-from rota.live.journal import JournalEntry
+from rota.live.journal_entries import JournalEntry
 from rota.model.allocation import Ranking
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended

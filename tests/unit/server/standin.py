@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +19,23 @@ from rota.server.connections import ConnectionLimits
 from rota.server.http_server import HttpServer
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter
-from rota.wire.rows import ENDED, GpuRow, JobRow, LogChunk, NodeRow, ReadyRow, ReasonRow, StatusRow, WhyRow
+from rota.wire.rows import (
+    ENDED,
+    HOLDING,
+    CancelRow,
+    GpuRow,
+    JobRow,
+    LogChunk,
+    NodeRow,
+    PageRow,
+    ReadyRow,
+    ReasonRow,
+    StatusRow,
+    TakenRow,
+    WhyRow,
+)
 from rota.wire.spec import Range, Spec
+from rota.wire.submission import Submission, naming
 
 GPUS = 6
 
@@ -54,9 +69,7 @@ class Standin:
             if self.sent[before] != (spec, user, workdir, env):
                 raise ConflictError("another job was submitted under this key.", field="idempotency_key", value=key, hint="")
             return self.rows[before]
-        gpus = spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus
-        if gpus > GPUS:
-            raise OptionError(f"UNSATISFIABLE: the cluster has {GPUS}.", field="gpus", value=gpus, hint="fewer GPUs")
+        gpus = self._check(spec)
         if spec.name == "explode":
             raise RuntimeError("a secret of the daemon")
         with self._changed:
@@ -81,10 +94,32 @@ class Standin:
             )
         return self.change(row)
 
+    def _check(self, spec: Spec) -> float:
+        gpus = spec.gpus.max if isinstance(spec.gpus, Range) else spec.gpus
+        if gpus > GPUS:
+            raise OptionError(f"UNSATISFIABLE: the cluster has {GPUS}.", field="gpus", value=gpus, hint="fewer GPUs")
+        return gpus
+
     def cancel(self, job: int) -> JobRow:
         return self.change(
             replace(self.rows[job], phase="cancelled", reason=None, accelerator=None, where=None, finished_at=now())
         )
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]:
+        for index, each in enumerate(submissions):
+            with naming(index):
+                self._check(each.spec)
+        rows = [self.submit(each.spec, each.user, each.workdir, each.env) for each in submissions]
+        return [TakenRow(id=row.id, name=row.name) for row in rows]
+
+    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
+        before = {row.id: row for row in map(self.job, keys)}.values()
+        return [CancelRow(was=row.phase, job=row if row.ended else self.cancel(row.id)) for row in before]
+
+    def page(self, wanted: JobFilter = UNFINISHED) -> PageRow:
+        rows = self.jobs(wanted._replace(after=0, limit=len(self.rows) or 1))
+        rows.sort(key=lambda row: (row.ended, row.phase not in HOLDING, row.id))
+        return PageRow(jobs=rows[wanted.skip : wanted.skip + wanted.limit], total=len(rows))
 
     def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]:
         found = [row for row in self.rows.values() if (wanted.everything or row.phase not in ENDED) and row.id > wanted.after]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import rota
-from tests.unit.server.asking import ask, submission, submit
+from tests.unit.server.asking import ask, raw, submission, submit
 from tests.unit.server.standin import Served
 
 
@@ -242,3 +242,82 @@ def test_setting_the_policy_wants_the_token(served: Served) -> None:
     assert ask(served, "POST", "/api/v1/policy", b'{"policy": "fifo"}', token="")[0] == 401
     assert served.daemon.policy == "tiresias"
     assert ask(served, "POST", "/api/v1/policy", b'{"policy": "fifo"}')[1]["policy"] == "fifo"
+
+
+# Several jobs in one request
+
+
+def several(*specs: object, **shared: object) -> dict[str, object]:
+    return {
+        "jobs": [{"spec": spec} for spec in specs],
+        "user": "ana",
+        "workdir": "/home/ana",
+        "env": {"PATH": "/usr/bin"},
+    } | shared
+
+
+def test_several_jobs_are_submitted_with_one_request(served: Served) -> None:
+    body = several({"run": "a", "name": "x"}, {"run": "b"})
+    body["jobs"] += [{"spec": {"run": "c"}, "user": "bo", "workdir": "/bo", "env": {"MINE": "1"}}]  # type: ignore[operator]
+    status, found, _ = ask(served, "POST", "/api/v1/submissions", body)
+    assert (status, found) == (201, [{"id": 1, "name": "x"}, {"id": 2, "name": "job-2"}, {"id": 3, "name": "job-3"}])
+    assert [each[1:] for each in served.daemon.sent.values()] == [
+        ("ana", "/home/ana", {"PATH": "/usr/bin"}),
+        ("ana", "/home/ana", {"PATH": "/usr/bin"}),
+        ("bo", "/bo", {"PATH": "/usr/bin", "MINE": "1"}),
+    ]
+    assert ask(served, "POST", "/api/v1/submissions", several())[:2] == (201, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "field"),
+    [
+        (several({"run": "a"}, {"run": "b", "gpu": 1}), "jobs[1]", "jobs.1.gpu"),
+        (several({"run": "a"}, {"run": "b"}, {"run": "c", "gpus": 99}), "jobs[2]  gpus: 99 — UNSATISFIABLE", "jobs.2.gpus"),
+        (several({"run": "a"}, {"run": "b"}, workdir="here"), "jobs[0]  workdir", "jobs.0.workdir"),
+        ({"jobs": [{"spec": {"run": "a"}, "sudo": True}], "user": "a", "workdir": "/"}, "jobs[0]  sudo", "jobs.0.sudo"),
+        ({"jobs": [7], "user": "a", "workdir": "/"}, "jobs[0]  the job is not a JSON object", "jobs.0"),
+        (several({"run": "a"}, spec={"run": "b"}), "spec", "spec"),
+        (several(*[{"run": "a"}] * 10_001), "10,001", "jobs"),
+        ({"jobs": {}}, "list of jobs", None),
+        ([], "list of jobs", None),
+    ],
+)
+def test_one_that_is_wrong_refuses_all_and_is_named(served: Served, body: object, message: str, field: str | None) -> None:
+    status, found, _ = ask(served, "POST", "/api/v1/submissions", body)
+    assert status == 400 and message in found["error"] and found["field"] == field, found
+    assert served.daemon.rows == {}
+
+
+def test_a_request_with_several_jobs_may_be_larger(served: Served) -> None:
+    long = {"run": "x" * 1000}
+    assert ask(served, "POST", "/api/v1/submissions", several(*[long] * 1500))[0] == 201
+    for path, length in (("jobs", 1_000_001), ("submissions", 16_000_001)):
+        head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\n"
+        assert raw(served, f"{head}Content-Length: {length}\r\n\r\n".encode()).startswith(b"HTTP/1.1 413")
+
+
+def test_several_jobs_are_cancelled_with_one_request(served: Served) -> None:
+    ask(served, "POST", "/api/v1/submissions", several(*[{"run": "a", "name": name} for name in ("x", "y", "z", "why")]))
+    status, found, _ = ask(served, "POST", "/api/v1/cancellations", {"jobs": [1, "nobody"]})
+    assert status == 404 and "nobody" in found["error"]
+    assert ask(served, "POST", "/api/v1/cancellations", {"jobs": [1, "wh", "y"]})[0] == 200
+    assert ask(served, "POST", "/api/v1/cancellations", {"jobs": ["z", "1"]})[1][1]["was"] == "cancelled"
+    assert [row.phase for row in served.daemon.rows.values()] == ["cancelled"] * 4
+    for body in ({"jobs": "1"}, {"jobs": [1.5]}, {"jobs": [True]}, {"jobs": [""]}, {"jobs": ["x" * 201]}, {"job": [1]}, [], None):
+        status, found, _ = ask(served, "POST", "/api/v1/cancellations", body)
+        assert status == 400 and set(found) == {"error", "hint", "kind", "field", "line"}, (body, found)
+    assert ask(served, "POST", "/api/v1/cancellations", {"jobs": [1] * 10_001})[0] == 400
+
+
+def test_a_page_of_jobs_for_people(served: Served) -> None:
+    ask(served, "POST", "/api/v1/submissions", several(*[{"run": "a", "name": f"j{i}"} for i in range(1, 7)]))
+    served.daemon.run(4)
+    served.daemon.end(2, "failed", 1)
+    status, page, _ = ask(served, "GET", "/api/v1/page?limit=3")
+    assert (status, page["total"], [row["id"] for row in page["jobs"]]) == (200, 5, [4, 1, 3])
+    assert [row["id"] for row in ask(served, "GET", "/api/v1/page?limit=3&skip=3")[1]["jobs"]] == [5, 6]
+    assert ask(served, "GET", "/api/v1/page?all=true&limit=1")[1]["total"] == 6
+    assert ask(served, "GET", "/api/v1/page?phase=failed&all=true")[1]["total"] == 1
+    for wrong in ("limit=0", "limit=10001", "skip=-1", "limit=x"):
+        assert ask(served, "GET", f"/api/v1/page?{wrong}")[0] == 400

@@ -290,3 +290,25 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_client_loads_no_heavy_library() -> None:
     code = "import rota, sys; rota.connect; print(sorted({'numpy', 'pydantic', 'fastapi', 'rich', 'yaml'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_many_jobs_with_one_call(served: Served, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "yes")
+    jobs = client.submit_many({"run": f"echo {i}", "env": {"MINE": None} if i == 2 else {}} for i in range(4))
+    assert [(job.id, job.name, job.phase) for job in jobs] == [(i, f"job-{i}", "queued") for i in range(1, 5)]
+    assert ["MINE" in env for _, _, _, env in served.daemon.sent.values()] == [False, False, True, False]
+    assert all(set(env) <= {*PASSED_ON, "MINE"} and env["PATH"] for _, _, _, env in served.daemon.sent.values())
+    with pytest.raises(SpecError, match=r"jobs\[1\].*None of the jobs was taken") as refused:
+        client.submit_many([{"run": "true"}, {"runs": "true"}])
+    assert refused.value.field == "jobs.1.runs" and len(served.daemon.rows) == 4
+    with pytest.raises(OptionError, match="10,001"):
+        client.submit_many([{"run": "true"}] * 10_001)
+    served.daemon.run(3)
+    page = client.page(limit=2)
+    assert ([row.id for row in page.jobs], page.total) == ([3, 1], 4)
+    assert [row.id for row in client.page(skip=2).jobs] == [2, 4]
+    found = client.cancel_many([jobs[0].id, "job-3"])
+    assert [(each.was, each.job.phase) for each in found] == [("queued", "cancelled"), ("running", "cancelled")]
+    with pytest.raises(NameUnknown):
+        client.cancel_many([2, 99])
+    assert client.page().total == 2 and client.cancel_many([]) == []
