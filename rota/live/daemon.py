@@ -43,6 +43,7 @@ from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
+from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import lost_with_their_files, recover
 from rota.live.replay import Make, configured_anew
 from rota.live.requests import asked_for, scheduler_spec, submitted_job
@@ -68,8 +69,6 @@ from rota.wire.submitted import SubmittedJob
 LOOK_EVERY_SECONDS = 1.0
 """While processes run: news usually comes by itself, but a message may be lost."""
 ANSWER_WITHIN_SECONDS = 30.0
-SLOW_WRITE_SECONDS = 5.0
-"""A write to the journal that takes longer is a problem."""
 STARTING = Reason.STARTING.name
 DEVICES = "devices"
 """In a configuration: the names of the GPUs of each node, by the node's number."""
@@ -623,22 +622,11 @@ class Daemon:
 
     def ready(self) -> ReadyRow:
         """Whether jobs can be taken and run. It waits for the lock, so ask it with a time limit."""
-        problems = {}
-        if not self._thread.is_alive():
-            problems["scheduler"] = "it has stopped"
-        writing_s = self._writing_s
-        if self._away:
-            problems["journal"] = "its database does not answer"
-        elif self._reserve.full:
-            problems["journal"] = "its disk is full"
-        elif writing_s is not None and (seconds := time.monotonic() - writing_s) > SLOW_WRITE_SECONDS:
-            problems["journal"] = f"a write has taken {seconds:.0f} s so far"
+        since_s = self._writing_s
+        writing = 0.0 if since_s is None else time.monotonic() - since_s
+        journal = journal_problem(away=bool(self._away), full=self._reserve.full, writing_seconds=writing)
         with self._lock:
-            machines = self.scheduler.state.machines
-            up = [bool(machines.node_up[i]) for i in range(len(machines.cluster.nodes)) if i not in machines.gone]
-        if not any(up):
-            problems["nodes"] = "none is up"
-        return ReadyRow(ready=not problems, problems=problems, nodes_up=sum(up), nodes=len(up))
+            return ready_row(self.scheduler.state, alive=self._thread.is_alive(), journal=journal)
 
     def nodes(self) -> list[NodeRow]:
         readings = self.driver.readings()  # it may take a second, so not under the lock

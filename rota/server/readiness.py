@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 5.0
 """A scheduler that does not answer in this time is not ready."""
 
 
-class Checked(Protocol):
+class AskedIfReady(Protocol):
     """The part of a daemon that is needed here."""
 
     def ready(self) -> ReadyRow: ...
@@ -28,7 +28,7 @@ class Checked(Protocol):
 class Readiness:
     """Lives in one event loop."""
 
-    def __init__(self, daemon: Checked, lead_problem: Callable[[], str]) -> None:
+    def __init__(self, daemon: AskedIfReady, lead_problem: Callable[[], str]) -> None:
         """`lead_problem`: why it is not sure that this process leads; empty: it is."""
         self._daemon, self._lead_problem = daemon, lead_problem
         self._thread = CapacityLimiter(1)

@@ -88,7 +88,7 @@ def test_a_real_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_write_that_takes_long_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.live.daemon.SLOW_WRITE_SECONDS", 0.05)
+    monkeypatch.setattr("rota.live.ready_row.SLOW_WRITE_SECONDS", 0.05)
     with running(tmp_path) as daemon:
         append, hangs = daemon.journal.append, threading.Event()
         monkeypatch.setattr(daemon.journal, "append", lambda *words: (hangs.wait(60), append(*words)))

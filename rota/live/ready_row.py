@@ -1,0 +1,25 @@
+"""Whether a scheduler can take and run jobs."""
+
+from rota.core.state.state import State
+from rota.wire.rows import ReadyRow
+
+SLOW_WRITE_SECONDS = 5.0
+"""A write to the journal that takes longer is a problem."""
+
+
+def journal_problem(*, away: bool, full: bool, writing_seconds: float) -> str:
+    """What is wrong with the journal; empty if it is well. `writing_seconds`: how long a write has been under way."""
+    if away:
+        return "its database does not answer"
+    if full:
+        return "its disk is full"
+    return f"a write has taken {writing_seconds:.0f} s so far" if writing_seconds > SLOW_WRITE_SECONDS else ""
+
+
+def ready_row(state: State, *, alive: bool, journal: str) -> ReadyRow:
+    """`journal`: what is wrong with the journal, if anything."""
+    machines = state.machines
+    up = [bool(machines.node_up[i]) for i in range(len(machines.cluster.nodes)) if i not in machines.gone]
+    found = {"scheduler": "" if alive else "it has stopped", "journal": journal, "nodes": "" if any(up) else "none is up"}
+    problems = {name: problem for name, problem in found.items() if problem}
+    return ReadyRow(ready=not problems, problems=problems, nodes_up=sum(up), nodes=len(up))
