@@ -1,4 +1,4 @@
-"""Twelve faults, one of each kind; `make chaos` does two hundred."""
+"""Twelve faults, one of each kind; `make chaos` does twenty of each."""
 
 from pathlib import Path
 
