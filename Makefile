@@ -211,9 +211,9 @@ lock: | $(PY)
 bench: $(DEV_STAMP)
 	@$(PY) benchmarks/run.py $(ARGS)
 
-# Real processes and faults of ten kinds at seeded moments; the last line of the output is JSON.
+# Real processes and faults of twelve kinds at seeded moments; the last line of the output is JSON.
 chaos: $(DEV_STAMP)
-	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),20,200) --seed $(or $(SEED),0) $(ARGS)
+	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),24,240) --seed $(or $(SEED),0) $(ARGS)
 
 # A real Ray cluster and faults of thirteen kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
 ray-chaos: $(DEV_STAMP) ray postgres

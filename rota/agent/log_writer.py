@@ -8,7 +8,7 @@ to end, writes no log.
 
 It is forked from the supervisor, so that it is up at once and shares its memory. Its session is its own: a signal to the group
 of the supervisor does not stop both. When the supervisor is gone, it ends what is left of the job, writes what has come, and
-ends as well; one that is stopped is woken for that.
+ends as well. If it is stopped then, it is woken.
 """
 
 import contextlib
@@ -163,7 +163,7 @@ class LogWriter:
                     self._sent = 0
 
     def finish(self, seconds: float) -> bool:
-        """End it with its log; False: it took nothing for so long, and was killed."""
+        """End it with its log. Return False if it took nothing for this many seconds and was killed."""
         if not self.pid:
             self._started_s = 0.0
             self.start_again()

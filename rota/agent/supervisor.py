@@ -93,7 +93,7 @@ LEFTOVERS_SECONDS = 30.0
 OPEN_SECONDS = 15.0
 """How long a disk may take to open the log before the job is not started."""
 HUNG_SECONDS = 5.0
-"""How long the log may take nothing at the end of the job before the end is told without it."""
+"""How long the log may take nothing at the end of the job before the end is reported without it."""
 UNWRITTEN_SECONDS = 3600.0
 """For so long a full disk may keep the end from being written; after that the agent finds it lost."""
 LONGEST_SLEEP_SECONDS = 10.0
@@ -547,7 +547,7 @@ class Supervisor:
         return written
 
     def _write_status(self) -> bool:
-        """Write it for those who look. A full disk, say, does not end the job: this is tried again."""
+        """Write the status without ringing. A full disk, say, does not end the job: this is tried again."""
         self.told_s = boot_s()
         self.status = self.status._replace(written_boot_s=self.told_s)
         try:

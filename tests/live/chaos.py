@@ -1,6 +1,6 @@
 """Chaos with real processes: faults of thirteen kinds at seeded moments. Nothing may be lost, run twice or end otherwise.
 
-    python -m tests.live.chaos --faults 200 --seed 1      # make chaos
+    python -m tests.live.chaos --faults 240 --seed 1      # make chaos
 
 Daemon, supervisors and jobs are killed with -9: at any moment, while a checkpoint is written, while a job resumes from one, while
 it is being parked, parked, and woken. Checkpoints and the journal find no room, a folder is read-only, the wall clock jumps, the
@@ -120,7 +120,7 @@ def _quantiles(name: str, seconds: list[float]) -> dict[str, float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Break daemon, supervisors, jobs, disks and clocks; check that nothing is lost.")
-    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--faults", type=int, default=240)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a part of the name of a kind of fault, such as parked or room")
     asked = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Thirteen faults, one of each kind; `make chaos` does two hundred."""
+"""Thirteen faults, one of each kind; `make chaos` does twenty of each."""
 
 from pathlib import Path
 

@@ -268,7 +268,7 @@ def test_the_agent_leaves_a_supervisor_alone_that_runs(bench: Bench, monkeypatch
 
 
 def test_an_agent_that_was_started_later_knows_the_lease(bench: Bench) -> None:
-    bench.start(STUBBORN, lease_seconds=0.5, lease_grace_seconds=300.0, grace_seconds=300.0)
+    bench.start(STUBBORN, lease_seconds=60.0, lease_grace_seconds=300.0, grace_seconds=300.0)
     bench.machine.renew(1, 1, 250.0)
     until(lambda: handle_of(bench).gone_s(fresh=True) > boot_s() + 400.0)
     bench.open()

@@ -74,7 +74,8 @@ def test_after_it_was_told_to_stop_exit_code_0_is_an_end_only_if_its_steps_say_s
 
 
 def test_one_that_saves_and_leaves_when_its_lease_is_over_has_not_finished(bench: Bench) -> None:
-    bench.start(leaves_with(0), lease_seconds=0.5, lease_grace_seconds=20.0)
+    bench.start(leaves_with(0), lease_grace_seconds=20.0)
+    bench.machine.renew(1, 1, 0.1)
     part = bench.wait()
     assert (part.outcome, part.exit_code, part.asked) == ("yielded", 0, "lease")
 
@@ -118,12 +119,9 @@ def test_what_it_says_when_it_is_asked_to_stop_is_called_its_own(bench: Bench) -
     bench.start(leaves_with(75, before="echo Traceback: got SIGTERM;"))
     bench.machine.suspend(1, 1, 2)
     bench.wait()
-    assert bench.said().splitlines()[1:] == [
-        "ready",
-        "--- rota: asked to save and stop; messages about SIGTERM below are the job's own ---",
-        "Traceback: got SIGTERM",
-        "--- rota: suspended at step 0, 0 steps lost ---",
-    ]
+    lines = bench.said().splitlines()
+    assert lines[1:3] == ["ready", "--- rota: asked to save and stop; messages about SIGTERM below are the job's own ---"]
+    assert "Traceback: got SIGTERM" in lines[3:-1] and lines[-1] == "--- rota: suspended at step 0, 0 steps lost ---"
 
 
 def test_one_that_ignores_the_signal_is_killed_after_its_grace(bench: Bench) -> None:
