@@ -82,7 +82,7 @@ def _copy(home: Path) -> Iterator[Diagnosis]:
     try:
         original = find_original(home)
     except (OSError, RotaError):
-        return  # what is wrong with its files is told elsewhere
+        return  # other checks name what is wrong with its files
     if original is not None:
         found = f"{home} is a copy of {original.where}: rota up does not start here by itself"
         yield warn("copy", found, f"rota up --adopt --home {home}, if the original is gone; else rota up --new-identity")

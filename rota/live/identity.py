@@ -102,7 +102,8 @@ def _begin_new_identity(home: Path, original: Original, say: Callable[[str], Non
     ended = end_copied_attempts(home, f"the home is a copy of {original.where}")
     (home / TOKEN_FILE).unlink(missing_ok=True)
     write_whole(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
-    say(f"home {home} begins a new identity: {ended} attempts of {original.where} are not its own, and their jobs start again")
+    attempts = f"{ended} attempt{'' if ended == 1 else 's'} of {original.where}"
+    say(f"home {home} begins a new identity, apart from {attempts}; the jobs of the copy start again")
 
 
 def _is_the_one(home: Path, record: HomeRecord) -> bool:

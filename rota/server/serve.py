@@ -139,7 +139,7 @@ def check_options(options: ServeOptions, say: Callable[[str], None] = lambda lin
 
 
 def _check_home(home: Path) -> None:
-    """What others can change is refused. Other faults of a home are told when it is made."""
+    """Refuse a home that others can change. Other faults of a home show when it is made."""
     try:
         check_folder(home, instead=ANOTHER_HOME)
     except NotYours:

@@ -72,7 +72,7 @@ def _make_room(folder: int, name: str, address: str, listen: str) -> None:
 
 
 def _is_answered(address: str) -> bool:
-    """Whether a process listens on a socket; one that is too busy to say so does."""
+    """Whether a process listens on a socket, also if it is too busy to accept connections."""
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
         with socket.socket(socket.AF_UNIX, kind) as client:
             client.setblocking(False)

@@ -1,4 +1,4 @@
-"""The folder of a node's agent is the user's own: whoever could write there could have commands run as that user."""
+"""The folder of a node's agent is the user's own: a user who can write there can have commands run as that user."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.stranger import STRANGER, as_stranger, root_only
 
 
 def order(folder: Path) -> str:
-    """One that leaves a mark if it is obeyed."""
+    """An order that leaves a file behind if it is obeyed."""
     wanted = WrittenOrder(
         job=1,
         incarnation=1,
