@@ -50,17 +50,7 @@ from rota.agent.disk import (
     write_whole,
 )
 from rota.agent.log import Log
-from rota.agent.outcome import (
-    SAVED_AND_LEFT,
-    end_text,
-    exit_code_of,
-    is_done,
-    outcome_of,
-    parked_text,
-    signal_number,
-    start_text,
-    worked_seconds,
-)
+from rota.agent.outcome import SAVED_AND_LEFT, end_text, exit_code_of, is_done, outcome_of, parked_text, signal_number, start_text
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
 from rota.agent.progress import Progress
@@ -70,8 +60,6 @@ from rota.agent.records import (
     anew_order,
     is_count,
     launch_instruction,
-    metrics,
-    plain_text,
     read_order,
     seconds,
     steps,
@@ -79,6 +67,7 @@ from rota.agent.records import (
     write_order,
     write_status,
 )
+from rota.agent.reports import read_message, with_report, with_steps
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
@@ -291,7 +280,7 @@ class Supervisor:
     def _listen_to_job(self) -> None:
         """What the job tells of itself: steps, and what its hook for parking has to say."""
         for datagram in datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE):
-            message = _message(datagram)
+            message = read_message(datagram)
             if message.get("op") == REPORT:
                 self._report(message)
             else:
@@ -299,17 +288,12 @@ class Supervisor:
 
     def _report(self, message: dict[str, Any]) -> None:
         done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
-        told = metrics(message.get("metrics"))
-        if told and told != self.status.metrics:
-            self.status, self.untold = self.status._replace(metrics=told), True
-        if isinstance(message.get("saves"), bool):
-            self.status, self.untold = self.status._replace(saves=message["saves"]), True
-        if isinstance(message.get("saving_problem"), str):
-            self.status, self.untold = self.status._replace(saving_problem=plain_text(message["saving_problem"])), True
+        before, self.status = self.status, with_report(self.status, message)
+        self.untold = self.untold or self.status != before
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
-        message = _message(datagram)
+        message = read_message(datagram)
         op, sequence = message.get("op"), message.get("sequence")
         length = seconds(message.get("seconds"))
         # The datagram may have lain here while we were stopped: a lease runs from when it was written.
@@ -529,15 +513,7 @@ class Supervisor:
 
     def _take(self, done: float | None, total: float | None, saved: float | None, at_s: float) -> None:
         """What it told at this moment."""
-        old = self.status
-        self.status = old._replace(
-            steps_done=old.steps_done if done is None else done,
-            steps_total=old.steps_total if total is None else total,
-            steps_saved=old.steps_saved if saved is None else saved,
-            stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
-        )
-        if saved is not None and saved > old.steps_saved:
-            self.status = self.status._replace(safe_seconds=worked_seconds(old, at_s))
+        old, self.status = self.status, with_steps(self.status, done, total, saved, at_s)
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
@@ -597,15 +573,6 @@ class Supervisor:
         deadline = boot_s() + UNWRITTEN_SECONDS
         while not self._tell() and boot_s() < deadline:
             time.sleep(TELL_EVERY_SECONDS)
-
-
-def _message(datagram: bytes) -> dict[str, Any]:
-    """What a datagram says; nothing, if it is none of ours."""
-    try:
-        message = json.loads(datagram)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 def main(folder: str) -> int:
