@@ -4,7 +4,7 @@ import signal
 from collections.abc import Collection
 from typing import Protocol
 
-from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, YIELDED
+from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, PARKED, YIELDED
 from rota.agent.records import Status
 
 SAVED_AND_LEFT = 75
@@ -66,6 +66,19 @@ def _how(exit_code: int | None) -> str:
 def start_text(gpus_text: str, incarnation: int, from_step: float) -> str:
     verb = "resumed" if from_step > 0 else "started"
     return f"{verb} on {gpus_text} (incarnation {incarnation}, from step {from_step:,.0f})"
+
+
+def end_of(status: Status, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
+    """Outcome of an attempt that ended with this exit code, and what went wrong in words. `left`: what could not be ended of it;
+    `resizing`: it was asked to save and be started again; `stood_still`: its supervisor did when its lease ended."""
+    outcome = outcome_of(code, status.asked, signalled=signalled, done=is_done(status))
+    if outcome == FAILED and resizing:
+        outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
+    elif outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
+        outcome, left = LOST, left or f"it died while it was parked ({code})"
+    if stood_still:
+        left = left or "its supervisor stood still when its lease ended"
+    return outcome, left or status.problem
 
 
 def parked_text(steps_done: float, gib: float) -> str:

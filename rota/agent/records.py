@@ -185,15 +185,6 @@ def launch_instruction(order: WrittenOrder) -> rules.Instruction:
     return rules.Instruction(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
 
 
-def read_message(datagram: bytes) -> dict[str, Any]:
-    """What a datagram says; nothing, if it is none of ours."""
-    try:
-        message = json.loads(datagram)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
-
-
 def seconds(value: object) -> float | None:
     """A length of time out of a datagram, or None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):

@@ -55,14 +55,13 @@ from rota.agent.disk import (
 from rota.agent.outcome import (
     SAVED_AND_LEFT,
     asked_text,
+    end_of,
     end_text,
     exit_code_of,
     is_done,
-    outcome_of,
     parked_text,
     signal_number,
     start_text,
-    worked_seconds,
 )
 from rota.agent.output import Output
 from rota.agent.pace import Pace
@@ -73,9 +72,6 @@ from rota.agent.records import (
     anew_order,
     is_count,
     launch_instruction,
-    metrics,
-    plain_text,
-    read_message,
     read_order,
     seconds,
     starting,
@@ -84,6 +80,7 @@ from rota.agent.records import (
     write_order,
     write_status,
 )
+from rota.agent.reports import read_message, with_report, with_steps
 from rota.folders import enter_folder
 
 HERE = Path()
@@ -303,13 +300,8 @@ class Supervisor:
 
     def _report(self, message: dict[str, Any]) -> None:
         done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
-        told = metrics(message.get("metrics"))
-        if told and told != self.status.metrics:
-            self.status, self.untold = self.status._replace(metrics=told), True
-        if isinstance(message.get("saves"), bool):
-            self.status, self.untold = self.status._replace(saves=message["saves"]), True
-        if isinstance(message.get("saving_problem"), str):
-            self.status, self.untold = self.status._replace(saving_problem=plain_text(message["saving_problem"])), True
+        before, self.status = self.status, with_report(self.status, message)
+        self.untold = self.untold or self.status != before
         self._take(done, total, saved, self._now_s())
 
     def _obey(self, datagram: bytes) -> None:
@@ -523,16 +515,7 @@ class Supervisor:
 
     def _take(self, done: float | None, total: float | None, saved: float | None, at_s: float) -> None:
         """What it told at this moment."""
-        old = self.status
-        self.status = old._replace(
-            steps_done=old.steps_done if done is None else done,
-            steps_total=old.steps_total if total is None else total,
-            steps_saved=old.steps_saved if saved is None else saved,
-            stepped_s=old.stepped_s if done is None or (done == old.steps_done and old.stepped_s is not None) else at_s,
-            pace=old.pace if done is None or done == old.steps_done else old.pace.stepped(done, at_s),
-        )
-        if saved is not None and saved > old.steps_saved:
-            self.status = self.status._replace(safe_seconds=worked_seconds(old, at_s))
+        old, self.status = self.status, with_steps(self.status, done, total, saved, at_s)
         if old.began_s is None and done is not None and done != self.order.from_step:
             # Not `>`: it may go on from an earlier checkpoint than we know of. The daemon waits for this, so it is told at once.
             self.status, self.told_s = self.status._replace(began_s=at_s), 0.0
@@ -565,16 +548,12 @@ class Supervisor:
         left = end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap)
         self._last_words()
         status, code = self.status, self._code()
-        outcome = outcome_of(code, status.asked, signalled=self.signalled, done=is_done(status))
-        if outcome == FAILED and self.anew is not None:
-            outcome, left = LOST, left or f"it was to save and be started again, and left with exit code {code}"
-        elif outcome == FAILED and status.state == PARKED:  # asleep, or while it was woken: that is no failure of its own
-            outcome, left = LOST, left or f"it died while it was parked ({code})"
-        if self.stood_still:
-            left = left or "its supervisor stood still when its lease ended"
+        outcome, problem = end_of(
+            status, code, left, signalled=self.signalled, resizing=self.anew is not None, stood_still=self.stood_still
+        )
         if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
             self.status = status._replace(steps_saved=status.steps_done)
-        self._end(outcome, code, left or status.problem)
+        self._end(outcome, code, problem)
 
     def _code(self) -> int:
         return exit_code_of(self.exit_code, self.stop_signal, self.adopted_codes, killed=self.killed)

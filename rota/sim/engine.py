@@ -414,10 +414,10 @@ class Engine:
         job, run = command.job, self._runs[command.job]
         if run.leaves_s < self.now_s:
             return  # it has made its last step: its end is the answer
-        spec, costs = self.arrivals[job].spec, self.physics.costs
+        spec, costs, saves = self.arrivals[job].spec, self.physics.costs, bool(self.arrivals[job].spec.saves)
         steps = self._rest(job, run)
         if command.kind is SuspendKind.CHECKPOINT:
-            cost, steps = costs.save_of(spec), steps if spec.saves else 0.0
+            cost, steps = costs.save_of(spec), steps if saves else 0.0
         else:
             cost = costs.park_of(spec, first=not run.parked_before)
             run.parked_before = True
@@ -429,9 +429,7 @@ class Engine:
             else:
                 self._release(job, run)
             self.record.suspensions[job] += 1
-            later.append(
-                Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps, saved=bool(spec.saves))
-            )
+            later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps, saved=saves))
 
         self._after(cost, job, run, stopped, events)
 

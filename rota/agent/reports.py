@@ -1,0 +1,42 @@
+"""What a job tells of itself, read into its status. Any process of it can send anything: what makes no sense is passed over."""
+
+import json
+from typing import Any
+
+from rota.agent.outcome import worked_seconds
+from rota.agent.records import Status, metrics, plain_text
+
+
+def read_message(datagram: bytes) -> dict[str, Any]:
+    """What a datagram says; nothing, if it is none of ours."""
+    try:
+        message = json.loads(datagram)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def with_report(status: Status, message: dict[str, Any]) -> Status:
+    """The status with what a report says beside steps: metrics, whether a session saves, and why a save failed."""
+    told = metrics(message.get("metrics"))
+    if told:
+        status = status._replace(metrics=told)
+    if isinstance(message.get("saves"), bool):
+        status = status._replace(saves=message["saves"])
+    if isinstance(message.get("saving_problem"), str):
+        status = status._replace(saving_problem=plain_text(message["saving_problem"]))
+    return status
+
+
+def with_steps(status: Status, done: float | None, total: float | None, saved: float | None, at_s: float) -> Status:
+    """The status with the steps that were told at this moment. None: nothing was told of that."""
+    stepped = done is not None and (done != status.steps_done or status.stepped_s is None)
+    safe = saved is not None and saved > status.steps_saved
+    return status._replace(
+        steps_done=status.steps_done if done is None else done,
+        steps_total=status.steps_total if total is None else total,
+        steps_saved=status.steps_saved if saved is None else saved,
+        stepped_s=at_s if stepped else status.stepped_s,
+        safe_seconds=worked_seconds(status, at_s) if safe else status.safe_seconds,
+        pace=status.pace if done is None or done == status.steps_done else status.pace.stepped(done, at_s),
+    )
