@@ -19,6 +19,7 @@ Locks are `flock`: they belong to an open file, are inherited with it, and the k
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 RUN = "run"
@@ -34,6 +35,8 @@ COMPLAINTS = "supervisor.err"
 JOB_FOLDER = "job"
 TELL = "tell"
 SIZE = "size.json"
+
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
 
 
 def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:
@@ -81,6 +84,15 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def lock_soon(path: Path) -> int | None:
+    """The same, tried a few times: an agent holds the lock for an instant when it looks whether it is free."""
+    for _ in range(LOCK_TRIES):
+        if (lock := try_lock(path)) is not None:
+            return lock
+        time.sleep(LOCK_PAUSE_SECONDS)
+    return None
 
 
 def unlock(descriptor: int) -> None:

@@ -49,6 +49,7 @@ from rota.agent.disk import (
     SUPERVISOR_LOCK,
     TELL,
     TOMBSTONE,
+    lock_soon,
     try_lock,
     write_whole,
 )
@@ -95,8 +96,6 @@ UNWRITTEN_SECONDS = 3600.0
 """For so long a full disk may keep the end from being written; after that the agent finds it lost."""
 LONGEST_SLEEP_SECONDS = 10.0
 """A sleep does not count the time that the machine itself slept, and a lease does."""
-LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
-"""An agent holds the lock for an instant when it looks whether it is free."""
 DATAGRAMS_AT_ONCE = 64
 
 
@@ -141,7 +140,7 @@ class Supervisor:
     # Its life.
 
     def run(self) -> None:
-        self.job_lock = job_lock = self._lock_job()
+        self.job_lock = job_lock = lock_soon(HERE / ".." / JOB_LOCK)
         if job_lock is None:
             return self._end(LOST, None, f"a process of an earlier incarnation of job {self.order.job} still lives")
         decision = rules.receive(self.known, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
@@ -182,13 +181,6 @@ class Supervisor:
         self.signs = self.signs._replace(session=self.main, seen_s=boot_s())
         self._guard()
         self.status = self.status._replace(pid=self.main, session=self.main)
-
-    def _lock_job(self) -> int | None:
-        for _ in range(LOCK_TRIES):
-            if (job_lock := try_lock(HERE / ".." / JOB_LOCK)) is not None:
-                return job_lock
-            time.sleep(LOCK_PAUSE_SECONDS)
-        return None
 
     def _guard(self) -> None:
         """Say to the process beside this one when the job has to be gone. That process is not the job's."""

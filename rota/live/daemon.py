@@ -10,44 +10,40 @@ everything as it was written.
 """
 
 import contextlib
-import os
 import queue
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rota import __version__
 from rota.beliefs.options import make_options, why_never
-from rota.core.explain import taken_gpus
-from rota.core.learn.cordon import slow_gpus
-from rota.core.learn.failing_nodes import failing_nodes
 from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, gpus_present, made_up_devices, named_nodes, never_run
+from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
-from rota.live.history import JobHistory, JobRecord, iso
+from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
-from rota.live.leases import lease_left_seconds, leases_told_again
+from rota.live.leases import leases_told_again
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
+from rota.live.queued_requests import Cancel, Item, SetPolicy, SetScores, Submit, SubmitAgain, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import lost_with_their_files, recover
 from rota.live.replay import Make, configured_anew
 from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
+from rota.live.status_row import status_row
 from rota.live.told import SCORED, same_told, scored_devices
 from rota.live.trials import trials_of
 from rota.live.upkeep import JournalUpkeep
@@ -55,7 +51,7 @@ from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
 from rota.model.events import CancelAsked, External, GpusTaken, Submitted, TimedOut, Woke
-from rota.model.job import JobSpec, Phase
+from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -72,53 +68,6 @@ ANSWER_WITHIN_SECONDS = 30.0
 STARTING = Reason.STARTING.name
 DEVICES = "devices"
 """In a configuration: the names of the GPUs of each node, by the node's number."""
-
-
-@dataclass(frozen=True)
-class _Submit:
-    job: SubmittedJob
-    wanted: JobSpec
-    parking: str
-    done: "Future[int]"
-
-
-@dataclass(frozen=True)
-class _SubmitAgain:
-    """A job that was submitted before under the same key."""
-
-    job: int
-    done: "Future[int]"
-
-
-@dataclass(frozen=True)
-class _Cancel:
-    job: int
-    done: "Future[int]"
-
-
-@dataclass(frozen=True)
-class _SetPolicy:
-    configuration: Mapping[str, Any]
-    client: PolicyClient
-    done: "Future[int]"
-
-
-@dataclass(frozen=True)
-class _SetScores:
-    """GPUs that joined are told how slow they are."""
-
-    names: list[str]
-
-
-@dataclass(frozen=True)
-class _Together:
-    """Requests for one turn, and so one transaction."""
-
-    items: Sequence[_Submit | _SubmitAgain | _Cancel]
-
-
-_Item = External | _Together | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None
-"""None: the driver has something to tell."""
 
 
 def _no_change(named: str, placer: str) -> Mapping[str, Any]:
@@ -148,7 +97,7 @@ class Daemon:
         self._make, self._worker, self._with_policy = make, worker, with_policy
         self._on_failure, self._tell = on_failure, tell
         self.history = JobHistory()
-        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._changes = threading.Condition()
         self._number = 0
@@ -245,10 +194,10 @@ class Daemon:
         finally:
             self.begun.set()
 
-    def _first_news(self) -> list[_Item]:
+    def _first_news(self) -> list[Item]:
         """After a restart: an open question has lost its process, and everything that the driver has is news."""
         taken = {self.scheduler.state.machines.cluster.gpu_node.item(gpu) for gpu in self.scheduler.state.machines.taken}
-        events: list[_Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
+        events: list[Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
         events += self.driver.events()
         if not self.driver.nodes_may_be_silent:
             there = {(status.job, status.incarnation) for status in self.driver.inventory()}
@@ -259,19 +208,19 @@ class Daemon:
             events.append(Woke(self.clock()))
         return events
 
-    def _wait(self) -> list[_Item]:
+    def _wait(self) -> list[Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
         watched = self.driver.running() or self.scheduler.state.jobs.incarnations or self.driver.nodes_may_be_silent
         until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
-        items: list[_Item] = []
+        items: list[Item] = []
         with contextlib.suppress(queue.Empty):
             items.append(self._items.get(timeout=None if until == FOREVER else max(until, 0.0)))
             while True:
                 items.append(self._items.get_nowait())
         return items
 
-    def _turn(self, items: Sequence[_Item]) -> None:
+    def _turn(self, items: Sequence[Item]) -> None:
         now = self.clock()
         answered: list[tuple[Future[int], int]] = []
         events = self._gather(items, now, answered)
@@ -341,12 +290,12 @@ class Daemon:
         if self._reserve.look():
             self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
-    def _gather(self, items: Sequence[_Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
+    def _gather(self, items: Sequence[Item], now: float, answered: "list[tuple[Future[int], int]]") -> list[External]:
         """Events out of requests, answers, the driver and the clock."""
         events: list[External] = []
         last = self.scheduler.state.jobs.last_job
-        for item in _one_by_one(items):
-            if isinstance(item, _Submit):
+        for item in one_by_one(items):
+            if isinstance(item, Submit):
                 if self._submitted_before(item, answered):
                     continue
                 last = max(last, 0) + 1
@@ -354,16 +303,16 @@ class Daemon:
                 job = replace(item.job, name=item.job.name or f"job-{last}")
                 self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
-            elif isinstance(item, _SubmitAgain):
+            elif isinstance(item, SubmitAgain):
                 answered.append((item.done, item.job))  # after the turn that wrote it down
-            elif isinstance(item, _Cancel):
+            elif isinstance(item, Cancel):
                 events.append(CancelAsked(item.job, now))
                 answered.append((item.done, item.job))
-            elif isinstance(item, _SetPolicy):
+            elif isinstance(item, SetPolicy):
                 self._change_policy(item)
                 events.append(Woke(now))
                 answered.append((item.done, 0))
-            elif isinstance(item, _SetScores):
+            elif isinstance(item, SetScores):
                 self._set_up({**self.configuration, SCORED: item.names})
                 events.append(Woke(now))
             elif item is not None:
@@ -387,7 +336,7 @@ class Daemon:
         if self._cluster.text:
             self._tell(self._cluster.text)
 
-    def _submitted_before(self, item: _Submit, answered: "list[tuple[Future[int], int]]") -> bool:
+    def _submitted_before(self, item: Submit, answered: "list[tuple[Future[int], int]]") -> bool:
         """Whether its key has a job already, which then answers it. Two submissions of one key may come in together."""
         try:
             before = self.history.keys.find(item.job)
@@ -398,7 +347,7 @@ class Daemon:
             answered.append((item.done, before))
         return before is not None
 
-    def _change_policy(self, item: _SetPolicy) -> None:
+    def _change_policy(self, item: SetPolicy) -> None:
         """From the next entry on. A question that is open goes to the new policy."""
         before = self.configuration["policy"]
         with self._lock:
@@ -432,7 +381,7 @@ class Daemon:
             self._settled = True
             names = scored_devices(self._devices())
             if not same_told(self.configuration, {**self.configuration, SCORED: names}):
-                self._items.put(_SetScores(names))
+                self._items.put(SetScores(names))
             for job, why in never_run(state):
                 self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
 
@@ -475,17 +424,17 @@ class Daemon:
         for index, each in enumerate(submissions):
             with naming(index):
                 items.append(self._request(each, possible))
-        self._items.put(_Together(items))
+        self._items.put(Together(items))
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
 
-    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> _Submit | _SubmitAgain:
+    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> Submit | SubmitAgain:
         """What to ask of the scheduler for a submission. `possible`: kinds of jobs that are known to run here, and are not
         checked again."""
         job = replace(submitted_job(sent.spec, sent.user, sent.workdir, sent.env), idempotency_key=sent.idempotency_key)
         before = self.history.keys.find(job)
         if before is not None:  # whatever stands in the way of a new job now
-            return _SubmitAgain(before, Future())
+            return SubmitAgain(before, Future())
         self._check_room()
         return self._prepared(job, possible)
 
@@ -495,7 +444,7 @@ class Daemon:
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
-    def _prepared(self, job: SubmittedJob, possible: set[Kind] | None) -> _Submit:
+    def _prepared(self, job: SubmittedJob, possible: set[Kind] | None) -> Submit:
         way, why = self.driver.how_parked(job)
         if job.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
@@ -507,7 +456,7 @@ class Daemon:
             self._check_possible(wanted)
         if possible is not None:
             possible.add(kind)
-        return _Submit(job, wanted, f"{way}: {why}", Future())
+        return Submit(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:
@@ -538,7 +487,7 @@ class Daemon:
                 twin = configured_anew(self.scheduler.fork(), self._make, self.configuration, configuration)
             try_policy(twin, client, named)
             done: Future[int] = Future()
-            self._items.put(_SetPolicy(configuration, client, done))
+            self._items.put(SetPolicy(configuration, client, done))
         except BaseException:
             client.close()
             raise
@@ -560,8 +509,8 @@ class Daemon:
         records = [self.history.records[job] for job in jobs]
         with self._lock:
             before = self.history.phases(records, self.scheduler.state)
-        items = [_Cancel(record.id, Future()) for record in records if not record.ended]
-        self._items.put(_Together(items))
+        items = [Cancel(record.id, Future()) for record in records if not record.ended]
+        self._items.put(Together(items))
         for item in items:
             self._answer(item.done)
         with self._lock:
@@ -598,26 +547,12 @@ class Daemon:
 
     def status(self) -> StatusRow:
         with self._lock:
-            state = self.scheduler.state
-            codes = state.jobs.table.phase[list(state.jobs.row.values())]
-            phases = Counter(Phase(code).word for code in codes.tolist())
-            return StatusRow(
-                version=__version__,
-                policy=self.configuration["policy"],
-                placer=self.configuration["placer"],
-                cluster=self.configuration["cluster"],
-                gpus=gpus_present(state),
-                gpus_busy=int((~state.machines.observed.free).sum()),
-                pretend=bool(self.configuration["pretend"]),
-                jobs=dict(phases),
-                decisions=state.question.decision,
-                now=iso(self.clock()) or "",
-                daemon_pid=os.getpid(),
+            return status_row(
+                self.scheduler.state,
+                self.configuration,
+                self.clock(),
                 worker_pid=self._policy_client.pid,
-                policy_problem=state.question.policy_fault,
-                slow_gpus=[*failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
                 disk_problem=self.disk_problem,
-                lease_left_seconds=lease_left_seconds(state, self.clock()),
             )
 
     def ready(self) -> ReadyRow:
@@ -643,14 +578,6 @@ class Daemon:
 def _set_results(answered: "list[tuple[Future[int], int]]") -> None:
     for future, job in answered:
         future.set_result(job)
-
-
-def _one_by_one(items: Sequence[_Item]) -> Iterator[External | _Submit | _SubmitAgain | _Cancel | _SetPolicy | _SetScores | None]:
-    for item in items:
-        if isinstance(item, _Together):
-            yield from item.items
-        else:
-            yield item
 
 
 def _full(home: Path) -> str:

@@ -34,9 +34,9 @@ def project() -> dict[str, Any]:
     return tomllib.loads(text("pyproject.toml"))["project"]
 
 
-def job() -> dict[str, Any]:
-    (only,) = yaml.safe_load(text(WORKFLOW))["jobs"].values()
-    return only
+def job(name: str = "test") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text(WORKFLOW))["jobs"][name]
+    return found
 
 
 def hooks() -> list[dict[str, Any]]:
@@ -53,6 +53,7 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 def test_hosted_ci_runs_the_two_commands_and_nothing_else() -> None:
     assert [step["run"] for step in job()["steps"] if "run" in step] == ["make demo", "make test"]
+    assert [step["run"] for step in job("all")["steps"] if "run" in step] == ["make test-all"], "every night"
     assert {"demo", "test"} <= targets()
     assert job()["runs-on"] == "ubuntu-latest"
 

@@ -1,0 +1,66 @@
+"""What waits for the next turn of the scheduler's loop: requests of clients, besides the events of drivers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from rota.live.policy_client import PolicyClient
+from rota.model.events import External
+from rota.model.job import JobSpec
+from rota.wire.submitted import SubmittedJob
+
+
+@dataclass(frozen=True)
+class Submit:
+    job: SubmittedJob
+    wanted: JobSpec
+    parking: str
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
+class SubmitAgain:
+    """A job that was submitted before under the same key."""
+
+    job: int
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
+class Cancel:
+    job: int
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
+class SetPolicy:
+    configuration: Mapping[str, Any]
+    client: PolicyClient
+    done: "Future[int]"
+
+
+@dataclass(frozen=True)
+class SetScores:
+    """GPUs that joined are told how slow they are."""
+
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Requests for one turn, and so one transaction."""
+
+    items: Sequence[Submit | SubmitAgain | Cancel]
+
+
+Item = External | Together | Submit | SubmitAgain | Cancel | SetPolicy | SetScores | None
+"""None: the driver has something to tell."""
+
+
+def one_by_one(items: Sequence[Item]) -> Iterator[External | Submit | SubmitAgain | Cancel | SetPolicy | SetScores | None]:
+    for item in items:
+        if isinstance(item, Together):
+            yield from item.items
+        else:
+            yield item

@@ -1,0 +1,43 @@
+"""How the scheduler is, for `rota status`."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rota import __version__
+from rota.core.explain import taken_gpus
+from rota.core.learn.cordon import slow_gpus
+from rota.core.learn.failing_nodes import failing_nodes
+from rota.core.state.state import State
+from rota.live.cluster_changes import gpus_present
+from rota.live.history import iso
+from rota.live.leases import lease_left_seconds
+from rota.model.job import Phase
+from rota.wire.rows import StatusRow
+
+
+def status_row(
+    state: State, configuration: Mapping[str, Any], now_s: float, *, worker_pid: int | None, disk_problem: str
+) -> StatusRow:
+    """Of a scheduler in this state and with this configuration."""
+    codes = state.jobs.table.phase[list(state.jobs.row.values())]
+    phases = Counter(Phase(code).word for code in codes.tolist())
+    return StatusRow(
+        version=__version__,
+        policy=configuration["policy"],
+        placer=configuration["placer"],
+        cluster=configuration["cluster"],
+        gpus=gpus_present(state),
+        gpus_busy=int((~state.machines.observed.free).sum()),
+        pretend=bool(configuration["pretend"]),
+        jobs=dict(phases),
+        decisions=state.question.decision,
+        now=iso(now_s) or "",
+        daemon_pid=os.getpid(),
+        worker_pid=worker_pid,
+        policy_problem=state.question.policy_fault,
+        slow_gpus=[*failing_nodes(state), *taken_gpus(state), *slow_gpus(state)],
+        disk_problem=disk_problem,
+        lease_left_seconds=lease_left_seconds(state, now_s),
+    )
