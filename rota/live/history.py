@@ -111,8 +111,9 @@ class JobHistory:
         """Records that the journal has not seen yet as they are,"""
         self._added: set[int] = set()
         """and those of them that it has not seen at all."""
-        self._unfinished: set[tuple[int, int]] = set()
-        """Incarnations of several parts, one of which has ended otherwise than finished."""
+        self._finished: set[tuple[int, int]] = set()
+        self._failed: set[tuple[int, int]] = set()
+        """Incarnations with a part that finished, and with a part that failed."""
 
     def restore(self, record: JobRecord) -> None:
         """Take in a record as the journal has it."""
@@ -156,7 +157,9 @@ class JobHistory:
         """
         asked, finished, events = set(cancelling), set(), list(events)
         exits = [event for event in events if isinstance(event, Exited) and lives.get(event.job) == event.incarnation]
-        self._unfinished |= {(event.job, event.incarnation) for event in exits if event.outcome is not Outcome.FINISHED}
+        # As in the core: one part that finished means that the work is done, even if another was lost on the way out.
+        self._finished |= {(event.job, event.incarnation) for event in exits if event.outcome is Outcome.FINISHED}
+        self._failed |= {(event.job, event.incarnation) for event in exits if event.outcome is Outcome.FAILED}
         for event in events:
             if isinstance(event, CancelAsked):
                 asked.add(event.job)
@@ -167,9 +170,10 @@ class JobHistory:
                     if event.node is not None and alive is not None and alive.number == event.incarnation:
                         continue  # other parts of it are still there
                     del lives[event.job]
-                    if isinstance(event, Exited) and event.outcome is Outcome.FINISHED and key not in self._unfinished:
+                    if key in self._finished and key not in self._failed:
                         finished.add(event.job)
-                    self._unfinished.discard(key)
+                    self._finished.discard(key)
+                    self._failed.discard(key)
                 self._note(self.records[event.job], event, parts.get(event.job))
         for job in before - state.jobs.row.keys():
             record = self.records[job]
