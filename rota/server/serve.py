@@ -152,7 +152,8 @@ def _fleet(options: ServeOptions) -> tuple[Fleet, bool]:
         hosts.close()
         reasons = "".join(f" {name}: {problem}" for name, problem in sorted(hosts.problems.items()))
         problem = f"no node of this cluster has GPUs, or none answered.{reasons}"
-        raise OptionError(problem, field="--ray", value=options.ray, hint="ray start --num-gpus 8")
+        owned = "--node-folder with a folder that only you can write" if NotYours.__name__ in reasons else ""
+        raise OptionError(problem, field="--ray", value=options.ray, hint=owned or "ray start --num-gpus 8")
     driver = Fleet(
         options.home,
         hosts,
