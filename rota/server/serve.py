@@ -204,7 +204,8 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
         if hosts.problems:
             hosts.close()
             reasons = " ".join(f"{name}: {problem}" for name, problem in sorted(hosts.problems.items()))
-            raise OptionError(f"no node of this cluster answers. {reasons}", field="--ray", value=address, hint="rota doctor")
+            owned = "--node-folder with a folder that only you can write" if NotYours.__name__ in reasons else "rota doctor"
+            raise OptionError(f"no node of this cluster answers. {reasons}", field="--ray", value=address, hint=owned)
         time.sleep(NODES_EVERY_SECONDS)
     driver = Fleet(
         options.home,
