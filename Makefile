@@ -215,9 +215,9 @@ bench: $(DEV_STAMP)
 chaos: $(DEV_STAMP)
 	@$(PY) -m tests.live.chaos --faults $(if $(QUICK),24,240) --seed $(or $(SEED),0) $(ARGS)
 
-# A real Ray cluster and faults of thirteen kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
+# A real Ray cluster and faults of fifteen kinds, twenty of each; with QUICK=1 one. The last line of the output is JSON.
 ray-chaos: $(DEV_STAMP) ray postgres
-	@$(PY) -m tests.live.ray_chaos --faults $(if $(QUICK),13,260) --seed $(or $(SEED),0) $(ARGS)
+	@$(PY) -m tests.live.ray_chaos --faults $(if $(QUICK),15,300) --seed $(or $(SEED),0) $(ARGS)
 
 # Random whole set-ups, thousands of them; the last line of the output is JSON.
 fuzz: $(DEV_STAMP)
