@@ -120,7 +120,7 @@ def _quantiles(name: str, seconds: list[float]) -> dict[str, float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Break daemon, supervisors, jobs, disks and clocks; check that nothing is lost.")
-    parser.add_argument("--faults", type=int, default=240)
+    parser.add_argument("--faults", type=int, default=260)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a part of the name of a kind of fault, such as parked or room")
     asked = parser.parse_args()

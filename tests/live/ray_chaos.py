@@ -150,7 +150,7 @@ def _quantiles(name: str, seconds: list[float]) -> dict[str, float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Break a Ray cluster, its scheduler and its jobs; check that nothing is lost.")
-    parser.add_argument("--faults", type=int, default=300)
+    parser.add_argument("--faults", type=int, default=320)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="parts of names of kinds of faults, such as killed,partition")
     parser.add_argument("--lease-seconds", type=float, default=LEASE_SECONDS)
