@@ -125,9 +125,7 @@ def restore(plain: Plain, words: Codec) -> State:
             hint="use the Rota that wrote it",
         )
     records = {name: _restore_record(kind, plain[name], words) for name, kind in _RECORDS.items()}
-    state = State(now_s=words.decode(plain["now_s"]), **records)
-    state.note_lasting_gpus()
-    return state
+    return State(now_s=words.decode(plain["now_s"]), **records)
 
 
 _RECORDS: dict[str, type] = {
@@ -178,13 +176,15 @@ def _unpack_table(packed: dict[str, Any]) -> JobTable:
     return table
 
 
-def _pack_options(options: Options) -> tuple[int, list[Any]]:
-    return len(options.by_kind), [getattr(options, name) for name in OptionRow._fields]
+def _pack_options(options: Options) -> tuple[int, list[Any], tuple[int, ...]]:
+    return len(options.by_kind), [getattr(options, name) for name in OptionRow._fields], options.lasting
 
 
-def _unpack_options(packed: tuple[int, list[Any]]) -> Options:
-    kinds, columns = packed
-    return Options.of([OptionRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)], kinds)
+def _unpack_options(packed: tuple[Any, ...]) -> Options:
+    """An earlier version kept no GPUs of pools: they are as if no node had left."""
+    kinds, columns, *lasting = packed
+    rows = [OptionRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return Options.of(rows, kinds, *map(tuple, lasting))
 
 
 _AS_IT_IS = _Shape(lambda value: value, lambda value: value)

@@ -37,7 +37,7 @@ from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
-from rota.live.queued_requests import Cancel, Item, SetPolicy, SetScores, Submit, SubmitAgain, Together, one_by_one
+from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, SetScores, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import lost_with_their_files, recover
 from rota.live.replay import Make, configured_anew
@@ -295,7 +295,7 @@ class Daemon:
         events: list[External] = []
         last = self.scheduler.state.jobs.last_job
         for item in one_by_one(items):
-            if isinstance(item, Submit):
+            if isinstance(item, NewJob):
                 if self._submitted_before(item, answered):
                     continue
                 last = max(last, 0) + 1
@@ -303,7 +303,7 @@ class Daemon:
                 job = replace(item.job, name=item.job.name or f"job-{last}")
                 self.history.add(JobRecord(last, job, now, last_change="submitted", parking=item.parking))
                 answered.append((item.done, last))
-            elif isinstance(item, SubmitAgain):
+            elif isinstance(item, KnownJobAgain):
                 answered.append((item.done, item.job))  # after the turn that wrote it down
             elif isinstance(item, Cancel):
                 events.append(CancelAsked(item.job, now))
@@ -336,7 +336,7 @@ class Daemon:
         if self._cluster.text:
             self._tell(self._cluster.text)
 
-    def _submitted_before(self, item: Submit, answered: "list[tuple[Future[int], int]]") -> bool:
+    def _submitted_before(self, item: NewJob, answered: "list[tuple[Future[int], int]]") -> bool:
         """Whether its key has a job already, which then answers it. Two submissions of one key may come in together."""
         try:
             before = self.history.keys.find(item.job)
@@ -428,13 +428,13 @@ class Daemon:
         taken = [self._answer(item.done) for item in items]
         return [TakenRow(id=job, name=self.history.records[job].submitted.name) for job in taken]
 
-    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> Submit | SubmitAgain:
+    def _request(self, sent: Submission, possible: set[Kind] | None = None) -> NewJob | KnownJobAgain:
         """What to ask of the scheduler for a submission. `possible`: kinds of jobs that are known to run here, and are not
         checked again."""
         job = replace(submitted_job(sent.spec, sent.user, sent.workdir, sent.env), idempotency_key=sent.idempotency_key)
         before = self.history.keys.find(job)
         if before is not None:  # whatever stands in the way of a new job now
-            return SubmitAgain(before, Future())
+            return KnownJobAgain(before, Future())
         self._check_room()
         return self._prepared(job, possible)
 
@@ -444,7 +444,7 @@ class Daemon:
         if self._away:
             raise RotaError(f"Not taken: {self._away}", hint="the same command again, when it answers")
 
-    def _prepared(self, job: SubmittedJob, possible: set[Kind] | None) -> Submit:
+    def _prepared(self, job: SubmittedJob, possible: set[Kind] | None) -> NewJob:
         way, why = self.driver.how_parked(job)
         if job.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
@@ -456,7 +456,7 @@ class Daemon:
             self._check_possible(wanted)
         if possible is not None:
             possible.add(kind)
-        return Submit(job, wanted, f"{way}: {why}", Future())
+        return NewJob(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
         try:

@@ -12,7 +12,7 @@ from rota.wire.submitted import SubmittedJob
 
 
 @dataclass(frozen=True)
-class Submit:
+class NewJob:
     job: SubmittedJob
     wanted: JobSpec
     parking: str
@@ -20,7 +20,7 @@ class Submit:
 
 
 @dataclass(frozen=True)
-class SubmitAgain:
+class KnownJobAgain:
     """A job that was submitted before under the same key."""
 
     job: int
@@ -51,14 +51,14 @@ class SetScores:
 class Together:
     """Requests for one turn, and so one transaction."""
 
-    items: Sequence[Submit | SubmitAgain | Cancel]
+    items: Sequence[NewJob | KnownJobAgain | Cancel]
 
 
-Item = External | Together | Submit | SubmitAgain | Cancel | SetPolicy | SetScores | None
+Item = External | Together | NewJob | KnownJobAgain | Cancel | SetPolicy | SetScores | None
 """None: the driver has something to tell."""
 
 
-def one_by_one(items: Sequence[Item]) -> Iterator[External | Submit | SubmitAgain | Cancel | SetPolicy | SetScores | None]:
+def one_by_one(items: Sequence[Item]) -> Iterator[External | NewJob | KnownJobAgain | Cancel | SetPolicy | SetScores | None]:
     for item in items:
         if isinstance(item, Together):
             yield from item.items

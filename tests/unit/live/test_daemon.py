@@ -322,7 +322,7 @@ def test_what_is_left_of_a_job(tmp_path: Path) -> None:
     """A job that runs and tells its steps has an end in sight; one that ran before knows what is left; others know nothing."""
     steps = "trap 'exit 75' TERM; for i in $(seq 1 100000); do echo step $i/100000; sleep 0.05; done"
     with running(tmp_path, cluster="1xV100", policy="srsf") as daemon:
-        long = submit(daemon, steps, progress=r"step (\d+)/(\d+)", steps=100_000)
+        long = submit(daemon, steps, progress=r"step (\d+)/(\d+)", steps=100_000, checkpoint={"grace": 20})
         silent = submit(daemon, "true", steps=200_000)
         end = time.monotonic() + PATIENCE
         while (row := daemon.job(str(long))).eta_seconds is None or not row.steps_per_second:

@@ -41,7 +41,7 @@ class Sleeps:
 def test_another_policy_takes_over_at_once_and_stays_after_a_restart(tmp_path: Path) -> None:
     said: list[str] = []
     with running(tmp_path, cluster="1xV100", tell=said.append) as daemon:
-        first = submit(daemon, ["sleep", "300"], name="first")
+        first = submit(daemon, ["sleep", "300"], name="first", preemptible=True)
         until_phase(daemon, first, "running")
         second = submit(daemon, "sleep 0.2; true", name="second")
         assert daemon.why(second).policy == "fifo" and daemon.job("second").phase == "queued"

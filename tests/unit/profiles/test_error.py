@@ -88,7 +88,7 @@ def test_polluxs_folders(tmp_path: Path) -> None:
         ("throughputs_T4/bert.csv", "global_batch_size,one\n1,2\n", "no number of GPUs", "column"),
         ("throughputs_T4/bert.csv", "global_batch_size,0\n1,2\n", "no number of GPUs", "column"),
         ("throughputs_T4/bert.csv", "global_batch_size,1\n1,fast\n", "not a finite number", "1"),
-        ("throughputs_T4/bert.csv", "global_batch_size,1\n1,-2\n", "negative", "1"),
+        ("throughputs_T4/bert.csv", "global_batch_size,1\n1,-2\n", "must be at least 0", "1"),
         ("empty/README.md", "nothing", "no measurements in this folder", ""),
         ("throughputs_T4/other.csv", "global_batch_size,1\n1,2\n", "no profile that the catalogue knows", ""),
     ],
