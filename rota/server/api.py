@@ -174,12 +174,23 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         first; and how many jobs there are."""
         return JsonAnswer(daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip)))
 
-    @api.post("/submissions", status_code=HTTPStatus.CREATED, response_model=list[TakenRow], openapi_extra=SUBMISSIONS_BODY)
+    @api.post(
+        "/submissions",
+        status_code=HTTPStatus.CREATED,
+        response_model=list[TakenRow],
+        openapi_extra=SUBMISSIONS_BODY,
+        responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
+    )
     def submit_many(sent: Annotated[list[Submission], Depends(_submissions)]) -> JsonAnswer:
         """Submit several jobs: all of them or none. When the answer comes, they are in the journal."""
         return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
 
-    @api.post("/cancellations", response_model=list[CancelRow], openapi_extra=CANCELLATIONS_BODY)
+    @api.post(
+        "/cancellations",
+        response_model=list[CancelRow],
+        openapi_extra=CANCELLATIONS_BODY,
+        responses={**_OF_A_JOB, **problems(_NOT_NOW)},
+    )
     def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
         """Stop several jobs for good. With a key that fits no job, or several, none is stopped."""
         try:

@@ -38,11 +38,17 @@ def read_submissions(raw: bytes) -> list[Submission]:
     if "spec" in plain:
         raise InputError("stands beside the list of jobs; each job has its own.", field="spec", hint=_SEVERAL_HINT)
     shared, found = _env(plain.pop("env", {})), []
+    keys: set[tuple[str, str]] = set()
     for index, job in enumerate(jobs):
         with naming(index):
             if not isinstance(job, dict):
                 raise InputError("the job is not a JSON object.", hint=_SEVERAL_HINT)
             one = _submission({**plain, **job})
+            if one.idempotency_key and (one.user, one.idempotency_key) in keys:
+                raise InputError(
+                    "stands twice in this request.", field="idempotency_key", value=one.idempotency_key, hint="another key"
+                )
+            keys.add((one.user, one.idempotency_key))
             found.append(replace(one, env={**shared, **one.env}) if shared else one)
     return found
 

@@ -16,12 +16,24 @@ K80_FASTER = HEADER + "net,V100,1,2\nnet,K80,1,40\n"
 def submit(place: Site, name: str, steps: int = 100_000) -> int:
     run = [sys.executable, "-S", str(place.work / "job.py"), str(place.work), str(steps), "0.05", "75"]
     client = place.client()
-    job = client.submit(run=run, gpus=1, steps=steps, name=name, profile="net", progress=r"step (\d+)/(\d+)")
+    job = client.submit(
+        run=run, gpus=1, steps=steps, name=name, profile="net", progress=r"step (\d+)/(\d+)", checkpoint={"grace": 20}
+    )
     return int(job.id)
 
 
 def says(place: Site, line: str) -> None:
     until(lambda: line in place.said().splitlines(), line)
+
+
+def keeps(place: Site, flag: str) -> None:
+    """The start says that it goes by this flag of an earlier start, among others."""
+
+    def kept() -> list[str]:
+        lines = [line for line in place.said().splitlines() if line.startswith("as before: ")]
+        return [each for line in lines for each in line.removeprefix("as before: ").split(", ")]
+
+    until(lambda: flag in kept(), f"as before: {flag}")
 
 
 def runs_on(place: Site, job: int, accelerator: str) -> bool:
@@ -56,7 +68,7 @@ def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: 
         del place.flags["--profile"]
         profile.unlink()
         place.up()
-        says(place, f"as before: --profile {profile}")
+        keeps(place, f"--profile {profile}")
         until(lambda: runs_on(place, first, "K80"), "it stays there, and the file is not needed")
         place.client().cancel(str(first))
         until(lambda: place.rows()[first].phase == "cancelled", "its GPU is free")
@@ -73,13 +85,13 @@ def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: 
         del place.flags["--profile"]
         other.unlink()
         place.up(round_seconds="1")
-        says(place, f"as before: --profile {other}")
+        keeps(place, f"--profile {other}")
         says(place, "new: --round-seconds 1")
         place.down()
 
         del place.flags["--round-seconds"]
         place.up(forget="profile")
-        says(place, "as before: --round-seconds 1")
+        keeps(place, "--round-seconds 1")
         says(place, f"no longer: --profile {other}")
         until(lambda: runs_on(place, second, "V100"), "to the built-in figures a V100 is the faster type")
         place.down()

@@ -92,7 +92,7 @@ def test_a_pair_that_disturbs_each_other_is_undone_and_not_tried_again(tmp_path:
         before = len(last_state(place)[1])
         del place.flags["--tactics"]
         place.up()
-        until(lambda: "as before: --tactics pack:settle_seconds=2,least_gain=0.1" in place.said(), "it says what it goes on with")
+        until(lambda: "--tactics pack:settle_seconds=2,least_gain=0.1" in place.said(), "it says what it goes on with")
         third = submit(place, "third", penalty=0.2)
         until(lambda: len(last_state(place)[1]) > before, "the first one is measured again after the restart")
         assert phases(place, first, second, third) == ["running", "checkpointed", "queued"]

@@ -106,8 +106,7 @@ def test_a_line_of_rota_is_one_line_whatever_a_spec_says(tmp_path: Path) -> None
     log = Log(path)
     log.mark("cannot go to /tmp/\x1b[2J\n--- rota: finished ---\u202e")
     assert path.read_text() == "--- rota: cannot go to /tmp/?[2J?--- rota: finished ---? ---\n"
-    os.close(log.read_end)
-    os.close(log.descriptor)
+    log.close()
 
 
 def test_a_log_is_not_written_through_a_link(tmp_path: Path) -> None:
