@@ -283,13 +283,6 @@ def test_several_jobs_are_submitted_with_one_request(served: Served) -> None:
         ([], "list of jobs", None),
     ],
 )
-def test_a_key_stands_once_in_a_request(served: Served) -> None:
-    one = {"spec": {"run": "a"}, "idempotency_key": "k"}
-    body = json.dumps({"jobs": [one, one], "user": "ana", "workdir": "/"}).encode()
-    status, found, _ = ask(served, "POST", "/api/v1/submissions", body)
-    assert status == 400 and found["field"] == "jobs.1.idempotency_key" and "stands twice" in found["error"]
-
-
 def test_one_that_is_wrong_refuses_all_and_is_named(served: Served, body: object, message: str, field: str | None) -> None:
     status, found, _ = ask(served, "POST", "/api/v1/submissions", body)
     assert status == 400 and message in found["error"] and found["field"] == field, found
@@ -328,3 +321,10 @@ def test_a_page_of_jobs_for_people(served: Served) -> None:
     assert ask(served, "GET", "/api/v1/page?phase=failed&all=true")[1]["total"] == 1
     for wrong in ("limit=0", "limit=10001", "skip=-1", "limit=x"):
         assert ask(served, "GET", f"/api/v1/page?{wrong}")[0] == 400
+
+
+def test_a_key_stands_once_in_a_request(served: Served) -> None:
+    one = {"spec": {"run": "a"}, "idempotency_key": "k"}
+    body = json.dumps({"jobs": [one, one], "user": "ana", "workdir": "/"}).encode()
+    status, found, _ = ask(served, "POST", "/api/v1/submissions", body)
+    assert status == 400 and found["field"] == "jobs.1.idempotency_key" and "stands twice" in found["error"]
