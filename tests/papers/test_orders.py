@@ -27,7 +27,11 @@ def simulate(row: dict[str, object], policy: str) -> rota.Result:
 
 
 @needs_shared
-@pytest.mark.parametrize(("row", "policy"), CELLS, ids=[f"{row['trace']} {policy}" for row, policy in CELLS])
+@pytest.mark.parametrize(
+    ("row", "policy"),
+    [pytest.param(row, policy, marks=[pytest.mark.nightly] if row["trace"] == "philly all" else []) for row, policy in CELLS],
+    ids=[f"{row['trace']} {policy}" for row, policy in CELLS],
+)
 def test_orders(row: dict[str, float], policy: str) -> None:
     result = simulate(row, policy).summary
     assert result.jobs == result.finished == row["jobs"]

@@ -67,7 +67,7 @@ def run(study: dict[str, Any]) -> tuple[Prepared, Record, list[tuple[int, float,
 total = 0
 
 
-@examples(60)
+@examples(180)
 @given(studies())
 def check_study(study: dict[str, Any]) -> None:
     global total
