@@ -16,7 +16,7 @@ _SUPERVISOR = b"rota.agent.supervisor"
 
 def end_copied_attempts(home: Path, why: str) -> int:
     """Write that the attempts which a copied home tells of are lost to it, and return how many. No process is looked for or sent
-    a signal. Raise RotaError if one has a supervisor in this very folder."""
+    a signal. Raise RotaError if one has a supervisor in this folder."""
     count = 0
     for job, incarnation, folder in _attempts(home):
         lock = try_lock(folder / SUPERVISOR_LOCK)

@@ -1,4 +1,4 @@
-"""A lock for each real GPU, so that two schedulers of one machine never schedule the same one, whoever runs them.
+"""A lock for each real GPU, so that two schedulers of one machine never schedule the same one, whichever users run them.
 
 It is an abstract Unix socket with the UUID in its name. That needs no file which two users would have to share, and goes with the
 process. A second one, beside it, says by its name who has the lock. The names belong to the network namespace: schedulers in

@@ -204,7 +204,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
     if event.kind is SuspendKind.CHECKPOINT:
         if not event.saved and not state.jobs.specs[event.job].preemptible:
             state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
-        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done, event.setback)
+        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done, setback=event.setback)
         if state.machines.failing:
             _leave_failing(state, settings, event.job)
         return
@@ -246,7 +246,7 @@ def exited(state: State, settings: Settings, event: Exited) -> None:
     if incarnation is not None and incarnation.number == event.incarnation:
         if settings.cordon_failing_starts < FOREVER:
             note_exit(state, settings, event)
-        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, event.setback)
+        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, setback=event.setback)
         if state.machines.failed_starts or state.machines.failing:
             _leave_failing(state, settings, event.job)
 
@@ -293,7 +293,7 @@ def _settle(state: State, job: int, at_s: float) -> None:
     table.as_of_s[row] = at_s
 
 
-def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float, setback: str = "") -> None:
+def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float, *, setback: str = "") -> None:
     """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
     incarnation = state.jobs.incarnations[job]
     if node is not None and node not in incarnation.parts:
