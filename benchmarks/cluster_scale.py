@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks.scale_agents import BEGIN_SECONDS, LEAVE_SECONDS, PipedHosts
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.compose.prepare_live import read_flags
-from rota.core.drawing import Drawing
+from rota.core.selection import Drawing
 from rota.core.state.state import State
 from rota.live.daemon import Daemon
 from rota.live.driver import DriverCommand
@@ -109,7 +109,7 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         make_scheduler,
         WORDS,
         fleet,
-        worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
+        worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
         configuration=configuration,
         on_failure=failed.append,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.beliefs.rates import Rates
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Resume, Solve

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from rota.api import simulate
-from rota.beliefs.options import make_options
+from rota.beliefs.make_options import make_options
 from rota.beliefs.rates import Rates
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.model.cluster import Cluster
 from rota.model.job import Demand
 from rota.model.options import Kind, Options

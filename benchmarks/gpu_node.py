@@ -18,11 +18,11 @@ from rota.agent.node_agent import NodeAgent, NodeFacts
 from rota.agent.processes import boot_s
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
-from rota.live.hosts import HostAnswer, HostThere
+from rota.live.node_channel import HostAnswer, HostThere
 from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeReported, Started, Suspended
-from rota.park.ways import can_sleep
+from rota.park.park_method import can_sleep
 from rota.wire.spec import Spec
 
 LEASE_SECONDS = 900.0

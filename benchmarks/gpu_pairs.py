@@ -17,9 +17,9 @@ from typing import Any
 
 from benchmarks.gpu_bench import Bench
 from rota.agent.mps import CONTROL, mps_environment, mps_folder
-from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
-from rota.park.ways import PRELOAD, SLEEP, how_to_park
+from rota.park.park_environment import parking_environment
+from rota.park.park_method import PRELOAD, SLEEP, how_to_park
 
 WARM_SECONDS = 2.0
 """All make steps for so long before they measure."""

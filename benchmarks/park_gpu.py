@@ -38,9 +38,9 @@ from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, packing
 from benchmarks.gpu_resumed import resumed
 from rota.agent.machine import IncarnationStatus, Machine
-from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
-from rota.park.ways import how_to_park
+from rota.park.park_environment import parking_environment
+from rota.park.park_method import how_to_park
 
 SIZES = (2, 20, 40)
 

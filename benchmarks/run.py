@@ -32,8 +32,8 @@ import train_overhead
 import rota
 from rota.beliefs.rates import Rates
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import draw, spelled_out
-from rota.core.plan.grant import grant
+from rota.core.plan.fill import grant
+from rota.core.plan.order import draw, spelled_out
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Solve

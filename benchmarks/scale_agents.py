@@ -28,7 +28,7 @@ from rota.agent.constants import ENDED, FINISHED, KILL, LAUNCH, LEASE, LOST, REN
 from rota.agent.node_agent import RANK, NodeFacts
 from rota.agent.orders import IncarnationStatus
 from rota.agent.processes import boot_id, boot_s
-from rota.live.hosts import HostAnswer, HostThere
+from rota.live.node_channel import HostAnswer, HostThere
 
 BEGIN_SECONDS, LEAVE_SECONDS, TELL_SECONDS = 0.05, 0.05, 1.0
 """From a launch to the first step, from the order to leave to the end, and between two reports of steps."""
@@ -283,7 +283,7 @@ class _AgentProcess:
 
 
 class PipedHosts:
-    """`Hosts` (`rota/live/hosts.py`) whose agents live in a few processes of this machine."""
+    """`Hosts` (`rota/live/node_channel.py`) whose agents live in a few processes of this machine."""
 
     def __init__(self, agents: int, gpus: int, processes: int) -> None:
         self._there: dict[str, HostThere] = {}

@@ -20,7 +20,7 @@ from rota.agent import datagrams
 from rota.agent.disk import TELL
 from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.train.agreement import ANNOUNCEMENT
-from rota.train.environment import JobEnvironment
+from rota.train.rank_environment import JobEnvironment
 from rota.train.session import Session
 
 ROOT = Path(__file__).resolve().parents[1]

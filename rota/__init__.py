@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rota import errors, traces
     from rota.api import compare, simulate
-    from rota.compose.catalogue import placer, policy
+    from rota.compose.registry import placer, policy
     from rota.compose.study import Study
     from rota.errors import RotaError
     from rota.model.allocation import Assignment, Ranking, Shares
@@ -48,8 +48,8 @@ _WHERE = {
     "errors": "rota.errors",
     "greatest": "rota.solver.linear",
     "least": "rota.solver.linear",
-    "placer": "rota.compose.catalogue",
-    "policy": "rota.compose.catalogue",
+    "placer": "rota.compose.registry",
+    "policy": "rota.compose.registry",
     "simulate": "rota.api",
     "sweep": "rota.sweeps.runner",
     "traces": "rota.traces",

@@ -16,13 +16,13 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from rota.compose.catalogue import is_placer, make_placer, make_policy
 from rota.compose.docstrings import field_docstrings
 from rota.compose.idle_options import unused_costs
 from rota.compose.limits import MOST_SEEDS
 from rota.compose.placer_check import check_placer
 from rota.compose.policy_faults import explain_fault, with_columns
 from rota.compose.prepare import Prepared, prepare_study
+from rota.compose.registry import is_placer, make_placer, make_policy
 from rota.compose.study import Filters, Study, make_study
 from rota.core.learn.cordon import slow_gpus
 from rota.errors import GuessWarning, OptionError, RotaError
@@ -33,7 +33,7 @@ from rota.report.metrics import summarise
 from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result
 from rota.report.thrash import thrash_notes
-from rota.report.trials import TrialsSummary
+from rota.report.trials_summary import TrialsSummary
 from rota.sim.conformance import LIMIT_SECONDS, Finding, check_policy
 from rota.sim.engine import Progress
 from rota.traces.synthetic import open_trace, reseeded

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 
 from rota.beliefs.rates import Rates
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings

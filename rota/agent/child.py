@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.agent.attempt_files import WrittenOrder
 from rota.agent.constants import RUN_FOLDER
-from rota.agent.records import WrittenOrder
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

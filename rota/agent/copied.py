@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from rota.agent.attempt_files import read_order, read_status, starting, unix_s, write_status
 from rota.agent.constants import ENDED, LIFE, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
 from rota.agent.processes import PROC, boot_id
-from rota.agent.records import read_order, read_status, starting, unix_s, write_status
 from rota.errors import RotaError
 
 _SUPERVISOR = b"rota.agent.supervisor"

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from rota.agent.attempt_files import Status, WrittenOrder, read_status, unix_s, write_status
 from rota.agent.constants import ENDED, LIFE, LOST, STARTING
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
 from rota.agent.processes import Signs, boot_id, end_all
-from rota.agent.records import Status, WrittenOrder, read_status, unix_s, write_status
 
 WAIT_SECONDS = 0.2
 """For what was killed to be gone; if that is too short, the next look goes on."""

@@ -24,15 +24,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rota.agent import rules
+from rota.agent.attempt_files import launch_instruction
+from rota.agent.attempt_files import seconds as length
+from rota.agent.attempt_handle import IncarnationHandle, reap
 from rota.agent.constants import KILL, PARK, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
-from rota.agent.incarnation import IncarnationHandle, reap
 from rota.agent.listener import Listener
 from rota.agent.orders import IncarnationStatus, Order, held, written
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
-from rota.agent.records import launch_instruction
-from rota.agent.records import seconds as length
 from rota.folders import make_folder
 
 __all__ = ["IncarnationStatus", "Machine", "Order"]

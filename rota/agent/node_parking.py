@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
-from rota.park.ways import how_to_park
+from rota.park.park_environment import parking_environment
+from rota.park.park_method import how_to_park
 
 
 def with_parking(order: Mapping[str, Any], asked: Mapping[str, Any], *, real_gpus: bool) -> dict[str, Any]:

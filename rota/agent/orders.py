@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.agent import rules
+from rota.agent.attempt_files import Status, WrittenOrder, seconds, starting
 from rota.agent.constants import LIFE, RUNNING, STARTING
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_id, boot_s
-from rota.agent.records import Status, WrittenOrder, seconds, starting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Order:
     clock_origin_s: float | None = None
     """What the daemon's clock said when the machine was booted; None: instants are told by the wall clock."""
     park_way: str = ""
-    """How it is parked (`rota/park/ways.py`), if that was found where it is started; empty: that was found before,"""
+    """How it is parked (`rota/park/park_method.py`), if that was found where it is started; empty: that was found before,"""
     park_why: str = ""
     """and why so."""
 

@@ -4,8 +4,8 @@ import signal
 from collections.abc import Collection
 from typing import Protocol
 
+from rota.agent.attempt_files import Status
 from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, PARKED, YIELDED
-from rota.agent.records import Status
 
 SAVED_AND_LEFT = 75
 """EX_TEMPFAIL: it saved its state and wants to go on later."""

@@ -8,11 +8,11 @@ import math
 import os
 from pathlib import Path
 
+from rota.agent.attempt_files import WrittenOrder
 from rota.agent.constants import SESSION
 from rota.agent.log_writer import LogWriter
 from rota.agent.processes import Signs, boot_s
-from rota.agent.progress import Progress
-from rota.agent.records import WrittenOrder
+from rota.agent.progress_parser import Progress
 
 PUMP_BYTES = 1 << 18
 """The most that is read at a time, so that the supervisor can see to its other work in between."""

@@ -10,7 +10,7 @@ A supervisor that runs is never ended here, whatever its files say: a full disk 
 import threading
 from collections.abc import Callable, Collection
 
-from rota.agent.incarnation import IncarnationHandle
+from rota.agent.attempt_handle import IncarnationHandle
 from rota.agent.processes import boot_s, kill, members
 
 LOOK_SECONDS = 1.0

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent import datagrams
+from rota.agent.attempt_files import is_count, seconds
 from rota.agent.checkpoint_program import CheckpointProgram
 from rota.agent.constants import HOOKED, LATER, PARK, PARK_SIGNAL, PARKED, RESUMED, RINGING, UNPARKABLE, WAKE
 from rota.agent.processes import boot_s, open_files
-from rota.agent.records import is_count, seconds
 
 HEAR_SECONDS = 20.0
 """So long a process may take to hear the signal: Python hears it between two bytecodes, and a call into C may take a while."""

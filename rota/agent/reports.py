@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from rota.agent.attempt_files import Status, metrics, plain_text
 from rota.agent.outcome import worked_seconds
-from rota.agent.records import Status, metrics, plain_text
 
 
 def read_message(datagram: bytes) -> dict[str, Any]:

@@ -19,6 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent import child, datagrams, rules
+from rota.agent.attempt_files import (
+    WrittenOrder,
+    anew_order,
+    is_count,
+    launch_instruction,
+    read_order,
+    seconds,
+    starting,
+    steps,
+    unix_s,
+    write_order,
+    write_status,
+)
 from rota.agent.constants import (
     BY_DRIVER,
     ENDED,
@@ -68,19 +81,6 @@ from rota.agent.output import Output
 from rota.agent.pace import Pace
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
-from rota.agent.records import (
-    WrittenOrder,
-    anew_order,
-    is_count,
-    launch_instruction,
-    read_order,
-    seconds,
-    starting,
-    steps,
-    unix_s,
-    write_order,
-    write_status,
-)
 from rota.agent.reports import read_message, with_report, with_steps
 from rota.folders import enter_folder
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ def cancel(
     if bool(jobs) == everything:
         problem = "does not go with the names of jobs." if everything else "is missing: which jobs?"
         raise OptionError(problem, field="--all" if everything else "JOB", hint="rota cancel 412, or rota cancel --all")
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.client import connect
 
     # Every name is looked up before any job is cancelled: with one of them mistyped, nothing happens.
     client = connect(home)
     keys: list[int | str] = [row.id for row in client.jobs()] if everything else [*(jobs or ())]
     found = client.cancel_many(keys) if keys else []
-    if not words.data(shaped, [each.job for each in found]):
-        words.say("\n".join(_told(each) for each in found) or "No unfinished jobs.")
+    if not job_text.data(shaped, [each.job for each in found]):
+        job_text.say("\n".join(_told(each) for each in found) or "No unfinished jobs.")
 
 
 def _told(each: "CancelRow") -> str:
-    from rota.cli import words
+    from rota.cli import job_text
 
     before = replace(each.job, phase=each.was)
     if before.ended:
-        return f"{words.title(before)} had already ended: {before.phase}."
+        return f"{job_text.title(before)} had already ended: {before.phase}."
     ran = "" if before.started_at else "; never ran"
-    was = f"{words.phase(before)}, submitted {words.since(before.submitted_at)} ago{ran}"
-    return f"{'Cancelled' if each.job.ended else 'Stopping'} {words.title(each.job)} ({was})."
+    was = f"{job_text.phase(before)}, submitted {job_text.since(before.submitted_at)} ago{ran}"
+    return f"{'Cancelled' if each.job.ended else 'Stopping'} {job_text.title(each.job)} ({was})."

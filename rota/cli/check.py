@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
-from rota.cli.show import say
+from rota.cli import common_flags as flag
+from rota.cli.output import say
 from rota.errors import InputError, RotaError
 
 
@@ -20,7 +20,7 @@ def check(
     Example: rota check job.yaml cluster.yaml jobs.csv
     """
     shaped = flag.shape(output)
-    from rota.compose.checked import Checked, check_file
+    from rota.compose.file_check import Checked, check_file
 
     found: list[tuple[str, Checked | RotaError]] = []
     for file in files:

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
+from rota.cli.output import say, say_notes, write_page
 from rota.cli.setup import with_setup
-from rota.cli.show import say, say_notes, write_page
 
 
 @with_setup(without=("policy", "placer"), defaults={"trace": "demo"})

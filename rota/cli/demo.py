@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
-from rota.cli.show import save, say
+from rota.cli import common_flags as flag
+from rota.cli.output import save, say
 
 if TYPE_CHECKING:
     from rota.report.comparison import Comparison

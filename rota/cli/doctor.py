@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
     from rota.doctor.diagnosis import Diagnosis
@@ -26,8 +26,8 @@ def doctor(
     Example: rota doctor job.yaml
     """
     shaped = flag.shape(output)
-    from rota.cli import words
-    from rota.cli.show import say
+    from rota.cli import job_text
+    from rota.cli.output import say
     from rota.doctor.diagnose import diagnose
     from rota.doctor.diagnosis import FAIL
     from rota.wire.address import home_folder
@@ -36,7 +36,7 @@ def doctor(
     for each in diagnose(home_folder(home), files or []):
         found.append(each)
         if shaped in ("table", "wide"):
-            words.say(_line(each, colour=words.colourful()))
+            job_text.say(_line(each, colour=job_text.colourful()))
     if shaped in ("json", "csv"):
         say(shaped, rows=[each.to_dict() for each in found])
     if any(each.state == FAIL for each in found):
@@ -44,9 +44,9 @@ def doctor(
 
 
 def _line(told: "Diagnosis", *, colour: bool) -> str:
-    from rota.cli import words
+    from rota.cli import job_text
 
     state = f"{told.state:<4}"
     state = f"\x1b[{_COLOURS[told.state]}m{state}\x1b[0m" if colour else state
-    step = f"\n      Try: {words.clean(told.next)}" if told.next else ""
-    return f"{state}  {told.check:<13}  {words.clean(told.found)}{step}"
+    step = f"\n      Try: {job_text.clean(told.next)}" if told.next else ""
+    return f"{state}  {told.check:<13}  {job_text.clean(told.found)}{step}"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
     from rota.server.background import Stopped
@@ -13,15 +13,15 @@ def down(home: flag.Home = None) -> None:
 
     Example: rota down
     """
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.server.background import stop
     from rota.wire.address import home_folder
 
-    words.say(_told(stop(home_folder(home)), f"rota up --home {home}" if home else "rota up"))
+    job_text.say(_told(stop(home_folder(home)), f"rota up --home {home}" if home else "rota up"))
 
 
 def _told(found: "Stopped", up: str) -> str:
-    from rota.cli import words
+    from rota.cli import job_text
 
     head = f"Stopped the scheduler, process {found.pid}"
     if not found.jobs:
@@ -30,4 +30,4 @@ def _told(found: "Stopped", up: str) -> str:
     if found.lease_left_seconds is None:
         return f"{head}."
     then = f"A job that has not ended by then is told to save and stop, and starts again after the next {up}."
-    return f"{head} for {words.length(found.lease_left_seconds)}. {then}"
+    return f"{head} for {job_text.length(found.lease_left_seconds)}. {then}"

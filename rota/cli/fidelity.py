@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
-from rota.cli.show import say
+from rota.cli import common_flags as flag
+from rota.cli.output import say
 
 
 def fidelity(
@@ -23,7 +23,7 @@ def fidelity(
     Example: rota fidelity ~/.rota
     """
     shaped = flag.shape(output)
-    from rota.sweeps.fidelity import measure_fidelity
+    from rota.sweeps.fidelity_report import measure_fidelity
     from rota.wire.address import home_folder
 
     found = measure_fidelity([home_folder(home) for home in homes or [""]])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
@@ -59,20 +59,20 @@ def jobs(
     shaped = flag.shape(output)
     if watch and shaped == "csv":
         raise OptionError("does not go with -o csv.", field="--watch", hint="-o json, which writes a line for every change")
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.cli.offline import connect_or_read
     from rota.wire.client import connect, user_name
     from rota.wire.rows import ENDED
 
-    if phase is not None and phase not in words.PHASES:
-        raise OptionError("is no phase.", field="--phase", value=phase, hint=f"--phase {', '.join(words.PHASES)}")
+    if phase is not None and phase not in job_text.PHASES:
+        raise OptionError("is no phase.", field="--phase", value=phase, hint=f"--phase {', '.join(job_text.PHASES)}")
     if limit is not None and limit < 0:
         raise OptionError("is below 0.", field="--limit", value=limit, hint=f"--limit {SHOWN_JOBS}, or --limit 0 for all")
     wanted = {
         "everything": everything or phase in ENDED,
         "user": user_name() if user == "me" else user or "",
         "phase": phase or "",
-        "since_s": 0.0 if since is None else words.moment(since),
+        "since_s": 0.0 if since is None else job_text.moment(since),
     }
     if not watch:
         _show(connect_or_read(home), shaped, wanted, limit)
@@ -93,11 +93,11 @@ def _watch(client: "Client", shaped: str, wanted: dict[str, Any], limit: int | N
 
 
 def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], limit: int | None, *, redraw: bool = False) -> None:
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.client import Client
 
     if shaped in ("json", "csv"):
-        words.data(shaped, source.jobs(**wanted) if not limit else _jobs(source, wanted, limit)[0])
+        job_text.data(shaped, source.jobs(**wanted) if not limit else _jobs(source, wanted, limit)[0])
         return
     status = source.status() if isinstance(source, Client) else None
     notes = _notes(status) if status is not None else []
@@ -106,23 +106,23 @@ def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], li
     if on_screen:  # the heads, the line below the table and the notes have to fit as well
         most = min(most or height, max(1, height - 3 - len(notes)))
     rows, total = _jobs(source, wanted, most)
-    lines = table(rows, wide=shaped == "wide", colour=words.colourful(), ended=wanted["everything"]) if rows else []
+    lines = table(rows, wide=shaped == "wide", colour=job_text.colourful(), ended=wanted["everything"]) if rows else []
     lines += [footer(len(rows), total, wanted["everything"], status), *notes]
     if on_screen:
         # From the top of the screen, line by line, then nothing below: no flicker.
-        words.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
+        job_text.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
     else:
-        words.say("\n".join(lines))
+        job_text.say("\n".join(lines))
 
 
 def _notes(status: "StatusRow") -> list[str]:
     """What needs attention, below the table."""
-    from rota.cli import words
+    from rota.cli import job_text
 
-    lines = [f"The policy failed: {words.clean(status.policy_problem)}"] if status.policy_problem else []
-    lines += [words.clean(line) for line in status.slow_gpus]
+    lines = [f"The policy failed: {job_text.clean(status.policy_problem)}"] if status.policy_problem else []
+    lines += [job_text.clean(line) for line in status.slow_gpus]
     if status.disk_problem:
-        lines.append(f"Attention: {words.clean(status.disk_problem)}")
+        lines.append(f"Attention: {job_text.clean(status.disk_problem)}")
     return lines
 
 
@@ -146,14 +146,14 @@ def _jobs(source: "Client | HomeOnDisk", wanted: dict[str, Any], limit: int) -> 
 
 def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False) -> list[str]:
     """`ended`: with a column that says when each job ended."""
-    from rota.cli import words
+    from rota.cli import job_text
 
     heads: tuple[str, ...] = (*_HEADS, *_WIDE) if wide else _HEADS
     cells = [_cells(row, wide) for row in rows]
     if ended and not wide:  # the wide one has it
         at = heads.index("TIME") + 1
         heads = (*heads[:at], "ENDED", *heads[at:])
-        when = [words.clock(row.finished_at) if row.finished_at else "-" for row in rows]
+        when = [job_text.clock(row.finished_at) if row.finished_at else "-" for row in rows]
         cells = [(*line[:at], each, *line[at:]) for line, each in zip(cells, when, strict=True)]
     widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
     lines = [_line(heads, widths, "1" if colour else "")]
@@ -174,33 +174,33 @@ def _line(cells: tuple[str, ...], widths: list[int], whole: str, phase: str = ""
 
 
 def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
-    from rota.cli import words
+    from rota.cli import job_text
 
-    place = words.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
+    place = job_text.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
     usual = (
         str(row.id),
-        words.clean(row.name) if wide else _cut_off(words.clean(row.name), LONGEST_NAME),
-        words.user(row),
-        words.phase(row),
-        words.time_of(row),
-        words.clean(place),
-        words.progress(row),
-        words.eta(row),
-        words.note(row),
+        job_text.clean(row.name) if wide else _cut_off(job_text.clean(row.name), LONGEST_NAME),
+        job_text.user(row),
+        job_text.phase(row),
+        job_text.time_of(row),
+        job_text.clean(place),
+        job_text.progress(row),
+        job_text.eta(row),
+        job_text.note(row),
     )
     if not wide:
         return usual
     return (
         *usual,
         f"{row.weight:g}",
-        words.clean(row.tenant) or "-",
-        words.clock(row.submitted_at),
-        words.clock(row.started_at) if row.started_at else "-",
-        words.clock(row.finished_at) if row.finished_at else "-",
+        job_text.clean(row.tenant) or "-",
+        job_text.clock(row.submitted_at),
+        job_text.clock(row.started_at) if row.started_at else "-",
+        job_text.clock(row.finished_at) if row.finished_at else "-",
         str(row.suspensions),
-        words.length(row.lost_seconds) if row.lost_seconds else "-",
+        job_text.length(row.lost_seconds) if row.lost_seconds else "-",
         f"{row.lost_steps:,.0f}",
-        words.clean(row.command),
+        job_text.clean(row.command),
     )
 
 

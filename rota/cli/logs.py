@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.errors import OptionError
 
 _STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
@@ -47,7 +47,7 @@ def logs(
         raise OptionError("output is text.", field="-o", value=output, hint="-o json, or no -o")
     if tail is not None and tail < 0:
         raise OptionError("must be 0 or more.", field="--tail", value=tail, hint="--tail 100")
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.cli.offline import connect_or_read
 
     source = connect_or_read(home)
@@ -56,11 +56,11 @@ def logs(
     if shaped != "json":
         texts = (piece.text for piece in pieces)
         for text in texts if raw else harmless(texts):
-            words.say(text, end="")
+            job_text.say(text, end="")
     elif follow:
         for piece in pieces:
-            words.say(json.dumps(piece.to_dict()))
+            job_text.say(json.dumps(piece.to_dict()))
     else:
         found = list(pieces)
         last = found[-1].to_dict() if found else {"next_offset": 0, "ended": False}
-        words.say(json.dumps({**last, "text": "".join(piece.text for piece in found)}))
+        job_text.say(json.dumps({**last, "text": "".join(piece.text for piece in found)}))

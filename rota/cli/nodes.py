@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
     from rota.wire.rows import GpuRow, NodeRow
@@ -21,16 +21,16 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
     Example: rota nodes -o wide
     """
     shaped = flag.shape(output)
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.client import connect
     from rota.wire.job_filter import MOST_JOBS
 
     client = connect(home)
     rows = client.nodes()
     if shaped == "json":
-        words.say(json.dumps([row.to_dict() for row in rows]))
+        job_text.say(json.dumps([row.to_dict() for row in rows]))
     elif shaped == "csv":
-        from rota.cli.show import say
+        from rota.cli.output import say
 
         say(shaped, rows=[_flat(node, gpu) for node in rows for gpu in node.gpus])
     else:
@@ -39,29 +39,29 @@ def nodes(home: flag.Home = None, output: flag.Output = "table") -> None:
         page = client.page(limit=min(2 * len(held) + 50, MOST_JOBS))
         names = {row.id: row.name for row in page.jobs}
         for line in _wide(rows) if shaped == "wide" else _table(rows, names):
-            words.say(line)
+            job_text.say(line)
 
 
 def _table(rows: "list[NodeRow]", names: dict[int, str]) -> list[str]:
-    from rota.cli import words
+    from rota.cli import job_text
 
     cells = [("NODE", "TYPE", "GPUS", "JOBS", "HEALTH")]
     for node in rows:
         jobs = dict.fromkeys(job for gpu in node.gpus for job in gpu.jobs)
-        shown = ", ".join(words.clean(names.get(job, str(job))) for job in jobs)
-        cells.append((words.clean(node.name), node.accelerator, "".join(map(_sign, node.gpus)), shown or "-", _health(node)))
+        shown = ", ".join(job_text.clean(names.get(job, str(job))) for job in jobs)
+        cells.append((job_text.clean(node.name), node.accelerator, "".join(map(_sign, node.gpus)), shown or "-", _health(node)))
     return [*_aligned(cells), f"{BUSY} busy  {PACKED} shared  {FREE} free  {BAD} out of service   a line for each: -o wide"]
 
 
 def _wide(rows: "list[NodeRow]") -> list[str]:
-    from rota.cli import words
+    from rota.cli import job_text
 
     cells = [_GPU_HEADS]
     for node in rows:
         for gpu in node.gpus:
             cells.append(
                 (
-                    words.clean(node.name),
+                    job_text.clean(node.name),
                     str(gpu.place),
                     node.accelerator,
                     ", ".join(map(str, gpu.jobs)) or "-",
@@ -74,7 +74,7 @@ def _wide(rows: "list[NodeRow]") -> list[str]:
                 )
             )
     hosts = [
-        f"{words.clean(node.name)}: {node.host_used_gib:.1f} of {node.host_gib:.0f} GiB for parked jobs are set aside"
+        f"{job_text.clean(node.name)}: {node.host_used_gib:.1f} of {node.host_gib:.0f} GiB for parked jobs are set aside"
         for node in rows
         if node.host_gib is not None and node.host_used_gib is not None
     ]
@@ -100,9 +100,9 @@ def _gpu_health(gpu: "GpuRow") -> str:
     slow = f"takes {gpu.slowdown:.2f} times as long as others" if gpu.slowdown is not None and gpu.slowdown > ODD else ""
     other = ""
     if gpu.taken_by:
-        from rota.cli import words
+        from rota.cli import job_text
 
-        other = f"{words.clean(gpu.taken_by)} uses it"
+        other = f"{job_text.clean(gpu.taken_by)} uses it"
     out = gpu.cordoned or (other and not gpu.jobs)
     return ", ".join(filter(None, (slow, other, "out of service" if out else "")))
 

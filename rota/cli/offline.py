@@ -16,12 +16,12 @@ def connect_or_read(home: str | None) -> "Client | HomeOnDisk":
     try:
         return connect(home)
     except NotRunningError as problem:
-        from rota.cli import words
+        from rota.cli import job_text
         from rota.server.read_home import read_home
 
         found = read_home(home_folder(home))
         if found is None:
             raise
-        as_of = f", as of {words.clock(found.as_of)}" if found.as_of else ""
+        as_of = f", as of {job_text.clock(found.as_of)}" if found.as_of else ""
         sys.stderr.write(f"note: {problem.message} Read from disk{as_of}. Start it: {problem.hint}\n")
         return found

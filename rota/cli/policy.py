@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
-from rota.cli.show import say
+from rota.cli import common_flags as flag
+from rota.cli.output import say
 
 if TYPE_CHECKING:
     from rota.sim.conformance import Finding
@@ -20,7 +20,7 @@ app = typer.Typer(help="List, show, check and set policies and placers.", no_arg
 def list_(output: flag.Output = "table") -> None:
     """Every policy and placer by name."""
     shaped = flag.shape(output)
-    from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY
+    from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY
 
     rows = [
         {"name": name, "kind": registry.what, "about": _about(registry.find(name))}
@@ -36,9 +36,9 @@ def show(
 ) -> None:
     """What a policy or placer does and which options it takes."""
     shaped = flag.shape(output)
-    from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY
     from rota.compose.docstrings import field_docstrings
-    from rota.compose.spell import Spelled
+    from rota.compose.option_syntax import Spelled
+    from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY
 
     spelled = Spelled.parse(name, "policy").name
     registry = PLACER_REGISTRY if spelled in PLACER_REGISTRY.names() else POLICY_REGISTRY
@@ -122,7 +122,7 @@ def set_(
 
 def _absolute(spelled: str) -> str:
     """Files are named as seen from here, and the scheduler is elsewhere."""
-    from rota.compose.spell import Spelled
+    from rota.compose.option_syntax import Spelled
 
     if ":" not in spelled and not spelled.endswith(".py"):
         return spelled
@@ -143,7 +143,7 @@ def solve(
 ) -> None:
     """One allocation of a stored instance: its objective, how long it took, and who gets what share of time."""
     shaped = flag.shape(output)
-    from rota.compose.catalogue import make_placer, make_policy
+    from rota.compose.registry import make_placer, make_policy
     from rota.compose.solve import read_instance
     from rota.compose.solve import solve as solve_instance
 

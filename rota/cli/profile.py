@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.cli import setup
+from rota.cli.output import say
 from rota.cli.profile_figures import many, short, show_table, times
 from rota.cli.profile_gpus import classes, variability
 from rota.cli.profile_run import run
 from rota.cli.profile_scaling import scaling
 from rota.cli.profile_tensors import tensors
-from rota.cli.show import say
 from rota.errors import OptionError
 
 MOST_LINES = 40
@@ -157,7 +157,7 @@ def estimate(
     Example: rota profile estimate simulation_throughputs.json --hide 0.7
     """
     shaped = flag.shape(output)
-    from rota.profiles.estimated import estimate_table
+    from rota.profiles.estimate_error import estimate_table
 
     with flag.progress_bar("profiles left out") as progress:
         report = estimate_table(table, hide, seed, progress)

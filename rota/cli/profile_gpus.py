@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.cli import setup
+from rota.cli.output import say
 from rota.cli.profile_figures import show_table
-from rota.cli.show import say
 
 MOST_SHOWN = 6
 """Bins and slow GPUs of a class that a line has room for."""
@@ -33,7 +33,7 @@ def variability(
     """
     shaped = flag.shape(output)
     from rota.compose.cluster_yaml import open_site
-    from rota.profiles.variability import OUTLIER, describe_variability
+    from rota.profiles.variability_files import OUTLIER, describe_variability
 
     found = describe_variability(path, open_site(cluster).cluster if cluster is not None else None, seed, not median)
     if shaped == "json":
@@ -71,7 +71,7 @@ def classes(
     Example: rota profile classes utilisation.csv
     """
     shaped = flag.shape(output)
-    from rota.profiles.classes import describe_classes
+    from rota.profiles.class_features import describe_classes
 
     found = describe_classes(path)
     if shaped == "json":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.errors import OptionError, RotaError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run(
     from rota.compose.accelerator_types import type_guesses
     from rota.live.local import Local
     from rota.live.profiling import Profiling, profile_key, profile_options
-    from rota.profiles.write import check_table
+    from rota.profiles.write_rates import check_table
     from rota.server.serve import this_machine
 
     job = _job(spec)
@@ -152,7 +152,7 @@ def _measured(
     profiling: "Profiling", options: "list[ProfileOption]", path: Path, shaped: str
 ) -> "tuple[list[ProfileResult], bool]":
     """The results, and whether it was interrupted. Every rate is in the file as soon as it is known."""
-    from rota.profiles.write import MeasuredRate, write_rates
+    from rota.profiles.write_rates import MeasuredRate, write_rates
 
     results: list[ProfileResult] = []
     with _stoppable():
@@ -205,10 +205,10 @@ def _shown(what: str) -> Iterator[Any]:
 
 
 def _line(result: "ProfileResult") -> str:
-    from rota.cli import words
+    from rota.cli import job_text
 
     if result.steps_per_second is None:
-        return f"{result.option!s:<22}  not measured: {words.clean(result.problem)}"
+        return f"{result.option!s:<22}  not measured: {job_text.clean(result.problem)}"
     facts = [f"{result.steps:,.0f} steps in {result.seconds:.1f} s"]
     if result.first_step_seconds is not None:
         facts.append(f"first after {result.first_step_seconds:.1f} s")
@@ -220,7 +220,7 @@ def _line(result: "ProfileResult") -> str:
 
 
 def _tell(results: "list[ProfileResult]", key: str, job: "SubmittedJob", path: Path, spec: str, shaped: str) -> None:
-    from rota.cli.show import say
+    from rota.cli.output import say
 
     rows = [{**dataclasses.asdict(each.option), **_figures(each)} for each in results]
     if shaped == "json":

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
+from rota.cli.output import say
 from rota.cli.profile_figures import show_table
-from rota.cli.show import say
 
 
 def scaling(

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
-from rota.cli.show import say
+from rota.cli import common_flags as flag
+from rota.cli.output import say
 from rota.errors import OptionError
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
-from rota.cli.show import save, say
+from rota.cli import common_flags as flag
+from rota.cli.output import save, say
 
 
 def reproduce(

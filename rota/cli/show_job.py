@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, TrialRow
@@ -18,62 +18,62 @@ def show(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table"
     Example: rota show 412
     """
     shaped = flag.shape(output)
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.cli.offline import connect_or_read
 
     row = connect_or_read(home).job(job)
-    if words.data(shaped, [row], single=True):
+    if job_text.data(shaped, [row], single=True):
         return
-    words.say(f"Job {words.title(row)}")
+    job_text.say(f"Job {job_text.title(row)}")
     for name, value in _facts(row):
         if value:
-            words.say(f"  {name:<13}{value}")
+            job_text.say(f"  {name:<13}{value}")
 
 
 def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.rows import HOLDING
 
-    yield "user", words.clean(row.user)
-    yield "phase", " on ".join(filter(None, (words.phase(row), words.clean(words.holds(row)))))
-    yield "because", words.REASONS.get(row.reason, row.reason) if row.reason else ""
-    yield "wants", words.wants(row)
+    yield "user", job_text.clean(row.user)
+    yield "phase", " on ".join(filter(None, (job_text.phase(row), job_text.clean(job_text.holds(row)))))
+    yield "because", job_text.REASONS.get(row.reason, row.reason) if row.reason else ""
+    yield "wants", job_text.wants(row)
     if row.steps_done is not None or row.steps_total:
         steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
-        bar = words.progress(row) if words.done(row) is not None else ""
-        yield "progress", "  ".join(filter(None, (bar, steps, words.speed(row))))
-    yield "steps", words.clean(row.steps_problem)
+        bar = job_text.progress(row) if job_text.done(row) is not None else ""
+        yield "progress", "  ".join(filter(None, (bar, steps, job_text.speed(row))))
+    yield "steps", job_text.clean(row.steps_problem)
     busy = "" if row.utilisation is None else f"{row.utilisation:.0%} busy alone"
     memory = "" if row.peak_gib is None else f"{row.peak_gib:.3g} GiB of memory on each at most"
     yield "GPUs", ", ".join(filter(None, (busy, memory)))
-    yield "told", ", ".join(f"{words.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
+    yield "told", ", ".join(f"{job_text.clean(name)} {value:.6g}" for name, value in sorted(row.metrics.items()))
     if row.eta_seconds is not None and not row.ended:
-        yield "left", words.length(row.eta_seconds) + ("" if row.phase in HOLDING else " of running, once it has GPUs")
+        yield "left", job_text.length(row.eta_seconds) + ("" if row.phase in HOLDING else " of running, once it has GPUs")
     yield "weight", f"{row.weight:g}"
-    yield "tenant", words.clean(row.tenant)
-    yield "submitted", f"{words.clock(row.submitted_at)}  ({words.since(row.submitted_at)} ago)"
+    yield "tenant", job_text.clean(row.tenant)
+    yield "submitted", f"{job_text.clock(row.submitted_at)}  ({job_text.since(row.submitted_at)} ago)"
     if row.started_at:
-        yield "started", f"{words.clock(row.started_at)}  (after {words.between(row.submitted_at, row.started_at)})"
+        yield "started", f"{job_text.clock(row.started_at)}  (after {job_text.between(row.submitted_at, row.started_at)})"
     if row.finished_at:
-        yield "ended", f"{words.clock(row.finished_at)}  (after {words.between(row.submitted_at, row.finished_at)})"
-    yield "exit", words.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
-    yield "last change", words.clean(row.last_change)
-    yield "suspensions", f"{row.suspensions}, {words.lost(row)}" if row.suspensions else ""
-    yield "problem", words.clean(row.problem)
-    yield "parking", words.clean(row.parking)
+        yield "ended", f"{job_text.clock(row.finished_at)}  (after {job_text.between(row.submitted_at, row.finished_at)})"
+    yield "exit", job_text.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
+    yield "last change", job_text.clean(row.last_change)
+    yield "suspensions", f"{row.suspensions}, {job_text.lost(row)}" if row.suspensions else ""
+    yield "problem", job_text.clean(row.problem)
+    yield "parking", job_text.clean(row.parking)
     for trial in row.trials or ():
         yield "tried", _tried(trial)
-    yield "command", words.clean(row.command)
+    yield "command", job_text.clean(row.command)
     for name, value in (row.spec or {}).items():
         if name in _OTHERS and value not in (None, [], {}, 0):
-            yield name, words.clean(_text(value))
+            yield name, job_text.clean(_text(value))
 
 
 def _tried(trial: "TrialRow") -> str:
     """`14:03:12 joined 1 a: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at 14:04:24`, with the dates."""
-    from rota.cli import words
+    from rota.cli import job_text
 
-    other = words.clean(f"{trial.partner} {trial.partner_name}".strip())
+    other = job_text.clean(f"{trial.partner} {trial.partner_name}".strip())
     who = f"joined {other}" if trial.joined else f"was joined by {other}"
     mine, its = _rates(trial.before, trial.after), _rates(trial.partner_before, trial.partner_after)
     said = f"{_at(trial.began_at)} {who}: {mine}, its partner {its}"
@@ -93,9 +93,9 @@ def _rates(before: float, after: float | None) -> str:
 
 
 def _at(moment: str) -> str:
-    from rota.cli import words
+    from rota.cli import job_text
 
-    return words.clock(moment)
+    return job_text.clock(moment)
 
 
 def _text(value: object) -> str:

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
     from rota.wire.rows import StatusRow
@@ -15,22 +15,22 @@ def status(home: flag.Home = None, output: flag.Output = "table") -> None:
     Example: rota status
     """
     shaped = flag.shape(output)
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.client import connect
 
     client = connect(home)
     found = client.status()
     if shaped == "json":
-        words.say(json.dumps(found.to_dict()))
+        job_text.say(json.dumps(found.to_dict()))
     elif shaped == "csv":
-        from rota.cli.show import say
+        from rota.cli.output import say
 
         plain = found.to_dict()
         say("csv", rows=[{**plain, "jobs": sum(found.jobs.values()), "slow_gpus": "; ".join(found.slow_gpus)}])
     else:
         for name, value in _facts(found, client.url):
             if value:
-                words.say(f"{name:<11}{words.clean(value)}")
+                job_text.say(f"{name:<11}{job_text.clean(value)}")
 
 
 def _facts(found: "StatusRow", url: str) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.cli.quick import Quick
 from rota.errors import InputError, OptionError, RotaError, SpecError
 
@@ -106,7 +106,7 @@ def submit(
     flags: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if env:
         flags["env"] = _with_env(spec.get("env"), env)
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.client import connect
 
     client = connect(home)
@@ -115,7 +115,7 @@ def submit(
         row = client.submit_spec({**spec, **flags}, key=key or "")
     except InputError as error:
         raise _located(error, tree, flags) from None
-    if not words.data(shaped, [row], single=True):
+    if not job_text.data(shaped, [row], single=True):
         _tell(row, home)
 
 
@@ -184,12 +184,12 @@ def _note_retry() -> "Callable[[RotaError], None]":
     noted: list[RotaError] = []
 
     def note(problem: RotaError) -> None:
-        from rota.cli import words
+        from rota.cli import job_text
         from rota.wire.client import RETRY_SECONDS
 
         if not noted:
             sys.stderr.write(
-                f"{words.clean(problem.message)} Trying again for {RETRY_SECONDS:.0f} s; the job is submitted once.\n"
+                f"{job_text.clean(problem.message)} Trying again for {RETRY_SECONDS:.0f} s; the job is submitted once.\n"
             )
         noted.append(problem)
 
@@ -197,10 +197,10 @@ def _note_retry() -> "Callable[[RotaError], None]":
 
 
 def _tell(row: "JobRow", home: str | None) -> None:
-    from rota.cli import words
+    from rota.cli import job_text
 
     elsewhere = f" --home {home}" if home else ""
     steps = f" · {row.steps_total:,.0f} steps" if row.steps_total else ""
-    words.say(f"Job {row.id}  {words.clean(row.name)}   {words.wants(row)}{steps}")
+    job_text.say(f"Job {row.id}  {job_text.clean(row.name)}   {job_text.wants(row)}{steps}")
     follow, why, stop = (f"rota {verb}{elsewhere} {row.id}" for verb in ("logs -f", "why", "cancel"))
-    words.say(f"  follow   {follow}     why   {why}     stop   {stop}")
+    job_text.say(f"  follow   {follow}     why   {why}     stop   {stop}")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
+from rota.cli.output import note_shape, save, say
 from rota.cli.setup import with_setup
-from rota.cli.show import note_shape, save, say
 from rota.compose.study import CLUSTER
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
-    from rota.ray.cells import RayCells
-    from rota.sweeps.swept import Swept
+    from rota.ray.sweep_backend import RayCells
+    from rota.sweeps.sweep_result import Swept
 
 VARY = (
     "Values of any other flag: round_seconds=60/360; of an option, for those that have it: policy.promote=0/8, "
@@ -74,7 +74,7 @@ def sweep(
         raise OptionError("does not go with --ray.", field="--workers", value=workers, hint="leave --workers out")
     from rota.sweeps.grid import Grid
     from rota.sweeps.runner import run
-    from rota.sweeps.varied import read_varied
+    from rota.sweeps.vary_options import read_varied
 
     seed = setup.pop("seed")
     grid = Grid(
@@ -97,7 +97,7 @@ def sweep(
         progress(f"cells ({places[0]})" if places else "cells", done, total, 0.0)
 
     def on_ray() -> "RayCells":
-        from rota.ray.cells import RayCells
+        from rota.ray.sweep_backend import RayCells
 
         places.append(RayCells(str(ray), lambda text: note(f"{text}."), insecure=insecure_ray))
         note(f"cells run on {places[0]}.")

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.cli import setup
-from rota.cli.show import say
+from rota.cli.output import say
 from rota.errors import OptionError
 
 app = typer.Typer(help="Look into traces, convert and generate them.", no_args_is_help=True, rich_markup_mode=None)
@@ -67,7 +67,7 @@ def convert(
     Example: rota trace convert philly.csv mine.csv --where cluster=6214e9
     """
     from rota.traces.synthetic import open_trace
-    from rota.traces.write import write_trace
+    from rota.traces.write_trace import write_trace
 
     shaped = flag.shape(output)
     _may_write(out, force)
@@ -106,7 +106,7 @@ def generate(
     Example: rota trace generate mine.csv --jobs 500 --seed 1 --load 0.8 --gpus 64
     """
     from rota.traces.synthetic import named
-    from rota.traces.write import write_trace
+    from rota.traces.write_trace import write_trace
 
     shaped = flag.shape(output)
     _may_write(out, force)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.cli.setup import with_live_setup
 from rota.errors import OptionError
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 from rota.errors import OptionError
 
 OUT_OF_TIME = 124
@@ -28,7 +28,7 @@ def wait(
     shaped = flag.shape(output)
     if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
         raise OptionError("must be 0 or more.", field="--timeout", value=timeout, hint="--timeout 3600")
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.cli.why import sentence
     from rota.wire.client import connect
 
@@ -37,9 +37,9 @@ def wait(
     for row in client.ends(rows, timeout):
         rows[row.id] = row
         if shaped in ("table", "wide"):
-            words.say(sentence(row))
-    words.data(shaped, rows.values())
-    left = [words.title(row) for row in rows.values() if not row.ended]
+            job_text.say(sentence(row))
+    job_text.data(shaped, rows.values())
+    left = [job_text.title(row) for row in rows.values() if not row.ended]
     if left:
         typer.echo(f"Out of time. Not ended: {', '.join(left)}.", err=True)
         raise typer.Exit(OUT_OF_TIME)

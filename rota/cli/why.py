@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from rota.cli import options as flag
+from rota.cli import common_flags as flag
 
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, WhyRow
@@ -18,14 +18,14 @@ def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table")
     Example: rota why 412
     """
     shaped = flag.shape(output)
-    from rota.cli import words
+    from rota.cli import job_text
     from rota.wire.client import connect
 
     found = connect(home).why(job)
     if shaped == "json":
-        words.say(json.dumps(found.to_dict()))
+        job_text.say(json.dumps(found.to_dict()))
     elif shaped == "csv":
-        from rota.cli.show import say
+        from rota.cli.output import say
 
         say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons])
     else:
@@ -33,20 +33,20 @@ def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table")
 
 
 def _tell(found: "WhyRow") -> None:
-    from rota.cli import words
+    from rota.cli import job_text
 
-    words.say(sentence(found.job))
+    job_text.say(sentence(found.job))
     width = max((len(each.sentence) for each in found.reasons), default=0)
     for number, each in enumerate(found.reasons, 1):
-        words.say(f" {number}  {words.clean(each.sentence):<{width}}  [{each.code}]")
+        job_text.say(f" {number}  {job_text.clean(each.sentence):<{width}}  [{each.code}]")
     if found.ahead:
-        named = [f"{words.title(each)} ({words.user(each)})" for each in found.ahead[:MOST_AHEAD]]
+        named = [f"{job_text.title(each)} ({job_text.user(each)})" for each in found.ahead[:MOST_AHEAD]]
         more = jobs_ahead(found) - len(named)
-        words.say(" Ahead of it   " + " · ".join(named) + (f" · and {more:,} more" if more else ""))
+        job_text.say(" Ahead of it   " + " · ".join(named) + (f" · and {more:,} more" if more else ""))
     if found.reasons and found.policy:
-        words.say(f" Policy        {words.clean(found.policy)}")
+        job_text.say(f" Policy        {job_text.clean(found.policy)}")
     if found.last_change:
-        words.say(f" Last change   {words.clean(found.last_change)}")
+        job_text.say(f" Last change   {job_text.clean(found.last_change)}")
 
 
 def jobs_ahead(found: "WhyRow") -> int:
@@ -57,18 +57,18 @@ def jobs_ahead(found: "WhyRow") -> int:
 
 def sentence(row: "JobRow") -> str:
     """`Job 415 gpt-small is suspended (2 suspensions).`"""
-    from rota.cli import words
+    from rota.cli import job_text
 
-    head = f"Job {words.title(row)}"
+    head = f"Job {job_text.title(row)}"
     if row.phase == "finished":
         return f"{head} has finished."
     if row.phase == "failed":
-        return f"{head} has failed" + (f" ({said})." if (said := words.ended_with(row)) else ".")
+        return f"{head} has failed" + (f" ({said})." if (said := job_text.ended_with(row)) else ".")
     if row.phase == "cancelled":
         return f"{head} was cancelled."
     if row.phase == "queued":
-        return f"{head} is queued (for {words.since(row.submitted_at)})."
-    if row.phase in words.SUSPENDED:
+        return f"{head} is queued (for {job_text.since(row.submitted_at)})."
+    if row.phase in job_text.SUSPENDED:
         return f"{head} is suspended ({row.suspensions} suspension{'s' * (row.suspensions != 1)})."
-    place = words.clean(words.holds(row))
+    place = job_text.clean(job_text.holds(row))
     return f"{head} is {row.phase}" + (f" on {place}." if place else ".")

@@ -2,7 +2,7 @@
 
 from rota.beliefs.rates import Rates
 from rota.errors import ClusterError
-from rota.files.rows import closest
+from rota.files.csv_table import closest
 from rota.model.accelerators import ACCELERATORS, REFERENCE, WITHOUT_FIGURES
 from rota.model.cluster import Cluster
 

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY, Registry, split_pair
-from rota.compose.spell import Spelled
+from rota.compose.option_syntax import Spelled
+from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, Registry, split_pair
 from rota.compose.study import Study
 from rota.errors import InputError
-from rota.profiles.variability import variability_files
+from rota.profiles.variability_files import variability_files
 
 
 class Fingerprints:

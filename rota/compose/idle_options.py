@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from rota.beliefs.rates import model_of
 from rota.beliefs.variability import plain_name
 from rota.compose.study import Study
+from rota.core.decision_timing import AtEvents
 from rota.core.settings import Settings
-from rota.core.when import AtEvents
-from rota.files.rows import closest
+from rota.files.csv_table import closest
 from rota.model.cluster import Cluster
-from rota.model.floor import Placer, Request
 from rota.model.job import Arrival, JobSpec
+from rota.model.placement_view import Placer, Request
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
-from rota.placers.picky import Picky
+from rota.placers.variability_placer import Picky
 from rota.profiles.scaling import StepTimes
-from rota.profiles.variability import has_runs
+from rota.profiles.variability_files import has_runs
 from rota.sim.physics import Physics
 from rota.sim.record import Record
 from rota.traces.trace import NEVER_FITS, Trace

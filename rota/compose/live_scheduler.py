@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from rota.compose.catalogue import make_placer
-from rota.compose.words import words_for
+from rota.compose.codecs import words_for
+from rota.compose.registry import make_placer
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import JournalError
-from rota.live.told import ToldBeliefs, fitting
+from rota.live.given_beliefs import ToldBeliefs, fitting
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Plain
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rota.errors import ClusterError
-from rota.files.rows import FileTable, closest, read_table
+from rota.files.csv_table import FileTable, closest, read_table
 from rota.model.cluster import ACCELERATOR, MOST_GPUS, Cluster, Node, canonical
 
 COLUMNS = ("sn", "gpu", "model")

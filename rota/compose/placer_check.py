@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
-from rota.model.floor import Floor, Placer, Request
+from rota.model.placement_view import Floor, Placer, Request
 from rota.model.units import Ints
 from rota.sim.conformance import Finding, Violation, workload
 from rota.sim.engine import Engine, place_of

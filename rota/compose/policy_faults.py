@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from rota.errors import PolicyBroken, RotaError
-from rota.files.rows import closest
+from rota.files.csv_table import closest
 from rota.model.options import Options
 from rota.model.view import Jobs, View
 from rota.solver.program import Program

@@ -9,44 +9,44 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.locality import Locality
-from rota.beliefs.options import make_options, why_never
+from rota.beliefs.make_options import make_options, why_never
 from rota.beliefs.rates import Rates
-from rota.beliefs.skew import Skews
+from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.compose.accelerator_types import type_guesses
-from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.cluster_yaml import open_site
-from rota.compose.elastic import made_elastic, same_sizes
+from rota.compose.elastic_jobs import made_elastic, same_sizes
+from rota.compose.hidden_rates import shown_part
 from rota.compose.idle_options import Combination
 from rota.compose.limits import LIMITS, check_limits, out_of_range
-from rota.compose.parking import parked
+from rota.compose.parse_tactics import make_tactics
 from rota.compose.presets import preset as named_preset
-from rota.compose.profiled import shown_part
+from rota.compose.registry import make_placer, make_policy, split_pair
+from rota.compose.simulated_parking import parked
 from rota.compose.study import Study
-from rota.compose.tactics import make_tactics
 from rota.compose.unknown_profiles import unknown_profiles
+from rota.core.decision_timing import AtEvents, AtRounds, When, WholeSteps
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds, When, WholeSteps
 from rota.errors import OptionError, TraceError
 from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
-from rota.model.floor import Placer
 from rota.model.job import JobSpec
 from rota.model.options import Kind
+from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER, counted
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
-from rota.profiles.read import read_rates
 from rota.profiles.scaling import StepTimes
+from rota.profiles.simulation_rates import read_rates
 from rota.profiles.tensors import read_tensors
-from rota.profiles.variability import read_variability
+from rota.profiles.variability_files import read_variability
 from rota.sim.engine import Engine, Progress
 from rota.sim.physics import Physics
 from rota.sim.search_engine import SearchEngine
-from rota.traces.read import AUTO
+from rota.traces.read_trace import AUTO
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 

@@ -12,21 +12,21 @@ from typing import Any
 from rota.beliefs.rates import Rates
 from rota.compose.limits import check_limits
 from rota.compose.live_fields import KEPT, LIVE
+from rota.compose.parse_tactics import make_tactics
 from rota.compose.prepare import check_gpus, make_physics, named_parts, when_to_decide
 from rota.compose.study import Study
-from rota.compose.tactics import make_tactics
-from rota.core.when import AtEvents, When
+from rota.core.decision_timing import AtEvents, When
 from rota.errors import NameUnknown, OptionError
-from rota.files.rows import closest
-from rota.live.told import plain_rates, plain_scores
+from rota.files.csv_table import closest
+from rota.live.given_beliefs import plain_rates, plain_scores
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.tensors import read_tensors
-from rota.profiles.variability import read_variability
+from rota.profiles.variability_files import read_variability
 
 Told = Mapping[str, Mapping[str, Plain]]
-"""As `rota.live.told` has it."""
+"""As `rota.live.given_beliefs` has it."""
 
 _ROUND = 360.0
 """A round that is long enough for a check of the other fields."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.beliefs.rates import Rates
-from rota.core.drawing import Drawing
-from rota.core.when import AtEvents, AtRounds, WholeSteps
+from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
+from rota.core.selection import Drawing
 from rota.errors import NameUnknown
 from rota.model.accelerators import REFERENCE
 from rota.profiles.catalogue import Catalogue

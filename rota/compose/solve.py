@@ -18,8 +18,8 @@ import numpy as np
 
 from rota.beliefs.rates import Rates
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import draw
-from rota.core.plan.grant import grant
+from rota.core.plan.fill import grant
+from rota.core.plan.order import draw
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
@@ -28,12 +28,12 @@ from rota.files.text import read_text
 from rota.model.allocation import Allocation, Shares
 from rota.model.cluster import Cluster, Node, canonical
 from rota.model.events import Submitted
-from rota.model.floor import Placer
 from rota.model.job import JobSpec
+from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.tenants import Tenants
 from rota.model.units import FOREVER, Floats, Ints
-from rota.profiles.read import read_rates
+from rota.profiles.simulation_rates import read_rates
 from rota.solver.effect import Effect
 
 NONE = 1e-6

@@ -14,11 +14,11 @@ from rota.compose.docstrings import field_docstrings
 from rota.errors import OptionError
 
 if TYPE_CHECKING:
-    from rota.beliefs.costs import MemoryCosts
     from rota.beliefs.locality import Locality
+    from rota.beliefs.move_costs import MemoryCosts
     from rota.beliefs.rates import Rates
     from rota.model.cluster import Cluster
-    from rota.model.floor import Placer
+    from rota.model.placement_view import Placer
     from rota.model.policy import Policy
     from rota.model.units import Floats
     from rota.traces.trace import Trace
@@ -228,7 +228,7 @@ def make_study(given: Mapping[str, Any]) -> Study:
     unknown = given.keys() - study_fields().keys()
     if unknown:
         name = min(unknown)
-        from rota.files.rows import closest
+        from rota.files.csv_table import closest
 
         raise OptionError(
             f"simulate takes no such keyword.{closest(name, study_fields())}",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from rota.beliefs.rates import model_of
-from rota.files.rows import closest
+from rota.files.csv_table import closest
 from rota.model.job import JobSpec
 from rota.profiles.workloads import WORKLOADS
 

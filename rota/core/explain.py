@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rota.beliefs.options import why_never
+from rota.beliefs.make_options import why_never
 from rota.core.fold.setbacks import MOST
 from rota.core.plan.left_running import keep_gpus
 from rota.core.plan.protected import has_min_run

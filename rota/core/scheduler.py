@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
-from rota.beliefs.skew import Skews
+from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core import snapshot
-from rota.core.fold.events import advance, apply, asked_to_wake, set_clock
+from rota.core.fold.apply import advance, apply, asked_to_wake, set_clock
 from rota.core.learn.cordon import cordon
-from rota.core.learn.progress import foresee
-from rota.core.plan.make_plan import make_plan
+from rota.core.learn.job_lengths import foresee
+from rota.core.plan.planner import make_plan
 from rota.core.reconcile import reconcile, renewals, stray_kills
 from rota.core.settings import Settings
 from rota.core.state.state import State
@@ -26,7 +26,7 @@ from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
 from rota.model.commands import Command, Solve, WakeAt
 from rota.model.events import Decided, External
-from rota.model.floor import Placer
+from rota.model.placement_view import Placer
 from rota.model.units import FOREVER
 from rota.model.view import Jobs, View
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from rota.core.drawing import Drawing
-from rota.core.tactics import Tactics
-from rota.core.when import AtEvents, When
+from rota.core.active_tactics import Tactics
+from rota.core.decision_timing import AtEvents, When
+from rota.core.selection import Drawing
 from rota.errors import OptionError
 from rota.model.units import FOREVER
 

@@ -7,25 +7,25 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.locality import Locality
+from rota.beliefs.move_costs import MemoryCosts, MoveCosts
 from rota.beliefs.rates import Rates
-from rota.beliefs.skew import Skews
+from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
-from rota.core.drawing import Drawing
+from rota.core.active_tactics import Tactics
+from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
+from rota.core.selection import Drawing
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
 from rota.core.state.records import Answer, FailedStart, Incarnation, InFlight, Setback, Verdict
 from rota.core.state.state import State
-from rota.core.tactics import Tactics
-from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
-from rota.model.foresight import Prediction
+from rota.model.length_prediction import Prediction
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rota.core.fold.partners import partner_of
+from rota.core.fold.colocation import partner_of
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import NO_GPUS, same_gpus
 from rota.core.state.state import State

@@ -7,10 +7,10 @@ from rota.doctor.diagnosis import Diagnosis, fail
 from rota.doctor.file_checks import check_files
 from rota.doctor.gpu_checks import check_gpus
 from rota.doctor.home_checks import check_home, check_jobs, check_journal
-from rota.doctor.leftover_checks import check_leftovers
 from rota.doctor.machine_checks import check_limits, check_packages
 from rota.doctor.ray_checks import check_ray
 from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
+from rota.doctor.unknown_attempt_checks import check_leftovers
 from rota.wire.home import other_owner
 
 

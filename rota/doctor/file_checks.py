@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rota.agent.constants import URL_MARK
-from rota.compose.checked import check_file
+from rota.compose.file_check import check_file
 from rota.doctor.diagnosis import Diagnosis, fail, ok
 from rota.errors import RotaError, SpecError
 from rota.files.tree import read_tree

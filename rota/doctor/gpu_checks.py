@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rota.agent.attempt_files import read_order
 from rota.agent.constants import LIFE
 from rota.agent.disk import RUN
 from rota.agent.gpu_lock import holder_of
@@ -15,10 +16,9 @@ from rota.agent.gpu_readings import GpuReader
 from rota.agent.gpus import Gpu, find_gpus, text
 from rota.agent.host_memory import PARKED_PART, available_gib, total_gib
 from rota.agent.other_programs import OtherPrograms
-from rota.agent.records import read_order
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.park.facts import package_folders, parking_facts, python_of, torch_cuda
-from rota.park.ways import EXIT, how_to_park
+from rota.park.park_method import EXIT, how_to_park
 from rota.wire.rows import NodeRow
 
 PLAIN_JOB = ("python", "train.py")

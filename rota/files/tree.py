@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 from rota.errors import InputError
-from rota.files.rows import MOST_NUMBER, closest, shown
+from rota.files.csv_table import MOST_NUMBER, closest, shown
 from rota.files.text import read_text
 
 DEEPEST = 20

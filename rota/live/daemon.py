@@ -19,18 +19,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rota.beliefs.options import make_options, why_never
+from rota.beliefs.make_options import make_options, why_never
 from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
+from rota.live.given_beliefs import SCORED, same_told, scored_devices
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
 from rota.live.journal import AskedAbout, Journal
 from rota.live.journal_place import find_place, open_journal
 from rota.live.journal_store import JournalAway, JournalFull, LeadLost
-from rota.live.leases import leases_told_again
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
@@ -44,8 +44,8 @@ from rota.live.replay import Make, configured_anew
 from rota.live.requests import asked_for, scheduler_spec, submitted_job
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
-from rota.live.told import SCORED, same_told, scored_devices
-from rota.live.trials import trials_of
+from rota.live.takeover_leases import leases_told_again
+from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
@@ -55,7 +55,7 @@ from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
-from rota.park.ways import STAY, can_sleep, left_running
+from rota.park.park_method import STAY, can_sleep, left_running
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec

@@ -61,7 +61,7 @@ class Driver(Protocol):
         """Begin. What an earlier daemon started is found again."""
 
     def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
-        """How such a job is suspended (a way of `rota/park/ways.py`), and why so. Any thread."""
+        """How such a job is suspended (a way of `rota/park/park_method.py`), and why so. Any thread."""
 
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
         """Start to carry these out, all that one decision gave. Never waits for a job: what came of it is told by `events`.

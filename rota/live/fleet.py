@@ -28,22 +28,22 @@ from rota.agent.node_agent import PARKING, NodeFacts, read_facts, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.processes import boot_s
 from rota.folders import make_folder
+from rota.live.attempt_events import PartEvents, progress_in_one
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.fleet_node import Errand, FleetNode, PartKey
 from rota.live.fleet_starts import LateStarts
 from rota.live.home_id import home_id
-from rota.live.hosts import HostAnswer, Hosts, HostThere
 from rota.live.job_environment import GangPlace, job_environment
 from rota.live.journal_store import lead_lost
-from rota.live.part_events import PartEvents, progress_in_one
+from rota.live.node_channel import HostAnswer, Hosts, HostThere
+from rota.live.placement_text import where_text
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
-from rota.live.where import where_text
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, GpusTaken, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Outcome
 from rota.model.units import FOREVER
-from rota.park.ways import PRELOAD, how_to_park_on_a_node
+from rota.park.park_method import PRELOAD, how_to_park_on_a_node
 from rota.wire.submitted import SubmittedJob
 
 PROGRESS_EVERY_SECONDS = 5.0

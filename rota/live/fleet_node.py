@@ -9,7 +9,7 @@ from rota.agent.gpu_report import GpuReport
 from rota.agent.gpu_use import GpuUse
 from rota.agent.node_agent import NodeFacts
 from rota.agent.orders import IncarnationStatus
-from rota.live.part_events import PartEvents
+from rota.live.attempt_events import PartEvents
 from rota.live.step_rates import StepRates
 from rota.model.events import Part, PartState
 from rota.model.units import FOREVER

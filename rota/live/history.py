@@ -15,13 +15,13 @@ from rota.core.explain import explain, reasons
 from rota.core.fold.setbacks import MOST
 from rota.core.state.state import State
 from rota.live.journal import KeptJob
+from rota.live.placement_text import where_text
 from rota.live.submission_keys import SubmissionKeys
-from rota.live.where import where_text
 from rota.model.commands import SuspendKind
 from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
-from rota.park.ways import EXIT, STAY, can_sleep, left_running
+from rota.park.park_method import EXIT, STAY, can_sleep, left_running
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 from rota.wire.submitted import SubmittedJob
 

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from rota.agent.attempt_files import read_order, read_status
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK
 from rota.agent.log import LogPiece, log_end, read_log
 from rota.agent.orders import IncarnationStatus, incarnation_status
-from rota.agent.records import read_order, read_status
+from rota.live.attempt_events import PartEvents
 from rota.live.clock import Clock
 from rota.live.driver import DriverContext
 from rota.live.find_record import find_record
 from rota.live.history import JobHistory, JobRecord, iso
 from rota.live.journal import Journal
 from rota.live.log_chunks import LARGEST_BYTES, log_chunk
-from rota.live.part_events import PartEvents
 from rota.live.recovery import recover
 from rota.live.replay import Make
 from rota.live.requests import asked_for
-from rota.live.trials import trials_of
+from rota.live.trial_rows import trials_of
 from rota.model.codec import Codec
 from rota.wire.client import log_pieces
 from rota.wire.home import is_held

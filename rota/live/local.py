@@ -20,21 +20,21 @@ from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_s, life_of
 from rota.folders import make_folder
+from rota.live.attempt_events import PartEvents
 from rota.live.cluster_changes import made_up_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.home_id import home_id
 from rota.live.job_environment import GangPlace, job_environment, size_variables
-from rota.live.part_events import PartEvents
+from rota.live.placement_text import where_text
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import StepRates
-from rota.live.where import where_text
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, GpusTaken, Outcome
 from rota.model.units import FOREVER, Ints
-from rota.park.environment import parking_environment
 from rota.park.facts import parking_facts
-from rota.park.ways import PRELOAD, ParkingFacts, how_to_park
+from rota.park.park_environment import parking_environment
+from rota.park.park_method import PRELOAD, ParkingFacts, how_to_park
 from rota.wire.submitted import SubmittedJob
 
 READ_SECONDS = 1.0

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.scheduler import Scheduler
+from rota.live.given_beliefs import ToldBeliefs, offer_pairs, same_told, told_anew
 from rota.live.journal import Journal
 from rota.live.journal_entries import JournalEntry
-from rota.live.told import ToldBeliefs, offer_pairs, same_told, told_anew
 from rota.model.codec import Codec
 
 Make = Callable[[Mapping[str, Any]], Scheduler]

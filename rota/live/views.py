@@ -15,7 +15,7 @@ import numpy as np
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
-from rota.model.foresight import Foresight
+from rota.model.length_prediction import Foresight
 from rota.model.options import Options
 from rota.model.policy import Policy
 from rota.model.view import JobColumns, Jobs, View

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.foresight import Foresight
 from rota.model.lazy import lazy
+from rota.model.length_prediction import Foresight
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rota.papers.by_seed import by_seed, curves, interval, judged, percent, places, problems, times, vanishes
-from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, mean
-from rota.papers.gandiva import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAYS
+from rota.papers.gandiva_experiments import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAYS
 from rota.papers.gandiva_moves import fragmentation
 from rota.papers.gandiva_stopping import early_stopping
-from rota.papers.page import Section
+from rota.papers.paper_cells import CellResult
+from rota.papers.paper_page import Section
 
 THROUGHPUT, PER_GPU, FEEDBACK = "throughput", "work_per_gpu_second", "mean_feedback_seconds"
 LOOK, BEST, JCT = "search_look_seconds", "search_best_seconds", "mean_jct_seconds"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from rota.papers.by_seed import by_seed, interval, percent, places, problems
-from rota.papers.cells import CellResult
 from rota.papers.claims import Claim
-from rota.papers.gandiva import BY_FRAGMENTS, FIFO, GANDIVA, MOVES, STAYS, WAITS, WAITS_MOVES
-from rota.papers.page import Section
+from rota.papers.gandiva_experiments import BY_FRAGMENTS, FIFO, GANDIVA, MOVES, STAYS, WAITS, WAITS_MOVES
+from rota.papers.paper_cells import CellResult
+from rota.papers.paper_page import Section
 
 FRAGMENTS = "fragmentation"
 CLOSE, WAIT, JCT = "gang_close_share", "gang_wait_seconds", "gang_jct_seconds"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rota.beliefs.rates import Rates
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.measured import read_measured
-from rota.profiles.table import COLUMNS
+from rota.profiles.measured_rates import read_measured
+from rota.profiles.rates_csv import COLUMNS
 from rota.traces.gandiva_jobs import GIB, ONE_GPU, SIZES
 
 KIND = "V100"

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, Curve, claim, largest_gain, mean, sustained
-from rota.papers.gavel import (
+from rota.papers.gavel_experiments import (
     COST,
     COST_SLO,
     FIFO,
@@ -21,7 +20,8 @@ from rota.papers.gavel import (
     TENANT_JOB_SECONDS,
     THROUGHPUT,
 )
-from rota.papers.page import Section
+from rota.papers.paper_cells import CellResult
+from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
 from rota.report.result import duration
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from rota.papers.by_seed import BySeed, by_seed, places, problems
-from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, claim, unjudged
 from rota.papers.intervals import Interval
-from rota.papers.ones import (
+from rota.papers.ones_experiments import (
     COMPARED,
     COST,
     GOODPUT,
@@ -22,7 +21,8 @@ from rota.papers.ones import (
     RIGID_GOODPUT,
     TIRESIAS,
 )
-from rota.papers.page import Section
+from rota.papers.paper_cells import CellResult
+from rota.papers.paper_page import Section
 from rota.report.plots import Series, chart
 
 JCT = "mean_jct_seconds"

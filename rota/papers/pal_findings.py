@@ -5,10 +5,10 @@ from dataclasses import replace
 from statistics import median
 
 from rota.papers.bars import Bar, bars
-from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, claim, geomean, mean, unjudged
-from rota.papers.page import Section
-from rota.papers.pal import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
+from rota.papers.pal_experiments import COSTS, OURS, PACKED, PAL, PM_FIRST, SEED
+from rota.papers.paper_cells import CellResult
+from rota.papers.paper_page import Section
 from rota.report.plots import Plot, Series, chart
 
 JCT, MAKESPAN = "mean_jct_seconds", "makespan_seconds"

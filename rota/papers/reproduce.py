@@ -9,20 +9,20 @@ from typing import Any
 
 from rota.errors import NameUnknown, OptionError
 from rota.papers import (
-    gandiva,
+    gandiva_experiments,
     gandiva_findings,
-    gavel,
+    gavel_experiments,
     gavel_findings,
-    ones,
+    ones_experiments,
     ones_findings,
-    pal,
+    pal_experiments,
     pal_findings,
-    tiresias,
+    tiresias_experiments,
     tiresias_findings,
 )
-from rota.papers.cells import CellResult, PaperCell, Watch, run_cells
 from rota.papers.claims import Claim
-from rota.papers.page import Section, figure, finding, paper_page
+from rota.papers.paper_cells import CellResult, PaperCell, Watch, run_cells
+from rota.papers.paper_page import Section, figure, finding, paper_page
 from rota.papers.request import ReproduceRequest
 from rota.report.result import duration, plain_table
 
@@ -49,53 +49,53 @@ class Paper:
 
 PAPERS: Mapping[str, Paper] = {
     "gavel": Paper(
-        title=gavel.TITLE,
-        cells=gavel.cells,
+        title=gavel_experiments.TITLE,
+        cells=gavel_experiments.cells,
         conclude=gavel_findings.conclude,
-        facts=gavel.FACTS,
-        rule=gavel.RULE,
+        facts=gavel_experiments.FACTS,
+        rule=gavel_experiments.RULE,
         source="Rates",
-        needs=(gavel.PROFILE,),
-        with_data=f"measured by the paper's authors ({gavel.PROFILE})",
+        needs=(gavel_experiments.PROFILE,),
+        with_data=f"measured by the paper's authors ({gavel_experiments.PROFILE})",
         without="modelled by Rota's built-in catalogue",
     ),
     "tiresias": Paper(
-        title=tiresias.TITLE,
-        cells=tiresias.cells,
+        title=tiresias_experiments.TITLE,
+        cells=tiresias_experiments.cells,
         conclude=tiresias_findings.conclude,
-        facts=tiresias.FACTS,
-        rule=tiresias.RULE,
+        facts=tiresias_experiments.FACTS,
+        rule=tiresias_experiments.RULE,
     ),
     "pal": Paper(
-        title=pal.TITLE,
-        cells=pal.cells,
+        title=pal_experiments.TITLE,
+        cells=pal_experiments.cells,
         conclude=pal_findings.conclude,
-        facts=pal.FACTS,
-        rule=pal.RULE,
+        facts=pal_experiments.FACTS,
+        rule=pal_experiments.RULE,
         source="Jobs and GPUs",
-        needs=pal.NEEDS,
+        needs=pal_experiments.NEEDS,
         with_data="the paper's own workloads and runs",
         without="made up in the shape of the paper's, and chosen to have one slow GPU of 64 as the published draw has",
     ),
     "gandiva": Paper(
-        title=gandiva.TITLE,
-        cells=gandiva.cells,
+        title=gandiva_experiments.TITLE,
+        cells=gandiva_experiments.cells,
         conclude=gandiva_findings.conclude,
-        facts=gandiva.FACTS,
-        rule=gandiva.RULE,
+        facts=gandiva_experiments.FACTS,
+        rule=gandiva_experiments.RULE,
         source="Rates and pairs",
-        needs=(gandiva.RATES,),
-        with_data=f"measured by Gavel's authors on V100s ({gandiva.RATES})",
+        needs=(gandiva_experiments.RATES,),
+        with_data=f"measured by Gavel's authors on V100s ({gandiva_experiments.RATES})",
         without="alone as Rota's built-in catalogue has them, pairs from guesses of how busy each model keeps a GPU",
     ),
     "ones": Paper(
-        title=ones.TITLE,
-        cells=ones.cells,
+        title=ones_experiments.TITLE,
+        cells=ones_experiments.cells,
         conclude=ones_findings.conclude,
-        facts=ones.FACTS,
-        rule=ones.RULE,
+        facts=ones_experiments.FACTS,
+        rule=ones_experiments.RULE,
         source="Pollux's workloads",
-        needs=ones.NEEDS,
+        needs=ones_experiments.NEEDS,
         with_data="step times that its authors measured on T4s, and their eight workloads",
         without="left out; they need --data",
     ),

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rota.papers.bars import Bar, bars
-from rota.papers.cells import CellResult
 from rota.papers.claims import Claim, claim, mean
-from rota.papers.page import Section
-from rota.papers.tiresias import FIFO, GANDIVA, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
+from rota.papers.paper_cells import CellResult
+from rota.papers.paper_page import Section
+from rota.papers.tiresias_experiments import FIFO, GANDIVA, PENALTY, SRSF, SRTF, TIRESIAS_G, TIRESIAS_L, YARN
 
 JCT = "mean_jct_seconds"
 QUEUEING = ("mean_queueing_seconds", "median_queueing_seconds", "p95_queueing_seconds")

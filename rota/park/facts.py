@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rota.park.ways import ParkingFacts, preload_problem
+from rota.park.park_method import ParkingFacts, preload_problem
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("bash", "sh", "dash", "zsh", "ksh")

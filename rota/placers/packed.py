@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.model.units import Ints
 from rota.placers.base import ByNode, node_free
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.model.units import Ints
-from rota.placers.picky import Picky, enough
 from rota.placers.scored import FreeGpus
+from rota.placers.variability_placer import Picky, enough
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.model.units import Floats, Ints
 from rota.placers.close import few_nodes
 

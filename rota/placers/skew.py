@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.errors import OptionError
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.model.units import Ints
 from rota.placers.base import book, node_free, stays, take
 from rota.placers.packed import Packed

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.floor import Floor
+from rota.model.placement_view import Floor
 from rota.model.units import Ints
 from rota.placers.base import ByNode
 

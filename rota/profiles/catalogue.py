@@ -22,8 +22,8 @@ from functools import lru_cache
 
 from rota.beliefs.roofline import Workload, fits, room, step_seconds
 from rota.model.accelerators import ACCELERATORS, BETWEEN_NODES_GB_S, REFERENCE, Accelerator
-from rota.profiles.ones import ACCELERATOR as ONES_TYPE
-from rota.profiles.ones import STEP_TIMES
+from rota.profiles.ones_models import ACCELERATOR as ONES_TYPE
+from rota.profiles.ones_models import STEP_TIMES
 from rota.profiles.workloads import WORKLOADS
 
 SPREAD = 0.25

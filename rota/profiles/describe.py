@@ -10,7 +10,7 @@ from rota.beliefs.roofline import memory_gib
 from rota.errors import NameUnknown
 from rota.model.accelerators import ACCELERATORS
 from rota.profiles.catalogue import ALIASES, GAVEL, PAL_SECONDS, Catalogue, read_key, share
-from rota.profiles.measured import read_measured
+from rota.profiles.measured_rates import read_measured
 from rota.profiles.workloads import WORKLOADS
 
 TYPES = ("K80", "P100", "V100", "T4", "A100", "H100", "H200", "B200")

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from rota.errors import OptionError, RotaError
-from rota.files.rows import closest
+from rota.files.csv_table import closest
 
 EXAMPLE = "package.module:Net, or path/to/net.py:Net"
 LONGEST_REASON = 200

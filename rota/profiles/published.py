@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import ProfileError
-from rota.files.rows import FileTable, Row, read_table
+from rota.files.csv_table import FileTable, Row, read_table
 from rota.files.text import read_text
 from rota.profiles.catalogue import ALIASES, Catalogue
-from rota.profiles.measured import is_json, read_measured
+from rota.profiles.measured_rates import is_json, read_measured
 
 VIRTUAL_MACHINES = Catalogue(between_gb_s=1.25)
 INFINIBAND = Catalogue(between_gb_s=100.0)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import OptionError, ProfileError
-from rota.files.rows import Row, read_table
+from rota.files.csv_table import Row, read_table
 from rota.files.text import as_csv
 from rota.profiles.modules import built_module, explained
 

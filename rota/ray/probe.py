@@ -8,7 +8,7 @@ from typing import Any
 
 from rota import __version__
 from rota.errors import OptionError
-from rota.ray.hosts import NAME_LABEL
+from rota.ray.channel import NAME_LABEL
 from rota.sweeps.versions import differences, versions
 
 PROBE_SECONDS = 120.0

@@ -209,7 +209,7 @@ class Comparison(Sequence[Result]):
 
     def page(self) -> str:
         """One self-contained HTML page."""
-        from rota.report.page import page
+        from rota.report.results_page import page
 
         return page(self)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.state.knowledge import Knowledge
-from rota.model.foresight import Prediction
+from rota.core.state.beliefs import Knowledge
+from rota.model.length_prediction import Prediction
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 

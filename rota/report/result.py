@@ -14,7 +14,7 @@ from rota.model.cluster import Cluster
 from rota.model.job import Arrival
 from rota.report.metrics import Summary, jobs_table
 from rota.report.predictions import PredictionsSummary
-from rota.report.trials import TrialsSummary
+from rota.report.trials_summary import TrialsSummary
 from rota.sim.record import Record
 
 if TYPE_CHECKING:

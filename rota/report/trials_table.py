@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rota.report.comparison import Comparison
 from rota.report.html import asset, text
 from rota.report.result import Result
-from rota.report.trials import SeenPair
+from rota.report.trials_summary import SeenPair
 
 MOST_PAIRS = 20
 """Pairs of each policy that are listed."""

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 from rota.errors import InputError, SpecError
-from rota.files.rows import shown
+from rota.files.csv_table import shown
 from rota.files.tree import DEEPEST, TreeEntry
 from rota.wire.job_filter import MOST_TOGETHER
 from rota.wire.spec import spec_from

@@ -18,30 +18,30 @@ from rota.agent.gpus import Gpu, find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.agent.mps import mps_folder
-from rota.beliefs.costs import LINK_SPEED
+from rota.beliefs.move_costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
-from rota.compose.catalogue import make_placer, make_policy, split_pair
 from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
+from rota.compose.parse_tactics import make_tactics
 from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
-from rota.compose.tactics import make_tactics
+from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.core.settings import Settings
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
+from rota.live.given_beliefs import CONTEXT, TOLD, told_rates
 from rota.live.home_id import home_id
 from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
 from rota.live.journal_place import JournalPlace, find_place, has_journal, open_journal
 from rota.live.journal_store import LeadLost
 from rota.live.local import Local
-from rota.live.told import CONTEXT, TOLD, told_rates
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
+from rota.ray.channel import RayHosts
 from rota.ray.find import AUTO, checked_cluster
-from rota.ray.hosts import RayHosts
 from rota.ray.port import read_address
-from rota.server.api import make_app
+from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
 from rota.server.standby import Lead, leading, only_one
 from rota.server.unix_socket import listening_on_file
@@ -251,7 +251,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             make_scheduler,
             WORDS,
             checked.driver,
-            worker=lambda policy: [sys.executable, "-m", "rota.server.worker", policy],
+            worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
             configuration=configuration,
             with_policy=lambda policy, placer: make_configuration(options, policy, placer, checked, told),
             on_failure=run.fall,

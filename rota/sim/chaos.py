@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rota.beliefs.rates import SAME_SPEED, Rates
+from rota.core.decision_timing import AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
 from rota.core.validate import validate
-from rota.core.when import AtRounds
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
@@ -39,8 +39,8 @@ from rota.model.events import (
     TimedOut,
     Woke,
 )
-from rota.model.floor import Placer
 from rota.model.job import JobSpec
+from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.units import FOREVER, MILLI
 from rota.sim.agents import Agent, SimulatedPart

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from rota.beliefs.rates import Rates
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
-from rota.core.when import AtEvents, AtRounds
 from rota.errors import RotaError
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster

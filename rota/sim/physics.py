@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rota.beliefs.costs import MemoryCosts, MoveCosts
 from rota.beliefs.locality import Locality
+from rota.beliefs.move_costs import MemoryCosts, MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.beliefs.variability import Variability
 from rota.errors import OptionError

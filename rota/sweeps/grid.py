@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota import __version__
-from rota.compose.catalogue import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.fingerprint import Fingerprints
 from rota.compose.limits import MOST_SEEDS
+from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, split_pair
 from rota.compose.study import CLUSTER, Study, make_study, read_field
 from rota.errors import OptionError
-from rota.sweeps.varied import PARTS, check_varied, takes, with_options, with_settings
+from rota.sweeps.vary_options import PARTS, check_varied, takes, with_options, with_settings
 from rota.sweeps.versions import sources
-from rota.traces.read import STDIN
+from rota.traces.read_trace import STDIN
 from rota.traces.synthetic import reseeded
 
 MOST_CELLS = 100_000

@@ -1,4 +1,4 @@
-"""Cells that other machines run. What reaches them is behind `Elsewhere`; `rota/ray/cells.py` does it by Ray.
+"""Cells that other machines run. What reaches them is behind `Elsewhere`; `rota/ray/sweep_backend.py` does it by Ray.
 
 Cells go there as text and come back as text. The machine of the sweep alone writes into its folder. A cell depends on nothing but
 its description and the contents of its files, so it may run twice.
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.errors import OptionError
-from rota.sweeps.crew import MOST_DEATHS, Answer
 from rota.sweeps.grid import SweepCell
-from rota.sweeps.there import packed
+from rota.sweeps.node_runner import packed
 from rota.sweeps.versions import versions
+from rota.sweeps.worker_pool import MOST_DEATHS, Answer
 
 HEAR_SECONDS = 1.0
 """So long it waits for answers before it looks again for room."""
 
 
 class Elsewhere(Protocol):
-    """Other machines that run cells. What they do with one is in `rota/sweeps/there.py`."""
+    """Other machines that run cells. What they do with one is in `rota/sweeps/node_runner.py`."""
 
     def keep(self, digest: str, content: bytes) -> None:
         """Have the contents of a file at hand for the cells that need it."""

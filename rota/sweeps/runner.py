@@ -8,11 +8,11 @@ from typing import Any
 from rota.api import warn_of
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
-from rota.sweeps.crew import Answer, Crew, available_cores
 from rota.sweeps.grid import Grid, SweepCell
 from rota.sweeps.remote import Elsewhere, RemoteCrew
 from rota.sweeps.store import Store
-from rota.sweeps.swept import Failed, Swept
+from rota.sweeps.sweep_result import Failed, Swept
+from rota.sweeps.worker_pool import Answer, Crew, available_cores
 
 Watch = Callable[[int, int], None]
 """Called with the cells that are there and the cells in all."""
@@ -101,7 +101,7 @@ def run(
 def _run_here(missing: Sequence[SweepCell], store: Store, workers: int | None, heard: Callable[[int, Answer], None]) -> None:
     work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
     crew = min(workers or available_cores(), max(len(missing), 1))
-    Crew(("rota.sweeps.worker", str(store.folder)), work, crew, heard).run()
+    Crew(("rota.sweeps.sweep_worker", str(store.folder)), work, crew, heard).run()
 
 
 def check(grid: Grid) -> tuple[str, ...]:

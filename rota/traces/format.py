@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rota.errors import TraceError
-from rota.files.rows import FileTable, Lines, Row, closest
+from rota.files.csv_table import FileTable, Lines, Row, closest
 from rota.model.job import Arrival
 from rota.traces.trace import Skipped
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from rota.beliefs.rates import Rates
 from rota.errors import OptionError
-from rota.files.rows import MOST_COUNT
+from rota.files.csv_table import MOST_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.read import read_rates
+from rota.profiles.simulation_rates import read_rates
+from rota.traces.generator_settings import Number, Setting, Words, check_settings, read_settings, spelled
 from rota.traces.search import Search
-from rota.traces.settings import Number, Setting, Words, check_settings, read_settings, spelled
 from rota.traces.trace import Trace
 
 EXAMPLE = "gandiva:jobs=1000,seed=0,load=1.2"

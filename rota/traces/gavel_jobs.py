@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from rota.beliefs.rates import Rates
 from rota.errors import OptionError, TraceError
-from rota.files.rows import MOST_COUNT
+from rota.files.csv_table import MOST_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.read import read_rates
-from rota.traces.settings import Number, Setting, Switch, Words, check_settings, read_settings, spelled
+from rota.profiles.simulation_rates import read_rates
+from rota.traces.generator_settings import Number, Setting, Switch, Words, check_settings, read_settings, spelled
 from rota.traces.trace import Trace
 
 EXAMPLE = "gavel:jobs=500,load=0.5,multi=true,seed=0"

@@ -7,7 +7,7 @@ included: one step per second, no profile. `vc`, the virtual cluster, becomes th
 started and ended there, and `queue`, the seconds it waited: that is for the policy to decide anew.
 """
 
-from rota.files.rows import Row
+from rota.files.csv_table import Row
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import NO_GPU, filled, instant

@@ -7,7 +7,7 @@ Not read, because the converter made them up: the times of an iteration and `ten
 and `profiled_network`. Only completed jobs are in the file, evaluation and debugging left out: most of the cluster's jobs.
 """
 
-from rota.files.rows import MOST_COUNT, Row
+from rota.files.csv_table import MOST_COUNT, Row
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import NO_GPU, filled

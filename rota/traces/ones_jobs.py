@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rota.files.rows import MOST_COUNT
+from rota.files.csv_table import MOST_COUNT
 from rota.model.job import Arrival, JobSpec
-from rota.profiles.ones import MODELS, OnesModel
-from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
+from rota.profiles.ones_models import MODELS, OnesModel
+from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
 from rota.traces.shaping import dealt
 from rota.traces.trace import Trace
 

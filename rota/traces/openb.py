@@ -13,7 +13,7 @@ memory and `qos` are not read. The variant `multigpu50` has no times and is refu
 from collections.abc import Iterator
 
 from rota.errors import TraceError
-from rota.files.rows import FileTable, Row
+from rota.files.csv_table import FileTable, Row
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import MILLI
 from rota.traces.format import Format

@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from rota.files.rows import Row
+from rota.files.csv_table import Row
 from rota.model.cluster import ACCELERATOR, canonical
 
 NO_GPU = "asks for no GPU"

@@ -5,7 +5,7 @@ included. `cluster` is the hash of a virtual cluster and becomes the tenant. `gp
 Durations come without a model, so a job has one step per second of its duration and no profile.
 """
 
-from rota.files.rows import Row
+from rota.files.csv_table import Row
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import instant

@@ -12,7 +12,7 @@ the largest the steps are those of the largest, for Pollux found no use in more.
 
 from collections.abc import Iterator
 
-from rota.files.rows import Row, closest
+from rota.files.csv_table import Row, closest
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.curves import STEPS, steps_to_end
 from rota.traces.format import Format

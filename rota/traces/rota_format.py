@@ -28,7 +28,7 @@
 """
 
 from rota.errors import TraceError
-from rota.files.rows import FileTable, Row
+from rota.files.csv_table import FileTable, Row
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import FOREVER, MILLI, milligpus_of
 from rota.traces.format import Format

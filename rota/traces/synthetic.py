@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from rota.errors import TraceError
-from rota.files.rows import MOST_COUNT, closest, shown
+from rota.files.csv_table import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
 from rota.traces import gandiva_jobs, gavel_jobs, ones_jobs, sia_jobs, tiresias_jobs
-from rota.traces.read import AUTO, check_format, read_trace
-from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.read_trace import AUTO, check_format, read_trace
 from rota.traces.shaping import MODELS, by_day, owners, trained
 from rota.traces.trace import Trace
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rota.files.rows import MOST_COUNT
+from rota.files.csv_table import MOST_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
-from rota.traces.settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
 from rota.traces.shaping import dealt
 from rota.traces.trace import Trace
 

@@ -31,7 +31,7 @@ import math
 import time
 from typing import NamedTuple
 
-from rota.train.board import Board, pauses
+from rota.train.rank_store import Board, pauses
 
 ANNOUNCEMENT = "announcement.json"
 LEAST_AHEAD, MOST_AHEAD = 2, 1000

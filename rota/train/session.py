@@ -28,11 +28,11 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.board import Board, shared_board
 from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint
-from rota.train.environment import JobEnvironment, check_rank, job_environment, place_for
+from rota.train.object_checkpoints import StoredCheckpoints, checkpoints_at
+from rota.train.rank_environment import JobEnvironment, check_rank, job_environment, place_for
+from rota.train.rank_store import Board, shared_board
 from rota.train.size import SizeFile
-from rota.train.stored import StoredCheckpoints, checkpoints_at
 from rota.train.tell import Teller, is_number
 
 SAVED_AND_LEFT = 75

@@ -18,7 +18,7 @@ from rota.agent import datagrams
 from rota.agent.constants import REPORT
 from rota.agent.disk import TELL
 from rota.errors import OptionError
-from rota.train.environment import job_environment
+from rota.train.rank_environment import job_environment
 
 SURE_SECONDS = 1.0
 LONGEST_PROBLEM = 1000

@@ -26,10 +26,10 @@ import torch
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.checkpoint import KEPT
-from rota.train.data import ResumableLoader
-from rota.train.elastic import HIGHEST_FACTOR, RateRamp
-from rota.train.environment import JobEnvironment
 from rota.train.exact import ExactSession, read_tensors
+from rota.train.learning_rate_ramp import HIGHEST_FACTOR, RateRamp
+from rota.train.rank_environment import JobEnvironment
+from rota.train.resumable_loader import ResumableLoader
 from rota.train.session import SAVE_EVERY_SECONDS
 
 COMMON = "common.pt"

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from rota.errors import SpecError
-from rota.files.rows import closest, shown
+from rota.files.csv_table import closest, shown
 from rota.files.tree import TreeEntry, duration_seconds, read_tree
 from rota.model.cluster import ACCELERATOR, canonical
 from rota.model.units import MILLI, milligpus_of

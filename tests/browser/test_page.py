@@ -14,8 +14,8 @@ from rota.cli.demo import POLICIES, race
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
-from rota.report.page import page as page_of
 from rota.report.result import Result, duration
+from rota.report.results_page import page as page_of
 from tests.browser.conftest import PATIENCE_MS, Opener
 from tests.browser.pictures import describe
 from tests.unit.report.made import large_result, result_of

@@ -12,9 +12,9 @@ import rota
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
-from rota.report.costs import job_costs
-from rota.report.page import page as page_of
+from rota.report.job_costs import job_costs
 from rota.report.result import duration
+from rota.report.results_page import page as page_of
 from tests.browser.conftest import PATIENCE_MS, Opener
 from tests.unit.report.made import result_of
 

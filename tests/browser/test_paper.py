@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 from rota.papers.claims import claim
-from rota.papers.page import Section, paper_page
+from rota.papers.paper_page import Section, paper_page
 from rota.report.plots import Series, chart
 from tests.browser.conftest import Opener
 

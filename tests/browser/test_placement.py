@@ -12,9 +12,9 @@ from rota.beliefs.variability import Variability
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
-from rota.report.page import page as page_of
 from rota.report.placement import moves, per_gpu, spread
 from rota.report.result import Result
+from rota.report.results_page import page as page_of
 from tests.browser.conftest import Opener
 from tests.browser.test_page import HOSTILE, colours, plot_of, range_of, settle, shoot
 from tests.unit.report.made import large_result, result_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rota.compose.catalogue import POLICY_REGISTRY
+from rota.compose.registry import POLICY_REGISTRY
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from docs.reference import fold
 from rota.cli.main import main
-from rota.compose.catalogue import POLICY_REGISTRY
+from rota.compose.registry import POLICY_REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

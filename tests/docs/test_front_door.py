@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from rota.cli.words import REASONS
+from rota.cli.job_text import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.catalogue import POLICY_REGISTRY
+from rota.compose.registry import POLICY_REGISTRY
 from rota.solver.program import Program, Solution
 from tests.docs.pages import EXAMPLES, PAGES, ROOT, alike, commands, files, output_of, workbench
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from rota.cli.main import COMMANDS, GROUPS
-from rota.compose.catalogue import PLACERS, POLICIES
-from rota.compose.checked import check_file
-from rota.core.plan import make_plan
+from rota.compose.file_check import check_file
+from rota.compose.registry import PLACERS, POLICIES
+from rota.core.plan import planner
 from rota.model.accelerators import ACCELERATORS
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.profiles.workloads import WORKLOADS
-from rota.traces.read import FORMATS
+from rota.traces.read_trace import FORMATS
 from rota.wire.spec import Spec
 from tests.docs.test_reference import EVERY_FLAG
 
@@ -139,7 +139,7 @@ def test_the_walk_names_files_that_exist() -> None:
     page = (DOCS / "walk.md").read_text()
     named = set(re.findall(r"`((?:rota|tests)/[\w/]+\.py)`", page))
     assert len(named) > 15 and all((ROOT / name).is_file() for name in named)
-    steps = re.findall(r"^ *(\d)\. ", make_plan._make.__doc__ or "", re.MULTILINE)
+    steps = re.findall(r"^ *(\d)\. ", planner._make.__doc__ or "", re.MULTILINE)
     assert steps[-1] == "8" and "eight numbered steps" in page
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from rota.api import Prepared, prepare
-from rota.beliefs.costs import MemoryCosts
+from rota.beliefs.move_costs import MemoryCosts
 from rota.core.scheduler import Scheduler
-from rota.core.state.machines import Machines
+from rota.core.state.node_table import Machines
 from rota.core.validate import validate
 from rota.model.commands import Suspend, SuspendKind
 from rota.model.units import MILLI

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.agent.attempt_files import read_status
 from rota.agent.constants import PARKED
 from rota.agent.disk import incarnation_folder
-from rota.agent.records import read_status
 from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal

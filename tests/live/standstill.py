@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.agent.attempt_files import Status, read_order, read_status
 from rota.agent.constants import ENDED
 from rota.agent.disk import LOGS, RUN
 from rota.agent.processes import boot_s
-from rota.agent.records import Status, read_order, read_status
 from tests.live.crowd import Crowd
 from tests.live.harness import Site
 

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
     status_code_conformance,
 )
 
-from rota.server.api import make_app  # noqa: E402
+from rota.server.http_api import make_app  # noqa: E402
 from tests.examples import scaled  # noqa: E402
 from tests.live.harness import Site, site  # noqa: E402
 

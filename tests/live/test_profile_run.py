@@ -12,7 +12,7 @@ import pytest
 from rota.agent.gpus import Gpu
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
-from rota.profiles.read import read_rates
+from rota.profiles.simulation_rates import read_rates
 from tests.live.harness import heed_interrupts, until
 
 TRAIN = """

@@ -6,8 +6,8 @@ import pytest
 
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
-from rota.profiles.estimated import ALONE, APART, BESIDE, EVERY, EstimateErrorLine, left_out
-from rota.profiles.measured import read_measured
+from rota.profiles.estimate_error import ALONE, APART, BESIDE, EVERY, EstimateErrorLine, left_out
+from rota.profiles.measured_rates import read_measured
 from tests.shared import SHARED
 
 GAVEL = SHARED / "data" / "gavel" / "simulation_throughputs.json"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rota.beliefs.rates import Rates
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import draw
+from rota.core.plan.order import draw
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
@@ -303,7 +303,7 @@ def test_cost_with_packing() -> None:
 
 def test_fifo() -> None:
     case = Case([(2 + i, 1, 0.5) for i in range(6)], (1, 2, 2), steps=[1000] * 6)
-    from rota.core.plan.grant import grant
+    from rota.core.plan.fill import grant
 
     view = case.view()
     answer = make_policy("fifo").allocate(view)

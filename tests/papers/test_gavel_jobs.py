@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.profiles.gavel import read_rates
+from rota.profiles.gavel_rates import read_rates
 from rota.traces.gavel_jobs import gavel_jobs
 from tests.shared import SHARED, needs_shared
 

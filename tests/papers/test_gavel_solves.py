@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import make_placer, make_policy
+from rota.compose.registry import make_placer, make_policy
 from rota.compose.solve import Instance, read_instance, solve
 from tests.shared import SHARED, needs_shared
 

@@ -10,7 +10,7 @@ import pytest
 
 from rota.profiles.catalogue import SPREAD, Catalogue
 from rota.profiles.error import EVERY, ModelErrorReport, compare
-from rota.profiles.gavel import read_rates
+from rota.profiles.gavel_rates import read_rates
 from tests.shared import SHARED
 
 DATA = SHARED / "data"

@@ -13,7 +13,7 @@ import pytest
 from rota.errors import TraceError
 from rota.traces.info import describe
 from rota.traces.pollux import STEPS
-from rota.traces.read import read_trace
+from rota.traces.read_trace import read_trace
 from rota.traces.trace import Trace
 from tests.shared import SHARED
 

@@ -7,7 +7,7 @@ import pytest
 
 from rota.beliefs.variability import Variability
 from rota.model.cluster import Cluster
-from rota.profiles.variability import read_variability
+from rota.profiles.variability_files import read_variability
 from tests.shared import SHARED
 
 DATA = SHARED / "data" / "pal_variability"

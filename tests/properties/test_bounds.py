@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.efficiency import Efficiency
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.model.policy import Policy

@@ -11,13 +11,13 @@ import pytest
 from rota.beliefs.locality import Locality
 from rota.beliefs.rates import Rates
 from rota.core import reconcile
-from rota.core.fold import events as fold
-from rota.core.fold import incarnations, nodes
+from rota.core.active_tactics import Tactics
+from rota.core.fold import apply as fold
+from rota.core.fold import attempts, node_events
 from rota.core.plan import pairing
-from rota.core.tactics import Tactics
 from rota.model.cluster import Cluster, Node
-from rota.model.floor import Placer
 from rota.model.occupancy import FREE, Occupancy
+from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.placers.packed import Packed
 from rota.placers.pal import Pal
@@ -201,11 +201,11 @@ def never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bury_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a silent node for a dead one, without waiting for its leases."""
-    original = nodes.lose_sight
+    original = node_events.lose_sight
 
     def hasty(state: Any, node: int) -> None:
         original(state, node)
-        nodes.bury(state, node, state.now_s)
+        node_events.bury(state, node, state.now_s)
 
     monkeypatch.setattr(fold, "lose_sight", hasty)
 
@@ -213,7 +213,7 @@ def bury_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 def never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send every command once and hope."""
     monkeypatch.setattr(reconcile, "_repeats", lambda *_: [])
-    monkeypatch.setattr(nodes, "_see_part", lambda *_: None)
+    monkeypatch.setattr(node_events, "_see_part", lambda *_: None)
 
 
 def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,21 +221,19 @@ def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def credulous(state: Any, settings: Any, event: Any) -> None:
         if event.job in state.jobs.incarnations:
-            incarnations.end_part(
-                state, event.job, event.node, event.at_s, incarnations.VERDICT[event.outcome], event.steps_saved
-            )
+            attempts.end_part(state, event.job, event.node, event.at_s, attempts.VERDICT[event.outcome], event.steps_saved)
 
     monkeypatch.setitem(fold._HANDLERS, fold.Exited, credulous)
 
 
 def part_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the rest of a gang running when one part of it is gone."""
-    monkeypatch.setattr(incarnations, "doom", lambda *_: None)
+    monkeypatch.setattr(attempts, "doom", lambda *_: None)
 
 
 def trust_old_boots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a node that rebooted for the node it was."""
-    monkeypatch.setattr(nodes, "bury", lambda *_: None)
+    monkeypatch.setattr(node_events, "bury", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +374,7 @@ def grow_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_the_old_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Believe that a job that was resized still has all it had."""
-    monkeypatch.setattr(incarnations, "_resized", lambda state, resize, event: incarnations.begin(state, event.job, event.at_s))
+    monkeypatch.setattr(attempts, "_resized", lambda state, resize, event: attempts.begin(state, event.job, event.at_s))
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.efficiency import Efficiency
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.beliefs.step_time import StepTime
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
-from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Resize
 from rota.model.job import Arrival, JobSpec

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
-from rota.core.when import AtEvents, AtRounds
 from rota.errors import InputError
 from rota.model.cluster import Cluster
 from rota.model.commands import Solve

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.plan import grant as mechanism
-from rota.core.plan.draw import Candidates, Preference, spelled_out
-from rota.core.plan.grant import grant
+from rota.core.plan import fill as mechanism
+from rota.core.plan.fill import grant
+from rota.core.plan.order import Candidates, Preference, spelled_out
 from rota.model.options import Options
 from rota.model.units import MILLI
 from tests.examples import examples

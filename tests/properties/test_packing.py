@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.locality import Locality
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
+from rota.core.decision_timing import AtEvents, AtRounds, When
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec
 from rota.core.validate import validate
-from rota.core.when import AtEvents, AtRounds, When
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import FOREVER, Floats

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.cluster import Cluster, Node
-from rota.model.floor import Floor, Placer, Request
+from rota.model.placement_view import Floor, Placer, Request
 from rota.placers.packed import Packed
 from rota.placers.random import Random
 from rota.placers.spread import Spread

@@ -8,7 +8,7 @@ import pytest
 
 from rota.core.explain import explain, reasons
 from rota.core.learn.cordon import slow_gpus
-from rota.core.plan.make_plan import make_plan
+from rota.core.plan.planner import make_plan
 from rota.core.scheduler import Scheduler
 from rota.core.snapshot import codec
 from rota.model.events import Decided

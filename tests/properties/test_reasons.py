@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.explain import explain, reasons
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec, Phase
 from rota.model.reasons import Reason

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.api import simulate
 from rota.model.cluster import Cluster
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.placers.packed import Packed
 from rota.placers.pal import Pal
 from rota.placers.pm_first import PmFirst

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rota.core import reconcile
-from rota.core.plan import grant as mechanism
-from rota.core.plan import make_plan as planning
-from rota.model.floor import Floor, Request
+from rota.core.plan import fill as mechanism
+from rota.core.plan import planner as planning
+from rota.model.placement_view import Floor, Request
 from rota.model.units import Ints
 from rota.placers.packed import Packed
 from tests.examples import rotated, scaled

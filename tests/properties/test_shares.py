@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.model.tenants import Tenants
 from rota.policies.hierarchical import Hierarchical
 from rota.solver.linear import least

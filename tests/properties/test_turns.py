@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.costs import MoveCosts
-from rota.core.drawing import Drawing
+from rota.beliefs.move_costs import MoveCosts
+from rota.core.selection import Drawing
 from tests.examples import examples
 from tests.unit.core.test_turns import SLICE, bench, turn
 

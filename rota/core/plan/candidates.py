@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates, draw, spelled_out
+from rota.core.plan.order import Candidates, draw, spelled_out
 from rota.core.plan.protected import starts_cost
 from rota.core.settings import Settings
 from rota.core.state.records import NO_GPUS, Answer

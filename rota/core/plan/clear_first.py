@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates
+from rota.core.plan.fill import Grants
 from rota.core.plan.gang_search import GangSearch, Places
-from rota.core.plan.grant import Grants
 from rota.core.plan.move_aside import move_aside
 from rota.core.plan.mover import Mover
+from rota.core.plan.order import Candidates
 from rota.core.plan.placements import changes
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.allocation import Allocation
-from rota.model.floor import Placer
+from rota.model.placement_view import Placer
 from rota.model.units import Bools
 
 

@@ -6,7 +6,7 @@ never reached, so options are looked at only when a job has its turn."""
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates, Preference
+from rota.core.plan.order import Candidates, Preference
 from rota.model.units import Ints
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from rota.core.plan import pairing
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates
-from rota.core.plan.grant import Grants, SplitGpu
+from rota.core.plan.fill import Grants, SplitGpu
+from rota.core.plan.order import Candidates
 from rota.core.settings import Settings
 from rota.core.state.state import State
-from rota.model.floor import Floor, Placer, Request
+from rota.model.placement_view import Floor, Placer, Request
 from rota.model.units import MILLI, Bools, Ints
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates
-from rota.core.plan.grant import Grants
+from rota.core.plan.fill import Grants
+from rota.core.plan.order import Candidates
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
 from rota.core.state.records import same_gpus

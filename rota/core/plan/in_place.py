@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.model.units import Ints
 
 

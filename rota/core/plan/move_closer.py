@@ -5,7 +5,7 @@ import numpy as np
 from rota.core.plan import pairing
 from rota.core.plan.mover import Mover
 from rota.model.allocation import Assignment, Ranking
-from rota.model.floor import Floor
+from rota.model.placement_view import Floor
 from rota.model.units import FOREVER, MILLI, Bools, Ints
 from rota.placers.close import closest
 from rota.tactics.migrate import Migrate

@@ -6,16 +6,16 @@ import numpy as np
 
 from rota.core.plan import pairing
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.draw import Candidates
 from rota.core.plan.gang_search import Places
+from rota.core.plan.order import Candidates
 from rota.core.plan.protected import protected
 from rota.core.settings import Settings
 from rota.core.state.job_table import NOBODY
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, Ranking, Shares
-from rota.model.floor import Placer
 from rota.model.job import Phase
 from rota.model.lazy import lazy
+from rota.model.placement_view import Placer
 from rota.model.plan import Change
 from rota.model.units import FOREVER, Bools, Floats, Ints
 

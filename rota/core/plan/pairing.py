@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.grant import Grants
+from rota.core.plan.fill import Grants
 from rota.core.plan.in_place import in_place
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
-from rota.model.floor import Floor, Placer, Request
 from rota.model.options import Options
+from rota.model.placement_view import Floor, Placer, Request
 from rota.model.plan import Change
 from rota.model.units import Bools, Floats, Ints
 

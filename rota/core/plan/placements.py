@@ -6,14 +6,14 @@ import numpy as np
 
 from rota.core.plan import pairing
 from rota.core.plan.candidate_table import CandidateTable
+from rota.core.plan.fill import Grants
 from rota.core.plan.gang_search import Places
-from rota.core.plan.grant import Grants
 from rota.core.plan.protected import has_min_run
 from rota.core.settings import Settings
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation
-from rota.model.floor import Floor, Placer
+from rota.model.placement_view import Floor, Placer
 from rota.model.plan import Change, Plan
 from rota.model.units import MILLI, Bools, Ints
 

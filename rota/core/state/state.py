@@ -8,17 +8,17 @@ from typing import Self
 
 import numpy as np
 
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.deadlines import deadline_seconds
-from rota.beliefs.options import grown, make_options
+from rota.beliefs.make_options import grown, make_options
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
-from rota.beliefs.skew import Skews
+from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
+from rota.core.state.active_jobs import ActiveJobs
+from rota.core.state.beliefs import Knowledge
+from rota.core.state.cycle import Question
 from rota.core.state.job_table import NOBODY
-from rota.core.state.jobs import ActiveJobs
-from rota.core.state.knowledge import Knowledge
-from rota.core.state.machines import Machines
-from rota.core.state.question import Question
+from rota.core.state.node_table import Machines
 from rota.core.state.records import NO_GPUS, Incarnation, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec

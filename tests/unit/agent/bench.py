@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.agent.attempt_files import read_order
+from rota.agent.attempt_handle import PACKAGES
 from rota.agent.constants import LIFE
 from rota.agent.datagrams import send
 from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, incarnation_folder, is_free
-from rota.agent.incarnation import PACKAGES
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.agent.processes import Signs, end_all
-from rota.agent.records import read_order
 
 LONG_SECONDS = 120.0
 """No test waits for so long, unless something is broken."""

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from rota.agent.attempt_files import Status, read_status, write_order, write_status
 from rota.agent.disk import JOB_LOCK, LAUNCH, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock
 from rota.agent.orders import written
 from rota.agent.processes import boot_id, boot_s
-from rota.agent.records import Status, read_status, write_order, write_status
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
 RUNS = f"echo ready; {FOREVER}"

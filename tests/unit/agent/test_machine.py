@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent import incarnation as incarnations
+from rota.agent import attempt_handle as incarnations
+from rota.agent.attempt_files import unix_s
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
 from rota.agent.machine import IncarnationStatus, Machine
 from rota.agent.orders import written
 from rota.agent.processes import boot_s
-from rota.agent.records import unix_s
 from tests.unit.agent.bench import FOREVER, Bench, until
 
 RUNS = f"echo ready; {FOREVER}"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from rota.agent.attempt_files import read_status
 from rota.agent.node_agent import NodeAgent, interface_of, read_part
 from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.overdue import PROBLEM
 from rota.agent.processes import Signs, boot_s, end_all
-from rota.agent.records import read_status
 from tests.unit.agent.bench import alive, until
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rota.agent import supervisor
+from rota.agent.attempt_files import WrittenOrder, read_order
 from rota.agent.disk import LAUNCH, SUPERVISOR_LOCK
 from rota.agent.node_agent import NodeAgent
 from rota.agent.processes import boot_id, boot_s
-from rota.agent.records import WrittenOrder, read_order
 from rota.errors import NotYours
 from tests.stranger import STRANGER, as_stranger, root_only
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.node_parking import with_parking
-from rota.park.environment import HOOK_FOLDER
+from rota.park.park_environment import HOOK_FOLDER
 
 
 def order(*argv: str, **env: str) -> dict[str, Any]:

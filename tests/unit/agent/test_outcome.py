@@ -2,8 +2,8 @@
 
 import pytest
 
+from rota.agent.attempt_files import Status
 from rota.agent.outcome import end_text, length_text, lost_seconds
-from rota.agent.records import Status
 
 RAN = Status(1, 1, 2, "ended", pid=7, started_s=1000.0, ended_s=1200.0, outcome="yielded", asked="suspend", exit_code=-15)
 """200 s, without a word of its steps."""

@@ -9,9 +9,9 @@ import pytest
 
 from rota.agent import constants
 from rota.agent.machine import IncarnationStatus
-from rota.park.environment import HOOK_FOLDER, parking_environment
 from rota.park.hook import rota_park_hook
-from rota.park.ways import ParkingFacts
+from rota.park.park_environment import HOOK_FOLDER, parking_environment
+from rota.park.park_method import ParkingFacts
 from tests.unit.agent.bench import Bench, alive, until
 
 COUNTS = """

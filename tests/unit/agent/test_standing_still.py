@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rota.agent import overdue
-from rota.agent.incarnation import IncarnationHandle
+from rota.agent.attempt_files import Status, read_status
+from rota.agent.attempt_handle import IncarnationHandle
 from rota.agent.processes import boot_s
-from rota.agent.records import Status, read_status
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
 STUBBORN = f"trap '' TERM; echo ready; {FOREVER}"

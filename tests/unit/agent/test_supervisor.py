@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent.incarnation import PACKAGES
+from rota.agent.attempt_files import read_status
+from rota.agent.attempt_handle import PACKAGES
 from rota.agent.processes import boot_s
-from rota.agent.records import read_status
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
 STUBBORN = f"trap '' TERM; echo ready; {FOREVER}"

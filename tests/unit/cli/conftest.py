@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import words
+from rota.cli import job_text
 from rota.cli.main import main
 from tests.unit.server.standin import Served, serve
 
@@ -24,7 +24,7 @@ def served(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     server.daemon.reset()
     monkeypatch.setenv("ROTA_HOME", str(server.home))
     monkeypatch.setenv("LOGNAME", "ana")
-    words._me.cache_clear()
+    job_text._me.cache_clear()
     monkeypatch.chdir(tmp_path)
     return server
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.cli import job_text
 from rota.cli import jobs as jobs_command
-from rota.cli import words
 from rota.cli.main import COMMANDS, GROUPS
 from rota.model.reasons import Reason
 from rota.wire.client import Client
@@ -114,7 +114,7 @@ def test_how_long_each_job_runs_waits_or_took(served: Served, rota: Rota) -> Non
     served.daemon.change(replace(served.daemon.rows[3], started_at=None))
     lines = [line.split() for line in rota("jobs", "--all")[1].splitlines()]
     assert [line[4] for line in lines[1:4]] == ["1h15m", "2h30m", "-"]
-    assert lines[1][5] == "-" and " ".join(lines[2][5:7]) == words.clock("2026-11-17T12:30:00Z")
+    assert lines[1][5] == "-" and " ".join(lines[2][5:7]) == job_text.clock("2026-11-17T12:30:00Z")
 
 
 def test_a_long_name_is_cut_off_unless_the_table_is_wide(served: Served, rota: Rota) -> None:
@@ -209,9 +209,9 @@ def test_a_terminal_gets_colours_and_its_width_is_kept(served: Served, rota: Rot
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert words.colourful()
+    assert job_text.colourful()
     monkeypatch.setenv("NO_COLOR", "")
-    assert not words.colourful()
+    assert not job_text.colourful()
 
 
 # show, why, logs, cancel, wait
@@ -261,7 +261,7 @@ def test_show_tells_what_was_tried(served: Served, rota: Rota) -> None:
         replace(OPEN, number=2, joined=False, partner_name=""),
     ]
     served.daemon.change(replace(served.daemon.rows[1], trials=tried))
-    began, judged, ended = (words.clock(f"2026-12-01T09:0{each}Z") for each in ("0:00", "1:00", "1:05"))
+    began, judged, ended = (job_text.clock(f"2026-12-01T09:0{each}Z") for each in ("0:00", "1:00", "1:05"))
     out = rota("show", "1")[1]
     assert (
         f"  tried        {began} joined 2 bert: 20 -> 9 steps/s, its partner 10 -> 4 steps/s, gain -15%: undone at {ended} "
@@ -403,7 +403,7 @@ def test_a_token_of_another_scheduler(served: Served, rota: Rota, tmp_path: Path
 
 
 def test_every_reason_has_words() -> None:
-    assert set(words.REASONS) == {reason.name for reason in Reason if reason is not Reason.NONE}
+    assert set(job_text.REASONS) == {reason.name for reason in Reason if reason is not Reason.NONE}
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_every_reason_has_words() -> None:
     [(0, "0s"), (9.9, "9s"), (312, "5m12s"), (3600, "1h"), (7800, "2h10m"), (3601, "1h"), (270_000, "3d3h"), (-5, "0s")],
 )
 def test_lengths_of_time(seconds: float, said: str) -> None:
-    assert words.length(seconds) == said
+    assert job_text.length(seconds) == said
 
 
 def test_every_command_is_in_the_help(rota: Rota) -> None:

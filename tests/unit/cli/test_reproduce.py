@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.papers.claims import claim
-from rota.papers.page import Section, paper_page
+from rota.papers.paper_page import Section, paper_page
 from rota.papers.reproduce import PAPERS, Reproduction
 from tests.unit.cli.test_bad_input import rota
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.traces.info import describe
-from rota.traces.read import read_trace
+from rota.traces.read_trace import read_trace
 from rota.traces.synthetic import named
 from tests.unit.cli.test_bad_input import rota
 

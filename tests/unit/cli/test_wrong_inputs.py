@@ -168,7 +168,7 @@ def test_imports_are_not_part_of_the_time_to_solve(folder: Path) -> None:
     code = (
         "import builtins, sys, time\n"
         "import rota.compose.solve as s\n"
-        "from rota.compose.catalogue import make_placer, make_policy\n"
+        "from rota.compose.registry import make_placer, make_policy\n"
         "policy = make_policy('./budget.py:Budget:dollars_per_hour=5')\n"
         "loaded = set(sys.modules)\n"
         "allocate = type(policy).allocate\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import POLICY_REGISTRY, make_placer, make_policy, split_pair
+from rota.compose.option_syntax import Spelled
 from rota.compose.presets import PRESETS, preset
-from rota.compose.spell import Spelled
+from rota.compose.registry import POLICY_REGISTRY, make_placer, make_policy, split_pair
 from rota.errors import NameUnknown, OptionError
 from rota.placers.packed import Packed
 from rota.policies.gittins import Gittins
@@ -73,8 +73,8 @@ def test_a_class_without_allocate_is_no_policy(tmp_path: Path) -> None:
 
 
 def test_presets_set_only_what_exists() -> None:
+    from rota.core.decision_timing import When
     from rota.core.settings import Settings
-    from rota.core.when import When
     from rota.sim.physics import Physics
 
     for chosen in PRESETS.values():

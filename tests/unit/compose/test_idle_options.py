@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.beliefs.costs import LINK_SPEED
+from rota.beliefs.move_costs import LINK_SPEED
 from rota.beliefs.rates import Rates
 from rota.compose.study import study_fields
 from rota.errors import OptionError, TraceError

@@ -13,7 +13,7 @@ from rota.cli.main import make_app
 from rota.compose.live_fields import KEPT, LIVE, SIMULATED
 from rota.compose.study import study_fields
 from rota.core.settings import Settings
-from rota.profiles.variability import describe_variability, read_variability
+from rota.profiles.variability_files import describe_variability, read_variability
 from rota.sweeps.grid import Grid
 from rota.traces.synthetic import open_trace
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rota.compose.live_scheduler import make_scheduler, plain_settings
-from rota.core.drawing import Drawing
+from rota.core.active_tactics import Tactics
+from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
+from rota.core.selection import Drawing
 from rota.core.settings import Settings
-from rota.core.tactics import Tactics
-from rota.core.when import AtEvents, AtRounds, WholeSteps
 from rota.errors import JournalError
 from rota.tactics.pack import Pack
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.compose.checked import check_file
 from rota.compose.cluster_yaml import open_site
+from rota.compose.file_check import check_file
 from rota.errors import ClusterError, GuessWarning
 from tests.shared import SHARED, needs_shared
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota.api import check
-from rota.compose.catalogue import PLACERS, is_placer
+from rota.compose.registry import PLACERS, is_placer
 from tests.unit.cli.test_bad_input import rota
 
 pytestmark = pytest.mark.slow

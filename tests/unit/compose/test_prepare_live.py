@@ -9,9 +9,9 @@ import pytest
 
 from rota.compose.live_fields import KEPT
 from rota.compose.prepare_live import changes_told, decide_as_told, forgettable, merge_told, read_flags
-from rota.core.when import AtEvents, AtRounds
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.errors import InputError, NameUnknown, OptionError
-from rota.live.told import SCORED, TOLD, ToldBeliefs
+from rota.live.given_beliefs import SCORED, TOLD, ToldBeliefs
 from rota.model.cluster import Cluster
 from tests.unit.profiles.test_scaling import TRUTH, write_pollux
 

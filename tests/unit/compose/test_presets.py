@@ -7,7 +7,7 @@ import pytest
 from rota.compose.prepare import prepare_study
 from rota.compose.presets import MEASURED, preset
 from rota.compose.study import Study
-from rota.core.when import AtEvents, AtRounds, When, WholeSteps
+from rota.core.decision_timing import AtEvents, AtRounds, When, WholeSteps
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
 from rota.profiles.catalogue import Catalogue

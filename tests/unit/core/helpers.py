@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from rota.beliefs.rates import Rates
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Resume, Solve, Suspend, SuspendKind, WakeAt
@@ -245,7 +245,7 @@ def test_las_shares_time_where_jobs_compete_not_where_gpus_idle() -> None:
 
 
 def test_a_job_believed_to_be_done_is_not_moved_at_any_price() -> None:
-    from rota.beliefs.costs import MoveCosts
+    from rota.beliefs.move_costs import MoveCosts
 
     bench = Bench("1xV100 + 1xK80", Srsf())
     bench.core = Scheduler(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.locality import Locality
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
-from rota.core.tactics import Tactics
+from rota.core.active_tactics import Tactics
 from rota.model.commands import Suspend
 from rota.model.events import Exited, Outcome
 from rota.placers.spread import Spread

@@ -1,7 +1,7 @@
 """Why a job waits under policies that share time."""
 
+from rota.core.decision_timing import AtEvents
 from rota.core.explain import explain
-from rota.core.when import AtEvents
 from rota.model.events import Woke
 from rota.model.reasons import Reason
 from rota.policies.max_min_fairness import MaxMinFairness

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.api import simulate
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rota.api import simulate
-from rota.compose.catalogue import PLACERS
+from rota.compose.registry import PLACERS
 from rota.errors import PolicyBroken
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.job import Arrival, JobSpec

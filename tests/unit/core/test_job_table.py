@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.core.scheduler import Scheduler
 from rota.core.snapshot import codec
 from rota.core.state.job_table import JobTable

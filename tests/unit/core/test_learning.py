@@ -9,7 +9,7 @@ from rota.api import simulate
 from rota.beliefs.estimate import Estimator
 from rota.beliefs.rates import Rates
 from rota.beliefs.variability import Variability
-from rota.compose.profiled import shown_part
+from rota.compose.hidden_rates import shown_part
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec

@@ -3,7 +3,7 @@
 import pytest
 
 import rota
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.core.explain import explain
 from rota.core.settings import Settings
 from rota.errors import OptionError

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from rota.api import simulate
-from rota.beliefs.costs import MoveCosts
 from rota.beliefs.locality import Locality
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
-from rota.compose.tactics import make_tactics
+from rota.compose.parse_tactics import make_tactics
+from rota.core.active_tactics import Tactics
 from rota.core.explain import explain
-from rota.core.plan import make_plan as planning
-from rota.core.tactics import Tactics
+from rota.core.plan import planner as planning
 from rota.errors import NameUnknown
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Outcome

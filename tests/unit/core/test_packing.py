@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.core.drawing import Drawing
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.explain import explain
 from rota.core.plan.candidates import _kept_gpus
+from rota.core.selection import Drawing
 from rota.core.snapshot import codec
-from rota.core.when import AtEvents, AtRounds
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Resume, Suspend
 from rota.model.events import CancelAsked, Exited, HoldAsked, NodeLost, Outcome, Progressed, Started, Suspended, Woke

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.costs import MemoryCosts, MoveCosts
+from rota.beliefs.move_costs import MemoryCosts, MoveCosts
 from rota.model.cluster import Node
 from rota.model.commands import Launch, Suspend, SuspendKind
 from rota.model.events import Exited, Measured, Outcome, Started, Suspended

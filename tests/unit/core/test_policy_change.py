@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rota.api import prepare
-from rota.compose.catalogue import POLICIES, make_policy
-from rota.compose.words import words_for
+from rota.compose.codecs import words_for
+from rota.compose.registry import POLICIES, make_policy
 from rota.core.scheduler import Scheduler
 from rota.model.codec import Codec
 from rota.sim.engine import Engine

@@ -8,13 +8,13 @@ import pytest
 
 from rota.beliefs.lengths import EPOCH_SECONDS, USUAL_EPOCHS
 from rota.beliefs.rates import Rates
-from rota.core.learn.progress import KEPT, NOTED, finished, foresee
+from rota.core.learn.job_lengths import KEPT, NOTED, finished, foresee
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.snapshot import codec, restore, take
 from rota.model.cluster import Cluster
 from rota.model.events import Exited, Outcome
-from rota.model.foresight import Foresight, Prediction
+from rota.model.length_prediction import Foresight, Prediction
 from rota.placers.packed import Packed
 from rota.policies.optimus import Optimus
 from tests.unit.core.helpers import Bench

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.errors import OptionError
 from rota.model.commands import Launch, Solve, Suspend, WakeAt
 from rota.model.events import (

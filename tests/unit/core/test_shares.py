@@ -7,12 +7,12 @@ import pytest
 
 from rota.api import simulate
 from rota.beliefs.rates import Rates
-from rota.compose.catalogue import make_policy
 from rota.compose.presets import preset
-from rota.core.drawing import Drawing
+from rota.compose.registry import make_policy
+from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
+from rota.core.selection import Drawing
 from rota.core.settings import Settings
-from rota.core.when import AtEvents, AtRounds
 from rota.model.allocation import Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.commands import Suspend

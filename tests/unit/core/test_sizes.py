@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.api import simulate
-from rota.beliefs.options import grown, make_options
+from rota.beliefs.make_options import grown, make_options
 from rota.beliefs.rates import Rates
 from rota.core.state.accounts import time_shares
 from rota.model.allocation import Shares

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from rota.core.active_tactics import Tactics
 from rota.core.snapshot import codec
-from rota.core.tactics import Tactics
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Measured, Outcome
 from rota.model.trial import PairSeen

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
-from rota.core.drawing import LOST, MOST_LOST, Drawing
-from rota.core.when import AtEvents
+from rota.core.decision_timing import AtEvents
+from rota.core.selection import LOST, MOST_LOST, Drawing
 from rota.model.commands import Suspend
 from rota.model.events import Woke
 from tests.unit.core.helpers import Bench, of_type

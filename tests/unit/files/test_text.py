@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import OptionError, TraceError
-from rota.files.rows import read_table
+from rota.files.csv_table import read_table
 from rota.files.text import MOST_UNPACKED_MB, UNPACKED_VARIABLE, as_csv, as_written, defused, read_text
 
 

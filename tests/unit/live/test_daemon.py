@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import split_pair
 from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.registry import split_pair
 from rota.errors import InputError, NameUnknown, OptionError, SpecError
 from rota.live import starts
 from rota.live.daemon import Daemon
@@ -47,7 +47,7 @@ def running(
         make_scheduler,
         WORDS,
         Local(home, Cluster.parse(cluster), lease_grace_seconds=5.0),
-        worker=lambda named: [sys.executable, "-m", "rota.server.worker", named],
+        worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration=chosen,
         with_policy=lambda named, placer: _with_policy(cluster, named, placer),
         on_failure=failed.append,

@@ -100,7 +100,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     chosen = {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": {"retry_seconds": 5.0}}
     instant = Instant(Cluster.parse("4xV100"))
     driver: Driver = instant
-    worker = [sys.executable, "-m", "rota.server.worker", "fifo"]
+    worker = [sys.executable, "-m", "rota.server.policy_worker", "fifo"]
     daemon = Daemon(tmp_path, make_scheduler, WORDS, driver, worker=lambda named: worker, configuration=chosen)
     daemon.start()
     try:

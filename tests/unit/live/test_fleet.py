@@ -20,8 +20,8 @@ from rota.agent.processes import Signs, boot_s, end_all
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.fleet_starts import FORGET_SECONDS, LATE_SECONDS
-from rota.live.hosts import HostAnswer, HostThere
 from rota.live.journal_store import LeadLost
+from rota.live.node_channel import HostAnswer, HostThere
 from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind

@@ -16,8 +16,8 @@ import pytest
 from rota.agent.node_agent import NodeAgent
 from rota.agent.processes import Signs, end_all
 from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
+from rota.core.decision_timing import AtRounds
 from rota.core.settings import Settings
-from rota.core.when import AtRounds
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
 from rota.live.journal import Journal
@@ -70,7 +70,7 @@ class Site:
             make_scheduler,
             WORDS,
             fleet,
-            worker=lambda named: [sys.executable, "-m", "rota.server.worker", named],
+            worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
             configuration={
                 "policy": "srsf",
                 "placer": "packed",

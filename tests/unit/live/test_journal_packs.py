@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import make_policy
 from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.registry import make_policy
 from rota.errors import JournalError
 from rota.live.election import Election
 from rota.live.journal import AskedAbout, Journal, KeptJob

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.core.scheduler import Scheduler
 from rota.live.policy_client import PolicyClient
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
@@ -70,7 +70,7 @@ def question(ticket: int = 1) -> Solve:
 def ask(tmp_path: Path, code: str, within: float = PATIENCE, times: int = 1) -> tuple[list[Any], list[int | None]]:
     (tmp_path / "mine.py").write_text(code)
     answers: queue.Queue[Any] = queue.Queue()
-    command = [sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"]
+    command = [sys.executable, "-m", "rota.server.policy_worker", f"{tmp_path}/mine.py:Mine"]
     client = PolicyClient(command, answers.put, time.monotonic, within)
     found, pids = [], []
     try:
@@ -116,7 +116,9 @@ def test_a_policy_that_cannot_be_loaded(tmp_path: Path) -> None:
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(GOOD.format("pass"))
     answers: queue.Queue[Any] = queue.Queue()
-    client = PolicyClient([sys.executable, "-m", "rota.server.worker", f"{tmp_path}/mine.py:Mine"], answers.put, time.monotonic)
+    client = PolicyClient(
+        [sys.executable, "-m", "rota.server.policy_worker", f"{tmp_path}/mine.py:Mine"], answers.put, time.monotonic
+    )
     try:
         client.ask(question(1))
         assert isinstance(answers.get(timeout=PATIENCE), Allocated)

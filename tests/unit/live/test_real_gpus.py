@@ -16,7 +16,7 @@ from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.live.daemon import Daemon
 from rota.live.local import Local
 from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
-from rota.park.environment import HOOK_FOLDER
+from rota.park.park_environment import HOOK_FOLDER
 from rota.wire.client import user_name
 from rota.wire.spec import Spec
 from tests.unit.agent.test_gpu_readings import fake
@@ -49,7 +49,7 @@ def daemon_of(home: Path) -> Daemon:
         make_scheduler,
         WORDS,
         Local(home, cluster, lease_grace_seconds=5.0, gpus=[[gpu] for gpu in gpus]),
-        worker=lambda named: [sys.executable, "-m", "rota.server.worker", named],
+        worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration={**configuration(str(cluster)), "nodes": plain, "pretend": False},
     )
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rota.beliefs.options import grown, make_options, renewed, why_never
+from rota.beliefs.make_options import grown, make_options, renewed, why_never
 from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
 from rota.errors import OptionError
 from rota.model.cluster import Cluster

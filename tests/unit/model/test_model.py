@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rota.beliefs.options import make_options, why_never
+from rota.beliefs.make_options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.state.phases import LEGAL

@@ -9,9 +9,9 @@ from rota.api import simulate
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.compose.study import Study
 from rota.model.job import Arrival, JobSpec
-from rota.papers.cells import PaperCell, measure, work_of
 from rota.papers.figures import own_figures
 from rota.papers.pal_scores import write_runs
+from rota.papers.paper_cells import PaperCell, measure, work_of
 from rota.traces.trace import Trace
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.park.facts import allocator, loading, package_folders, parking_facts, python_of, torch_cuda
-from rota.park.ways import EXIT, PRELOAD, SLEEP, how_to_park
+from rota.park.park_method import EXIT, PRELOAD, SLEEP, how_to_park
 
 VERSION = """from typing import Optional
 __all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'xpu']

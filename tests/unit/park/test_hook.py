@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.park.environment import HOOK_FOLDER, parking_environment
-from rota.park.ways import ParkingFacts
+from rota.park.park_environment import HOOK_FOLDER, parking_environment
+from rota.park.park_method import ParkingFacts
 from tests.unit.agent.bench import Bench, until
 
 ALLOCATOR = """

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.floor import Floor, Request
+from rota.model.placement_view import Floor, Request
 from rota.placers.packed import Packed
 from rota.placers.spread import Spread
 

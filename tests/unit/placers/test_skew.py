@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.errors import OptionError
-from rota.model.floor import Request
+from rota.model.placement_view import Request
 from rota.placers.skew import Skew
 from tests.unit.placers.test_placers import floor
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rota
-from rota.beliefs.costs import MemoryCosts
+from rota.beliefs.move_costs import MemoryCosts
 from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study

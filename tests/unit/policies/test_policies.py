@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.core.when import AtEvents
+from rota.core.decision_timing import AtEvents
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.events import Exited, Outcome, Woke
@@ -210,7 +210,7 @@ def test_ranking_by_breaks_ties_by_submission() -> None:
 
 
 def test_jobs_go_to_the_fastest_pool_with_room_and_move_only_if_it_pays() -> None:
-    from rota.beliefs.costs import MoveCosts
+    from rota.beliefs.move_costs import MoveCosts
     from rota.beliefs.rates import Rates
     from rota.core.scheduler import Scheduler
     from rota.placers.packed import Packed

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from rota.beliefs.rates import Rates
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
+from rota.core.decision_timing import AtEvents
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtEvents
 from rota.errors import OptionError
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
 from rota.model.allocation import Ranking, Shares

@@ -9,9 +9,8 @@ import pytest
 
 from rota.beliefs.step_time import StepTime
 from rota.errors import ProfileError
-from rota.live.told import _WORDS as WORDS
+from rota.live.given_beliefs import _WORDS as WORDS
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.read import read_rates
 from rota.profiles.scaling import (
     StepTable,
     StepTimes,
@@ -20,6 +19,7 @@ from rota.profiles.scaling import (
     measured_points,
     read_step_times,
 )
+from rota.profiles.simulation_rates import read_rates
 from tests.shared import SHARED, needs_shared
 
 TRUTH = StepTime(0.02, 0.003, 0.04, 0.002, 0.15, 0.01, overlap=1.5, most_local=64.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import rota
-from rota.core.state.knowledge import Knowledge
-from rota.model.foresight import Prediction
+from rota.core.state.beliefs import Knowledge
+from rota.model.length_prediction import Prediction
 from rota.report.comparison import Comparison
 from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import ConflictError, NameUnknown, OptionError
-from rota.server.api import make_app
 from rota.server.connections import ConnectionLimits
+from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
 from rota.wire.address import make_token, write_address
 from rota.wire.job_filter import UNFINISHED, JobFilter

@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import OptionError
 from rota.server import auth
-from rota.server.api import make_app
+from rota.server.http_api import make_app
 from rota.wire.problems import LARGEST_BODY_BYTES
 from tests.unit.server.asking import ask, raw, submission
 from tests.unit.server.standin import Served, Standin, serve

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rota
-from rota.beliefs.costs import MoveCosts
+from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings

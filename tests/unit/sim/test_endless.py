@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rota.api import check, simulate
-from rota.beliefs.costs import MemoryCosts
+from rota.beliefs.move_costs import MemoryCosts
 from rota.beliefs.rates import Rates
 from rota.errors import Stalled, TraceError
 from rota.model.allocation import Ranking

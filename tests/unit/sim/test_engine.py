@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rota.beliefs.rates import Rates
+from rota.core.decision_timing import AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.when import AtRounds
 from rota.errors import OptionError, Stalled
 from rota.model.allocation import Ranking
 from rota.model.cluster import Cluster, Node

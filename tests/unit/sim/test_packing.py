@@ -7,10 +7,10 @@ import pytest
 
 from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.compose.study import Study
-from rota.core.drawing import Drawing
+from rota.core.decision_timing import WholeSteps
 from rota.core.scheduler import Scheduler
+from rota.core.selection import Drawing
 from rota.core.settings import Settings
-from rota.core.when import WholeSteps
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.placers.packed import Packed

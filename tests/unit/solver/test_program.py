@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.compose.catalogue import make_policy
+from rota.compose.registry import make_policy
 from rota.core.state.accounts import time_shares
 from rota.errors import OptionError, SolverFailed
 from rota.solver.linear import Linear, greatest, least

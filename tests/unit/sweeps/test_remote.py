@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rota.errors import InputError
-from rota.sweeps.crew import Answer
 from rota.sweeps.grid import Grid
+from rota.sweeps.node_runner import There
 from rota.sweeps.runner import run
-from rota.sweeps.there import There
+from rota.sweeps.worker_pool import Answer
 
 JOBS = "synthetic:jobs=30,gpus=8,largest=4,longest_seconds=20000"
 

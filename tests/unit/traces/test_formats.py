@@ -8,10 +8,10 @@ import pytest
 
 from rota.model.job import Arrival, JobSpec
 from rota.traces.pollux import STEPS, steps_to_end
-from rota.traces.read import FORMATS, read_trace
+from rota.traces.read_trace import FORMATS, read_trace
 from rota.traces.trace import Skipped
-from rota.traces.write import write_trace
-from tests.unit.traces.test_read import PHILLY, write
+from rota.traces.write_trace import write_trace
+from tests.unit.traces.test_read_trace import PHILLY, write
 
 TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n7,8,30,133,vgg11,147,23\n3,1,0,606,,164,30\n"
 GAVEL_10 = (

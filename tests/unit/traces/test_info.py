@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from rota.traces.info import describe
-from rota.traces.read import read_trace
+from rota.traces.read_trace import read_trace
 from rota.traces.synthetic import named
 from tests.unit.cli.test_bad_input import rota
 from tests.unit.traces.test_formats import GAVEL_7, OPENB
-from tests.unit.traces.test_read import write
+from tests.unit.traces.test_read_trace import write
 
 NOTE = "1 job asked for parts of several GPUs and got whole ones"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InputError, TraceError
-from rota.traces.read import FORMATS, read_trace
+from rota.traces.read_trace import FORMATS, read_trace
 from tests.examples import examples
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import rota
 from rota.errors import TraceError
 from rota.profiles.catalogue import Catalogue
-from rota.profiles.ones import MODELS
+from rota.profiles.ones_models import MODELS
 from rota.traces.ones_jobs import ones_jobs
-from rota.traces.read import read_trace
+from rota.traces.read_trace import read_trace
 from rota.traces.synthetic import named, reseeded
-from rota.traces.write import write_trace
+from rota.traces.write_trace import write_trace
 from tests.examples import examples
 
 

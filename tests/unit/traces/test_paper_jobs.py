@@ -18,7 +18,7 @@ from rota.traces.sia_jobs import sia_jobs
 from rota.traces.synthetic import named, open_trace, reseeded
 from rota.traces.tiresias_jobs import MODELS, NARROW, SIZES, SKEWED, tiresias_jobs
 from rota.traces.trace import Trace
-from rota.traces.write import write_trace
+from rota.traces.write_trace import write_trace
 from tests.examples import examples
 
 SEEDS = st.integers(0, 10**18)

@@ -9,7 +9,7 @@ import pytest
 
 import rota
 from rota.errors import OptionError, TraceError
-from rota.traces.read import read_trace
+from rota.traces.read_trace import read_trace
 
 JOBS = "submit_time,gpus,duration,user\n0,1,60,ana\n10,2,30,bo\n"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from rota.train import agreement
 from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.board import Board, FolderBoard, ObjectBoard
-from rota.train.objects import open_objects
-from rota.train.stored import checkpoints_at
+from rota.train.object_checkpoints import checkpoints_at
+from rota.train.object_store import open_objects
+from rota.train.rank_store import Board, FolderBoard, ObjectBoard
 from tests.examples import examples
 
 

@@ -19,7 +19,7 @@ from rota.agent import datagrams
 from rota.agent.disk import TELL
 from rota.errors import CheckpointError, OptionError
 from rota.train.checkpoint import Checkpoints
-from rota.train.environment import JobEnvironment, job_environment
+from rota.train.rank_environment import JobEnvironment, job_environment
 from rota.train.session import CheckpointWarning, Session, Yielded
 from tests.examples import examples
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rota.agent import datagrams
+from rota.agent.attempt_handle import PACKAGES
 from rota.agent.disk import TELL
-from rota.agent.incarnation import PACKAGES
 from rota.errors import OptionError
 from rota.train.tell import numbers, tell
 from tests.unit.agent.bench import Bench, until

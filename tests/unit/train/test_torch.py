@@ -22,8 +22,8 @@ import numpy as np  # noqa: E402
 from rota.agent import datagrams  # noqa: E402
 from rota.agent.disk import SIZE, TELL, write_whole  # noqa: E402
 from rota.errors import CheckpointError, OptionError  # noqa: E402
-from rota.train.data import ResumableLoader  # noqa: E402
-from rota.train.environment import JobEnvironment  # noqa: E402
+from rota.train.rank_environment import JobEnvironment  # noqa: E402
+from rota.train.resumable_loader import ResumableLoader  # noqa: E402
 from rota.train.session import Yielded  # noqa: E402
 from rota.train.torch import TorchSession, session  # noqa: E402
 from tests.examples import examples  # noqa: E402

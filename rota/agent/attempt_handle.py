@@ -1,0 +1,204 @@
+"""One incarnation, as the agent of its machine knows it."""
+
+import atexit
+import contextlib
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rota.agent import datagrams
+from rota.agent.attempt_files import Status, WrittenOrder, read_order, read_status, starting, unix_s, write_order
+from rota.agent.constants import ENDED, LOST
+from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
+from rota.agent.lost import declare_lost, signs_of
+from rota.agent.orders import IncarnationStatus, incarnation_status
+from rota.agent.processes import Process, Signs, boot_id, boot_s, holders
+from rota.folders import make_folder
+
+PATIENCE_SECONDS = 10.0
+"""For so long a supervisor of ours may take to come up."""
+
+YOUNG_SECONDS = 2.0
+
+PACKAGES = str(Path(__file__).resolve().parents[2])
+
+_FORK = "import os, sys\nif os.fork():\n    os._exit(0)\nos.setsid()\nos.execv(sys.argv[1], sys.argv[1:])"
+"""A program that leaves another behind, which is nobody's child."""
+_NOT_HANDED_ON = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+"""What such variables say was meant for the process that starts supervisors, and not for them."""
+
+_children: "list[subprocess.Popen[bytes]]" = []
+"""Supervisors this process started and has not reaped. They outlive the machine object that started them, so it can't be its."""
+
+
+def reap() -> None:
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+@atexit.register
+def _let_go() -> None:
+    """They outlive us on purpose, so Python must not warn of it."""
+    for child in _children:
+        child.returncode = child.poll() or 0
+
+
+class IncarnationHandle:
+    """Starts the supervisor of one incarnation, reads what it wrote, and sends it datagrams."""
+
+    def __init__(
+        self, folder: Path, job: int, incarnation: int, order: WrittenOrder | None = None, *, detached: bool = False
+    ) -> None:
+        """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
+        self.folder, self.job, self.incarnation, self._detached = folder, job, incarnation, detached
+        self.order = order or read_order(folder)
+        self.status: Status | None = None
+        self.supervised = False
+        """Whether it had a supervisor at the last look."""
+        self.problem = ""
+        """Why the agent ended its supervisor; empty: it did not."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._launched_s = 0.0
+        self._seen_s = 0.0
+        self._stamp: tuple[int, int] | None = None
+        self._unsent: list[dict[str, object]] = []
+
+    @property
+    def ended(self) -> bool:
+        return self.status is not None and self.status.state == ENDED
+
+    def told(self) -> IncarnationStatus:
+        return incarnation_status(self.job, self.incarnation, self.order, self.status)
+
+    # Starting it.
+
+    def launch(self, order: WrittenOrder) -> None:
+        """Write the order, then start the supervisor: see `machine` for why this order of steps is safe."""
+        self.order = order
+        try:
+            make_folder(self.folder)
+            for lock in (self.folder.parent / JOB_LOCK, self.folder / SUPERVISOR_LOCK):
+                lock.touch(mode=0o600)
+            write_order(self.folder, order)
+            sync_folder(self.folder.parent)
+            sync_folder(self.folder.parent.parent)
+            self._process = self._start()
+        except OSError as error:
+            # Nothing runs. If the order got to disk it is declared lost at the next look; else it ends here.
+            with contextlib.suppress(OSError):
+                (self.folder / COMPLAINTS).write_text(str(error), encoding="utf-8")
+            if read_order(self.folder) is None:
+                self.refuse(order, f"its order could not be written: {error}")
+            return
+        _children.append(self._process)
+        self.supervised, self._launched_s = True, time.monotonic()
+
+    def refuse(self, order: WrittenOrder, problem: str) -> None:
+        """It is lost before anything of it is on disk."""
+        self.order = order
+        never = starting(self.job, self.incarnation, order)
+        self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=unix_s(order, boot_id()))
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        """Python without site packages and without the folder we happen to be in: quick, and the same everywhere."""
+        run = [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder)]
+        env = {**os.environ, "PYTHONPATH": PACKAGES}
+        if self._detached:
+            run = [sys.executable, "-S", "-P", "-c", _FORK, *run]
+            env = {name: value for name, value in env.items() if not name.startswith(_NOT_HANDED_ON)}
+        with (self.folder / COMPLAINTS).open("ab") as complaints:
+            return subprocess.Popen(
+                run,
+                stdin=subprocess.DEVNULL,
+                stdout=complaints,
+                stderr=complaints,
+                cwd="/",
+                env=env,
+                start_new_session=True,
+            )
+
+    # Looking at it.
+
+    def look(self) -> None:
+        """Read what its supervisor wrote, and see whether that is alive."""
+        self.read()
+        if self.ended:
+            return
+        now = boot_s()
+        self.supervised = self._is_supervised()
+        if self.supervised:
+            if self.status is not None:
+                self._seen_s = now
+            self._send()
+
+    def read(self) -> None:
+        if self.ended:
+            return
+        with contextlib.suppress(OSError):
+            found = (self.folder / STATUS).stat()
+            stamp = (found.st_ino, found.st_mtime_ns)
+            if stamp != self._stamp and (status := read_status(self.folder)) is not None:
+                # Clocks of file systems are coarse: a young file may be replaced by one with the same stamp.
+                if self.status is not None and status.pid != self.status.pid:  # it was started again, with another size
+                    self.order = read_order(self.folder) or self.order
+                self.status, self._stamp = status, stamp if time.time() - found.st_mtime > YOUNG_SECONDS else None
+
+    def _is_supervised(self) -> bool:
+        ours = self._process is not None and (self._detached or self._process.poll() is None)
+        # Its lock is not looked at while it comes up: looking takes it for an instant, and the supervisor would leave.
+        young = time.monotonic() - self._launched_s < PATIENCE_SECONDS
+        if ours and (young and self.status is None if self._detached else young or self.status is not None):
+            return True
+        return not is_free(self.folder / SUPERVISOR_LOCK)
+
+    def is_deserted(self) -> bool:
+        """Whether no supervisor has it now. Not to be asked while one comes up."""
+        return is_free(self.folder / SUPERVISOR_LOCK)
+
+    def declare_lost(self, *, job_lives_on: bool) -> None:
+        """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
+        with contextlib.suppress(OSError):
+            last = self.status or starting(self.job, self.incarnation, self.order)
+            lost = declare_lost(
+                self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
+            )
+            self.status = lost or self.status
+
+    # Its lease. These are called from another thread, and change nothing.
+
+    def gone_s(self, *, fresh: bool) -> float:
+        """When its job has to be gone, on the clock that counts from boot; `fresh`: by what its supervisor has written now."""
+        order, status = self.order, read_status(self.folder) if fresh else self.status
+        if order is None or (fresh and order.boot_id != boot_id()):
+            return math.inf
+        lease_s: float | None = order.written_boot_s + order.lease_seconds
+        if status is not None:
+            lease_s = status.lease_s if status.state != ENDED else None
+        return math.inf if lease_s is None else lease_s + min(order.grace_seconds, order.lease_grace_seconds)
+
+    def supervisors(self) -> list[Process]:
+        """Its supervisor, if that lives."""
+        return holders(self.folder / SUPERVISOR_LOCK)
+
+    def signs(self, ancestor: int) -> Signs:
+        """What its processes are known by; `ancestor`: its supervisor."""
+        last = read_status(self.folder) or self.status or starting(self.job, self.incarnation, self.order)
+        return signs_of(self.order, last, self._seen_s)._replace(ancestor=ancestor)
+
+    # Speaking to it.
+
+    def say(self, message: dict[str, object]) -> bool:
+        """False: it has ended. What can't be delivered yet, because the supervisor is coming up or stopped, is sent later."""
+        self.read()
+        if self.ended:
+            return False
+        self._unsent = [*(other for other in self._unsent if other["op"] != message["op"]), message]
+        self._send()
+        return True
+
+    def _send(self) -> None:
+        while self._unsent and datagrams.send(self.folder, CONTROL, json.dumps(self._unsent[0]).encode()):
+            del self._unsent[0]

@@ -1,0 +1,220 @@
+"""Jobs in words, the same in every command. Nothing here is slow to load: these commands answer at once."""
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.errors import OptionError
+from rota.wire.client import user_name
+from rota.wire.rows import ENDED, HOLDING, JobRow
+
+SUSPENDED = ("parked", "checkpointed")
+PHASES = ("queued", "starting", "running", "suspending", "suspended", "stopping", "unreachable", *ENDED)
+
+REASONS = {
+    "HELD": "held back",
+    "UNSATISFIABLE": "asks for more than the cluster has",
+    "NO_SUCH_ACCELERATOR": "no node has a type it accepts",
+    "NODE_DOWN": "waits for a node that is down",
+    "FRAGMENTED": "enough GPUs are free, but not together",
+    "NO_FREE_GPUS": "waits for free GPUs",
+    "OUTRANKED": "others come first",
+    "SHARE_USED": "has had its share",
+    "WAITING_FOR_SUSPEND": "its GPUs are being given up",
+    "STARTING": "is starting",
+    "AWAITING_DECISION": "waits for the next decision",
+    "POLICY_NOTE": "the policy says why",
+    "BACKING_OFF": "pauses after a failed attempt",
+}
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def say(text: str = "", *, end: str = "\n") -> None:
+    """A line of the answer. What the terminal cannot show becomes a question mark, not a crash."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write((text + end).encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
+    """The rows for a program, if that was asked for; False: a person asked."""
+    plain: list[dict[str, Any]] = [row.to_dict() for row in rows]
+    if shaped == "csv" or not single:
+        for row in plain:
+            del row["spec"], row["trials"]  # only where one job is asked about
+    if shaped == "json":
+        say(json.dumps(plain[0] if single else plain))
+    elif shaped == "csv":
+        from rota.cli.output import say as show
+
+        show(
+            "csv",
+            rows=[{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain],
+        )
+    return shaped in ("json", "csv")
+
+
+def clean(text: str) -> str:
+    """Somebody else's text, without the signs that would steer a terminal."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def title(row: JobRow) -> str:
+    return f"{row.id} {clean(row.name)}"
+
+
+def phase(row: JobRow) -> str:
+    return "suspended" if row.phase in SUSPENDED else row.phase
+
+
+def user(row: JobRow) -> str:
+    return "you" if row.user == _me() else clean(row.user)
+
+
+@functools.cache
+def _me() -> str:
+    return user_name()
+
+
+def count(gpus: float) -> str:
+    return f"{gpus:g} GPU" + "s" * (gpus != 1)
+
+
+def wants(row: JobRow) -> str:
+    """`4 GPUs, any of A100 V100`."""
+    types = [clean(each) for each in row.accepts]
+    return count(row.gpus) + (f", {types[0]}" if len(types) == 1 else f", any of {' '.join(types)}" if types else "")
+
+
+def holds(row: JobRow) -> str:
+    """`4xA100 n1:0-3`; empty: it holds no GPUs."""
+    return " ".join(filter(None, (f"{row.gpus:g}x{row.accelerator}", row.where))) if row.accelerator else ""
+
+
+def done(row: JobRow) -> float | None:
+    """How much of it is done, from 0 to 1."""
+    if row.steps_done is None or not row.steps_total:
+        return None
+    return min(1.0, max(0.0, row.steps_done / row.steps_total))
+
+
+def progress(row: JobRow) -> str:
+    share = done(row)
+    if share is not None:
+        full = int(share * 8 + 0.5)
+        return f"{'▇' * full}{'▁' * (8 - full)} {int(share * 100):3d}%"
+    return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
+
+
+def time_of(row: JobRow) -> str:
+    """How long it has run or waited in its phase; of a job that has ended, how long it took from its first start."""
+    if row.ended:
+        return between(row.started_at, row.finished_at) if row.started_at and row.finished_at else "-"
+    return since(row.phase_since) if row.phase_since else "-"
+
+
+def eta(row: JobRow) -> str:
+    """`2h10m`, or `2h10m+` for a job that has to get GPUs first."""
+    if row.ended or row.eta_seconds is None:
+        return "-"
+    return length(row.eta_seconds) + ("" if row.phase in HOLDING else "+")
+
+
+def speed(row: JobRow) -> str:
+    rate = row.steps_per_second
+    if not rate:
+        return ""
+    return f"{rate / 1000:.1f}k steps/s" if rate >= 1000 else f"{rate:.3g} steps/s"
+
+
+def note(row: JobRow) -> str:
+    """The one thing to know about it now."""
+    if row.retry_at:
+        tried = f"{row.setbacks} failed attempt{'s' * (row.setbacks != 1)}"
+        return f"{tried}; next in {until(row.retry_at)}: {clean(row.problem)}"
+    if row.reason:
+        return REASONS.get(row.reason, row.reason)
+    if row.phase == "failed":
+        return clean(row.problem) or ended_with(row)
+    if row.problem and row.phase in HOLDING:
+        return f"can't save: {clean(row.problem)}"
+    return speed(row) if row.phase in HOLDING else ""
+
+
+def lost(row: JobRow) -> str:
+    """`3m20s of work lost (96 steps)`; time says it also for a job that tells no steps."""
+    if not row.lost_seconds and not row.lost_steps:
+        return "no work lost"
+    steps = f"{row.lost_steps:,.0f} steps" if row.lost_steps else ""
+    if not row.lost_seconds:  # a home of an earlier version did not count it
+        return f"{steps} lost"
+    return f"{length(row.lost_seconds)} of work lost" + (f" ({steps})" if steps else "")
+
+
+def ended_with(row: JobRow) -> str:
+    if row.exit_code is None:
+        return ""
+    if row.exit_code >= 0:
+        return f"exit code {row.exit_code}"
+    try:
+        return f"ended by {signal.Signals(-row.exit_code).name}"
+    except ValueError:
+        return f"ended by signal {-row.exit_code}"
+
+
+def length(seconds: float) -> str:
+    """`3d4h`, `2h10m`, `5m12s`, `9s`: the two largest units."""
+    left = int(max(0.0, seconds))
+    parts = []
+    for unit, size in _UNITS:
+        amount, left = divmod(left, size)
+        parts.append((amount, unit))
+    first = next((i for i, (amount, _) in enumerate(parts) if amount), len(parts) - 1)
+    return "".join(f"{amount}{unit}" for i, (amount, unit) in enumerate(parts[first : first + 2]) if amount or i == 0)
+
+
+def since(moment: str) -> str:
+    """How long ago that was."""
+    return length((datetime.now(UTC) - _utc(moment)).total_seconds())
+
+
+def until(moment: str) -> str:
+    """How long until then."""
+    return length((_utc(moment) - datetime.now(UTC)).total_seconds())
+
+
+def between(start: str, end: str) -> str:
+    return length((_utc(end) - _utc(start)).total_seconds())
+
+
+def clock(moment: str) -> str:
+    """A time as people read it, in their own zone."""
+    return f"{_utc(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def moment(text: str) -> float:
+    """The Unix time that is so long ago (`90s`, `15m`, `2h`, `3d`), or that a date stands for, in one's own zone."""
+    number, unit = text[:-1], text[-1:]
+    sizes = dict(_UNITS)
+    if unit in sizes and number.isascii() and number.isdigit():
+        return max(datetime.now(UTC).timestamp() - int(number) * sizes[unit], 0.0)
+    try:
+        return max(datetime.fromisoformat(text).timestamp(), 0.0)
+    except (ValueError, OverflowError, OSError):
+        hint = "--since 2h, --since 3d, or --since 2026-12-01T09:00"
+        raise OptionError("is neither a length of time nor a date.", field="--since", value=text, hint=hint) from None
+
+
+def _utc(moment: str) -> datetime:
+    found = datetime.fromisoformat(moment)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def colourful() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

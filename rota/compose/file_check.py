@@ -1,0 +1,133 @@
+"""Looks at a file as if it were used, and says what it is: a trace, rates, a cluster, a job spec, tenants or a policy."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.compose.tenants_yaml import read_tenants
+from rota.errors import InputError, OptionError, SpecError
+from rota.files.csv_table import read_table
+from rota.files.tree import TreeEntry, read_tree
+from rota.live.requests import scheduler_spec, submitted_job
+from rota.wire.spec import Spec, spec_from
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file that can be used."""
+
+    file: str
+    kind: str
+    says: str
+    """What is in it, in a few words."""
+
+
+def check_file(path: str) -> Checked:
+    """Raises the error that using the file would raise."""
+    suffix = Path(path.partition(":")[0]).suffix.lower()
+    if suffix == ".py":
+        return _policy(path)
+    look: Callable[[str], Checked] = {".yaml": _yaml, ".yml": _yaml, ".json": _rates}.get(suffix, _table)
+    return look(path)
+
+
+def _yaml(path: str) -> Checked:
+    """Nodes make a cluster, a command makes a job, weights make tenants."""
+    from rota.beliefs.rates import Rates
+    from rota.compose.accelerator_types import type_guesses
+    from rota.compose.cluster_yaml import read_site
+
+    root = read_tree(path, SpecError)
+    names = root.mapping()
+    if "nodes" in names and "run" not in names:
+        cluster = read_site(path).cluster
+        type_guesses(cluster, Rates())
+        parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
+        groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
+        racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
+        racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
+        return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
+    if names and "run" not in names and all(_is_tenant(entry) for entry in names.values()):
+        weights = read_tenants(path).weights
+        return Checked(
+            path, "tenants", f"{len(weights)} with weights from {min(weights.values()):g} to {max(weights.values()):g}"
+        )
+    spec = spec_from(root)
+    _refuse_what_submit_refuses(spec, root)
+    gpus = f"{spec.gpus:g}" if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max}"
+    return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
+
+
+def _is_tenant(entry: TreeEntry) -> bool:
+    return entry.value is None or (isinstance(entry.value, dict) and entry.value.keys() <= {"weight", "policy", "tenants"})
+
+
+def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
+    """Name the line of what `rota submit` refuses, such as a deadline in the past."""
+    try:
+        scheduler_spec(submitted_job(spec, "", "/", os.environ), time.time())
+    except SpecError as problem:
+        entry, _ = root.find(tuple(problem.field.split(".")))
+        found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)
+        found.field, found.line = problem.field, entry.line
+        raise found from None
+
+
+def _table(path: str) -> Checked:
+    """Rates and lists of nodes have columns of their own; whatever else is a table is taken for a trace."""
+    try:
+        columns = read_table(path, OptionError).folded().columns
+    except InputError:
+        columns = ()  # the reader of traces says it better
+    if {"sn", "gpu", "model"} <= set(columns):
+        return _node_list(path)
+    return _rates(path) if {"steps_per_second", "accelerator"} & set(columns) else _trace(path)
+
+
+def _node_list(path: str) -> Checked:
+    from rota.compose.node_list import read_node_list
+
+    cluster = read_node_list(path)
+    parts = ", ".join(f"{gpus:,} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
+    return Checked(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
+
+
+def _trace(path: str) -> Checked:
+    from rota.beliefs.rates import Rates
+    from rota.compose.unknown_profiles import unknown_profiles
+    from rota.model.units import counted
+    from rota.profiles.catalogue import Catalogue
+    from rota.traces.info import describe
+    from rota.traces.read_trace import read_trace
+
+    trace = read_trace(path)
+    found = describe(trace)
+    skipped = f", {found.skipped:,} skipped" if found.skipped else ""
+    jobs, named = unknown_profiles((arrival.spec for arrival in trace.arrivals), Rates(model=Catalogue()).knows)
+    unknown = f"; {counted(jobs, 'job')} with a profile that is not in the catalogue: {named}" if jobs else ""
+    says = f"{counted(found.jobs, 'job')} over {found.span_seconds / 3600:,.1f} h{skipped}{unknown}"
+    return Checked(path, f"trace ({found.format})", says)
+
+
+def _rates(path: str) -> Checked:
+    from rota.profiles.describe import describe_file
+
+    held = describe_file(path)
+    pairs = f", {held.pairs:,} pairs" if held.pairs else ""
+    return Checked(path, "rates", f"{len(held.profiles)} profiles on {', '.join(held.accelerators)}{pairs}")
+
+
+def _policy(path: str) -> Checked:
+    from rota.compose.registry import make_policy
+    from rota.sim.conformance import check_policy
+
+    make_policy(path)
+    findings = list(check_policy(lambda: make_policy(path), 5))
+    broken = [finding for finding in findings if not finding.holds]
+    if broken:
+        raise OptionError(
+            f"{broken[0].name}: {broken[0].story}", field="policy", value=path, hint=f"rota policy check {path} for all of it"
+        )
+    return Checked(path, "policy", f"keeps all {len(findings)} rules")

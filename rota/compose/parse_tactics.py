@@ -1,0 +1,62 @@
+"""Tactics by name, each with its options: `pack`, or `pack:settle_seconds=120,least_gain=0.1`.
+
+Commas stand between tactics and between the options of one. What has a `=` and no name before it is another option of the tactic
+that began its options last.
+"""
+
+from collections.abc import Mapping
+
+from rota.compose.option_syntax import Spelled, fit
+from rota.core.active_tactics import Tactics
+from rota.errors import NameUnknown, OptionError
+from rota.tactics.defragment import Defragment
+from rota.tactics.grow import Grow
+from rota.tactics.migrate import Migrate
+from rota.tactics.pack import Pack
+
+TACTICS: Mapping[str, type] = {"pack": Pack, "grow": Grow, "defragment": Defragment, "migrate": Migrate}
+
+HINT = "--tactics pack, or pack:settle_seconds=120,least_gain=0.1"
+
+POSITIVE = ("settle_seconds",)
+"""Options that must be more than 0."""
+
+NONE = "none"
+"""A policy that brings tactics of its own goes without."""
+
+
+def make_tactics(text: str) -> Tactics:
+    """From names with commas between them, each with options or without; or none."""
+    if text.strip() == NONE:
+        return Tactics()
+    made = {}
+    for part in _parts(text):
+        spelled = Spelled.parse(part, "tactic")
+        if spelled.name not in TACTICS:
+            raise NameUnknown("tactic", spelled.name, TACTICS, hint=HINT)
+        if spelled.name in made:
+            raise OptionError(
+                "given twice.", field="tactics", value=spelled.name, hint="give each tactic once, with all its options"
+            )
+        made[spelled.name] = fit(TACTICS[spelled.name], spelled.options, spelled.name, hint=HINT)
+        for option in POSITIVE:
+            if getattr(made[spelled.name], option, 1.0) <= 0:
+                raise OptionError(
+                    "must be more than 0.", field=f"{spelled.name} {option}", value=spelled.options[option], hint=HINT
+                )
+    return Tactics(**made)
+
+
+def _parts(text: str) -> list[str]:
+    """`pack:a=1,b=2,grow` is `pack:a=1,b=2` and `grow`."""
+    parts: list[str] = []
+    for item in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, _ = item.partition("=")
+        if equals and ":" not in name:
+            if not parts or ":" not in parts[-1]:
+                before = f"{parts[-1]}:" if parts else "pack:"
+                raise OptionError("is no tactic.", field="tactics", value=item, hint=f"options follow a colon: {before}{item}")
+            parts[-1] += f",{item}"
+        else:
+            parts.append(item)
+    return parts

@@ -1,0 +1,219 @@
+"""Every policy and placer by name: built in, installed as a plug-in, declared in Python, or in a file of the user's."""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+import types
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.compose.option_syntax import Spelled, fit
+from rota.errors import NameUnknown, OptionError, RotaError
+from rota.files.csv_table import closest
+from rota.model.placement_view import Placer
+from rota.model.policy import Policy
+
+POLICIES = {
+    "fifo": "rota.policies.fifo:Fifo",
+    "sjf": "rota.policies.sjf:Sjf",
+    "srtf": "rota.policies.srtf:Srtf",
+    "srsf": "rota.policies.srsf:Srsf",
+    "las": "rota.policies.las:Las",
+    "tiresias": "rota.policies.tiresias:Tiresias",
+    "gittins": "rota.policies.gittins:Gittins",
+    "gandiva": "rota.policies.gandiva:Gandiva",
+    "max-min-fairness": "rota.policies.max_min_fairness:MaxMinFairness",
+    "gavel": "rota.policies.max_min_fairness:MaxMinFairness",
+    "hierarchical": "rota.policies.hierarchical:Hierarchical",
+    "finish-time-fairness": "rota.policies.finish_time_fairness:FinishTimeFairness",
+    "makespan": "rota.policies.makespan:Makespan",
+    "max-throughput": "rota.policies.max_throughput:MaxThroughput",
+    "min-cost": "rota.policies.min_cost:MinCost",
+    "allox": "rota.policies.allox:Allox",
+    "isolated": "rota.policies.isolated:Isolated",
+    "ones": "rota.policies.ones:Ones",
+    "optimus": "rota.policies.optimus:Optimus",
+    "goodput": "rota.policies.goodput:Goodput",
+}
+PLACERS = {
+    "packed": "rota.placers.packed:Packed",
+    "spread": "rota.placers.spread:Spread",
+    "random": "rota.placers.random:Random",
+    "skew": "rota.placers.skew:Skew",
+    "pm-first": "rota.placers.pm_first:PmFirst",
+    "pal": "rota.placers.pal:Pal",
+}
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """One kind of thing that has a name: where to find each."""
+
+    what: str
+    method: str
+    builtin: dict[str, str]
+    declared: dict[str, type]
+
+    @property
+    def group(self) -> str:
+        return {"policy": "rota.policies", "placer": "rota.placers"}[self.what]
+
+    def names(self) -> list[str]:
+        plugins = [point.name for point in importlib.metadata.entry_points(group=self.group)]
+        return sorted({*self.builtin, *self.declared, *plugins})
+
+    def find(self, name: str) -> type:
+        """The class behind a name."""
+        if name in self.declared:
+            return self.declared[name]
+        if name in self.builtin:
+            module, _, attribute = self.builtin[name].partition(":")
+            return self._checked(getattr(importlib.import_module(module), attribute), name)
+        path, _, attribute = name.partition(":")
+        if path.endswith(".py"):
+            return self._checked(_from_file(self, Path(path), attribute), name)
+        for point in importlib.metadata.entry_points(group=self.group):
+            if point.name == name:
+                try:
+                    return self._checked(point.load(), name)
+                except (ImportError, AttributeError) as problem:
+                    hint = f"reinstall {point.dist.name if point.dist else 'the package that offers it'}"
+                    raise OptionError(
+                        f"the plug-in cannot be loaded ({problem}).", field=self.what, value=name, hint=hint
+                    ) from problem
+        several = [part.strip() for part in name.split(",")]
+        if len(several) > 1 and all(part in self.names() for part in several):
+            raise OptionError("has a comma.", field=self.what, value=name, hint=f"put spaces between: {' '.join(several)}")
+        raise NameUnknown(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
+
+    def _checked(self, found: Any, name: str) -> type:
+        if not isinstance(found, type) or not callable(getattr(found, self.method, None)):
+            raise OptionError(
+                f"is not a {self.what}: it has no method {self.method}.",
+                field=self.what,
+                value=name,
+                hint=f"a class with {self.method}(...)",
+            )
+        return found
+
+    def make(self, text: str, usual: Mapping[str, Mapping[str, str]] | None = None) -> Any:
+        """Construct what a text names, with its options; `usual` has those of some names where the text says nothing."""
+        spelled = Spelled.parse(text, self.what)
+        return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
+
+
+POLICY_REGISTRY = Registry("policy", "allocate", POLICIES, {})
+PLACER_REGISTRY = Registry("placer", "place", PLACERS, {})
+
+
+def policy(name: str) -> Callable[[T], T]:
+    """Declare a policy class under a name, so that it can be used like a built-in one in this process."""
+    return _declare(POLICY_REGISTRY, name)
+
+
+def placer(name: str) -> Callable[[T], T]:
+    """Declare a placer class under a name."""
+    return _declare(PLACER_REGISTRY, name)
+
+
+def _declare(registry: Registry, name: str) -> Callable[[T], T]:
+    def keep(kind: T) -> T:
+        if name in registry.builtin:
+            raise OptionError(f"a built-in {registry.what} has this name.", field=registry.what, value=name, hint="another name")
+        registry.declared[name] = registry._checked(kind, name)
+        return kind
+
+    return keep
+
+
+def make_policy(given: str | Policy, usual: Mapping[str, Mapping[str, str]] | None = None) -> Policy:
+    if isinstance(given, type):
+        raise OptionError("is a class, not a policy.", field="policy", value=given.__name__, hint=f"{given.__name__}()")
+    made: Policy = POLICY_REGISTRY.make(given, usual) if isinstance(given, str) else given
+    return made
+
+
+def make_placer(given: str | Placer, usual: Mapping[str, Mapping[str, str]] | None = None) -> Placer:
+    made: Placer = PLACER_REGISTRY.make(given, usual) if isinstance(given, str) else given
+    return made
+
+
+def is_placer(text: str) -> bool:
+    """Whether a text names a placer and no policy."""
+    name = Spelled.parse(text, "policy").name
+    if name in POLICY_REGISTRY.names() or name in PLACER_REGISTRY.names():
+        return name not in POLICY_REGISTRY.names()
+    if not name.partition(":")[0].endswith(".py"):
+        return False
+    try:
+        POLICY_REGISTRY.find(name)
+    except OptionError:
+        try:
+            PLACER_REGISTRY.find(name)
+        except RotaError:
+            return False  # whatever is wrong is told about the policy that it may have been meant to be
+        return True
+    except RotaError:
+        return False
+    return False
+
+
+def split_pair(text: str) -> tuple[str, str | None]:
+    """`A+B` is policy A with placer B."""
+    policy_text, plus, placer_text = text.partition("+")
+    return policy_text, placer_text if plus else None
+
+
+def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
+    if not path.is_file():
+        folder = path.parent.resolve()
+        there = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
+        hint = f"{path.parent / there[0]}:CLASS" if len(there) == 1 else "the path to your file, a colon and the class"
+        raise OptionError(
+            f"no such file in {folder}.{closest(path.name, there)}", field=registry.what, value=str(path), hint=hint
+        )
+    module = _loaded(registry, path)
+    if attribute:
+        if not hasattr(module, attribute):
+            known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, registry.method, None))]
+            raise NameUnknown(f"{registry.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
+        return getattr(module, attribute)
+    here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
+    found = [v for v in here if callable(getattr(v, registry.method, None)) or v in registry.declared.values()]
+    if len(found) != 1:
+        raise OptionError(
+            f"has {len(found)} classes with {registry.method}.",
+            field=registry.what,
+            value=str(path),
+            hint=f"name one: {path}:Mine",
+        )
+    return found[0]
+
+
+def _loaded(registry: Registry, path: Path) -> types.ModuleType:
+    """The file as a module: loaded once as long as it says the same, so that its classes stay the same classes."""
+    mark = zlib.crc32(path.read_bytes(), zlib.crc32(str(path.resolve()).encode()))
+    name = f"rota_user_{path.stem}_{mark}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OptionError("is not a Python file.", field=registry.what, value=str(path), hint="./mine.py:Mine")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as problem:
+        del sys.modules[name]
+        if isinstance(problem, RotaError) or not isinstance(problem, Exception):
+            raise
+        raise OptionError(
+            f"raised {type(problem).__name__}: {problem}.", field=registry.what, value=str(path), hint=f"python {path}"
+        ) from problem
+    return module

@@ -1,0 +1,415 @@
+"""Apply: folds what happened into the state. Each event is safe to see late, twice, or out of order."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rota.core.fold.attempts import (
+    attached,
+    doom,
+    end_part,
+    exited,
+    finish,
+    refresh_schedulable,
+    saved,
+    saves_after_all,
+    started,
+    suspended,
+)
+from rota.core.fold.deficits import forgive_common_debt
+from rota.core.fold.measurements import begin_trial, break_off, measured
+from rota.core.fold.node_events import (
+    gpus_taken,
+    keep_off_taken,
+    lose_sight,
+    node_drained,
+    node_joined,
+    node_left,
+    node_lost,
+    node_reported,
+    nodes_reported,
+)
+from rota.core.fold.setbacks import pauses_over
+from rota.core.learn.failing_nodes import review
+from rota.core.learn.job_lengths import note
+from rota.core.learn.learn_rates import learn
+from rota.core.learn.slow_gpus import watch
+from rota.core.settings import Settings
+from rota.core.state.accounts import time_shares
+from rota.core.state.job_table import NOBODY
+from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
+from rota.core.state.state import State
+from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
+from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
+from rota.model.events import (
+    Allocated,
+    Attached,
+    CancelAsked,
+    Decided,
+    Event,
+    Exited,
+    GpusTaken,
+    HoldAsked,
+    Measured,
+    NodeDrained,
+    NodeJoined,
+    NodeLeft,
+    NodeLost,
+    NodeReported,
+    NodesReported,
+    PolicyFailed,
+    Progressed,
+    Started,
+    Submitted,
+    Suspended,
+    TimedOut,
+    Woke,
+)
+from rota.model.job import Phase
+from rota.model.plan import Change
+from rota.model.units import FOREVER, Floats, Ints
+
+
+def apply(state: State, settings: Settings, event: Event) -> None:
+    """Fold one event. The state's clock has been set to the instant the core learned of it."""
+    _HANDLERS[type(event)](state, settings, event)
+
+
+def set_clock(state: State, settings: Settings, now_s: float) -> None:
+    """It is later now. While there are no jobs, the first round is still to begin."""
+    if now_s > state.now_s:
+        state.now_s = now_s
+    if not state.jobs.row:
+        state.question.next_round_s = settings.decide.first_round_s(state.now_s)
+
+
+def asked_to_wake(state: State, wake_s: float) -> None:
+    """The driver was asked to come back at this time."""
+    state.question.wake_s = wake_s
+
+
+def advance(state: State, settings: Settings) -> None:
+    """Fold the passing of time: silent nodes become unreachable, leases end, and so do pauses."""
+    now = state.now_s
+    if state.machines.failed_starts or state.machines.failing or state.machines.failing_jobs:
+        review(state, settings)
+    if state.jobs.setbacks:
+        for job in pauses_over(state):
+            refresh_schedulable(state, job, state.jobs.row[job])
+            state.question.touch()
+    if settings.node_timeout_seconds < FOREVER:
+        silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
+        for node in np.flatnonzero(silent).tolist():
+            lose_sight(state, node)
+    if settings.leased and state.jobs.incarnations:
+        table = state.jobs.table
+        over = table.lease_s[: table.size] + settings.lease_margin_seconds <= now
+        for job in table.id[: table.size][over].tolist():
+            if job in state.jobs.incarnations:
+                end_part(state, job, None, now, Verdict.LOST, saved(state, job))
+    if state.machines.taken:
+        keep_off_taken(state)
+
+
+def _submitted(state: State, settings: Settings, event: Submitted) -> None:
+    if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
+        state.add_job(event.job, event.spec, event.at_s, settings.packing)
+        state.question.touch()
+
+
+def _progressed(state: State, settings: Settings, event: Progressed) -> None:
+    table = state.jobs.table
+    if not table.size:
+        return
+    ids = table.id[: table.size]
+    rows = np.minimum(ids.searchsorted(event.jobs), table.size - 1)
+    known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
+    at_s = min(event.at_s, state.now_s)
+    known &= at_s >= table.as_of_s[rows]  # an older report has nothing new to say
+    rows = rows[known]
+    elapsed = at_s - table.as_of_s[rows]
+    table.run_seconds[rows] += elapsed
+    table.attained[rows] += elapsed * table.using[rows]
+    done, before_s = event.steps_done[known] - table.steps_done[rows], table.as_of_s[rows]
+    table.received[rows, table.account[rows]] += settings.decide.worked_seconds(elapsed, done, table.rate[rows])
+    table.as_of_s[rows] = at_s
+    table.steps_done[rows] = event.steps_done[known]
+    if settings.learn or settings.learn_variability:
+        _learn_from(state, settings, rows, done, before_s, at_s)
+    table.told_s[rows] = at_s
+    if state.jobs.setbacks or table.saves.flags.writeable:
+        for row in rows[event.steps_saved[known] > table.steps_saved[rows]].tolist():
+            state.jobs.setbacks.pop(table.id.item(row), None)
+            saves_after_all(state, row)
+    table.steps_saved[rows] = np.maximum(table.steps_saved[rows], event.steps_saved[known])
+
+
+def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, before_s: Floats, at_s: float) -> None:
+    """These running jobs did so many steps since `before_s`."""
+    table = state.jobs.table
+    # Since it was last heard of its pace may have changed, and its steps were only believed; one that is done may only wait to be
+    # noticed. That says nothing.
+    clean = (table.told_s[rows] == before_s) & (table.steps_done[rows] < table.steps_total[rows])
+    clean &= table.phase[rows] != Phase.RESIZING
+    if state.knowledge.sharing:  # of two that share GPUs without an option for that, trials tell
+        option = state.knowledge.options.by_account[table.kind[rows], table.account[rows]]
+        clean &= (table.beside[rows] == NOBODY) | (state.knowledge.options.partner_kind[option] >= 0)
+    if settings.learn:
+        stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
+        seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
+        learn(state, rows[clean], done[clean], seconds[clean])
+    if settings.learn_variability and state.knowledge.learning is not None:
+        watch(state, settings, rows, clean, at_s)
+
+
+def _cancel_asked(state: State, settings: Settings, event: CancelAsked) -> None:
+    row = state.jobs.row.get(event.job)
+    if row is None:
+        return
+    if event.job in state.jobs.incarnations:
+        state.jobs.cancelling.add(event.job)
+        doom(state, event.job)
+    else:
+        finish(state, event.job, row, Phase.CANCELLED, event.at_s)
+
+
+def _hold_asked(state: State, settings: Settings, event: HoldAsked) -> None:
+    row = state.jobs.row.get(event.job)
+    if row is None or event.held == (event.job in state.jobs.held):
+        return
+    (state.jobs.held.add if event.held else state.jobs.held.discard)(event.job)
+    if event.held:
+        state.want(event.job, row, -1, None)
+        state.jobs.unsettled.add(event.job)
+    refresh_schedulable(state, event.job, row)
+    state.question.touch()
+
+
+def _allocated(state: State, settings: Settings, event: Allocated) -> None:
+    if state.question.asked is None or event.ticket != state.question.decision:
+        return
+    state.question.policy_fault = _fault(event.allocation, _asked_about(state), state.question.asked_s)
+    if state.question.policy_fault:
+        _policy_failed(state, settings, PolicyFailed(event.ticket, event.at_s, state.question.policy_fault))
+        return
+    _close_accounts(state, settings)
+    if isinstance(event.allocation, Shares):
+        state.open_accounts(event.allocation.option[event.allocation.share > 0])
+    allocation = _with_memory(event.allocation, state.question.answer, event.policy)
+    state.question.answer = Answer(allocation, state.question.asked, state.question.asked_version, event.policy)
+    state.question.asked = None
+    state.question.fresh = True
+
+
+def _with_memory(allocation: Allocation, before: Answer | None, policy: str) -> Allocation:
+    """A journal leaves large memories out: then the policy goes on with what the last snapshot has."""
+    if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
+        return allocation
+    known = before is not None and before.policy == policy
+    return replace(allocation, memory=before.allocation.memory) if before is not None and known else allocation
+
+
+def _fault(allocation: object, asked: AskedJobs, asked_s: float) -> str:
+    """What is wrong with an answer. One so odd that looking at it fails is wrong too: it must not stop the core."""
+    if not isinstance(allocation, Ranking | Shares | Assignment):
+        return f"it is a {type(allocation).__name__}, not a Ranking, Shares or an Assignment"
+    try:
+        until_s: object = allocation.until_s
+        if not isinstance(until_s, int | float | np.integer | np.floating) or until_s != until_s:
+            return f"until_s is {until_s!r}, not a time"
+        if not until_s > asked_s:
+            return f"it holds until {until_s:g} s, but was asked at {asked_s:g} s"
+        return allocation.fault(asked)
+    except Exception as problem:
+        return f"its answer cannot be read ({type(problem).__name__}: {problem})"
+
+
+def _asked_about(state: State) -> AskedJobs:
+    """The jobs of the open question. An answer is believed only if it fits them: a wrong one must not stop the core, now or when
+    it recovers."""
+    assert state.question.asked is not None
+    rows = state.jobs.rows
+    if state.jobs.version != state.question.asked_version:
+        ids = state.jobs.table.id[: state.jobs.table.size]
+        rows = np.minimum(ids.searchsorted(state.question.asked), max(len(ids) - 1, 0))
+    return AskedJobs(state.jobs.table.kind[rows], state.knowledge.options, state.machines.cluster.gpu_pool)
+
+
+def _policy_failed(state: State, settings: Settings, event: PolicyFailed | TimedOut) -> None:
+    if state.question.asked is None or event.ticket != state.question.decision:
+        return
+    said = event.message if isinstance(event, PolicyFailed) else ""
+    state.question.policy_fault = said or state.question.policy_fault or "no answer in time"
+    state.question.asked = None
+    state.question.touch()
+    state.question.not_before_s = state.now_s + settings.policy_retry_seconds
+
+
+def _close_accounts(state: State, settings: Settings) -> None:
+    """New shares: what the old ones promised and did not give is owed from now on, and time received counts from zero."""
+    jobs, answer = state.jobs.table, state.question.answer
+    if answer is None or not jobs.size or not isinstance(answer.allocation, Shares):
+        state.question.shares_s = state.now_s  # only shares promise time
+        return
+    elapsed, state.question.shares_s = state.now_s - state.question.shares_s, state.now_s
+    ids = jobs.id[: jobs.size]
+    found = np.minimum(ids.searchsorted(answer.ids), jobs.size - 1)
+    share = time_shares(answer.allocation, state.knowledge.options, jobs.kind[found])
+    known = ids[found] == answer.ids
+    rows = found[known]
+    jobs.deficit[rows, : share.shape[1]] += share[known] * elapsed
+    jobs.deficit[: jobs.size] -= state.received_seconds(np.arange(jobs.size))
+    if settings.drawing.saves_moves and state.knowledge.costs.move_seconds:
+        forgive_common_debt(state, rows, share[known])
+    most = settings.drawing.most_owed_seconds(settings.decide.turn_seconds)
+    np.clip(jobs.deficit[: jobs.size], -most, most, out=jobs.deficit[: jobs.size])
+    jobs.received[: jobs.size] = 0.0
+    running = (jobs.using[: jobs.size] > 0).nonzero()[0]
+    # What a running job has had so far was settled just now, though it is booked only with its next report.
+    jobs.received[running, jobs.account[running]] = jobs.as_of_s[running] - state.now_s
+
+
+def _decided(state: State, settings: Settings, event: Decided) -> None:
+    if event.plan is not None:
+        slices = state.question.answer is not None and state.question.answer.allocation.reusable
+        before: dict[int, int] = {}
+        if state.sharing or state.knowledge.options.in_parts:
+            rows = {change.job: state.jobs.row[change.job] for change in event.plan.changes if change.job in state.jobs.row}
+            before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
+            for job, mine in rows.items():  # all let go before any takes a part
+                state.want(job, mine, -1, None)
+        row_of, unsettled, options, want = state.jobs.row, state.jobs.unsettled, state.jobs.table.option, state.want
+        for change in event.plan.changes:
+            job = change.job
+            row = row_of.get(job)
+            if row is not None:
+                option = before[job] if before else options.item(row)
+                want(job, row, change.option, change.gpus, change.partner)
+                unsettled.add(job)
+                if slices and option != change.option:
+                    _new_slice(state, change, row)
+        question, plan = state.question, event.plan
+        question.until_s, question.somebody_waits = plan.until_s, plan.somebody_waits
+        question.overtaking, question.fragmented = plan.overtaking, plan.fragmented
+        question.all_go_on = plan.all_go_on
+        for job in plan.moved:
+            if job in row_of:
+                state.jobs.table.own("moved_s")[row_of[job]] = state.now_s
+        if state.knowledge.trials:
+            break_off(state)
+        for trial in plan.trials:
+            begin_trial(state, trial)
+        question.fresh = question.replan = False
+        question.plans += 1
+        question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
+    if event.ticket:
+        state.question.ask(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
+        if settings.foresees:
+            note(state)
+    for command in event.commands:
+        _sent(state, command)
+    for renewal in event.renewals:
+        row = state.jobs.row[renewal.job]
+        state.jobs.table.lease_s[row] = max(state.jobs.table.lease_s[row], renewal.lease_s)
+    if event.plan is not None:
+        for change in event.plan.changes:
+            if change.job not in state.jobs.in_flight and state.settled(change.job):
+                state.jobs.unsettled.discard(change.job)
+    state.jobs.orphans.clear()
+
+
+def _new_slice(state: State, change: Change, row: int) -> None:
+    """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
+    slice that it has."""
+    incarnation = state.jobs.incarnations.get(change.job)
+    goes_on = incarnation is not None and change.gpus is not None and same_gpus(incarnation.gpus, change.gpus)
+    state.jobs.table.slice_s[row] = state.now_s if goes_on and state.jobs.table.using.item(row) > 0 else FOREVER
+
+
+def _launched(state: State, launch: Launch, row: int) -> Incarnation:
+    """A new incarnation: it holds its GPUs from now on."""
+    jobs = state.jobs
+    table, job, option = jobs.table, launch.job, launch.option
+    account = state.knowledge.options.account.item(option)
+    if account < 0:
+        state.open_account(option)
+        account = state.knowledge.options.account.item(option)
+    jobs.set_phase(row, Phase.STARTING, state.now_s)
+    table.incarnation[row] = launch.incarnation
+    table.account[row] = account
+    table.lease_s[row] = launch.lease_s
+    state.hold(job, launch.gpus)
+    incarnation = jobs.incarnations[job] = Incarnation(launch.incarnation, option, launch.gpus, launch.nodes)
+    return incarnation
+
+
+def _sent(state: State, command: JobCommand) -> None:
+    """A command left: book that it is in flight, and what it takes hold of before any answer."""
+    job, jobs = command.job, state.jobs
+    row, incarnation, table = jobs.row.get(job), jobs.incarnations.get(job), jobs.table
+    if row is None:
+        return
+    if incarnation is None and isinstance(command, Launch):
+        incarnation = _launched(state, command, row)
+    if incarnation is None or incarnation.number != command.incarnation:
+        return
+    if table.sequence.item(row) < command.sequence:
+        table.sequence[row] = command.sequence
+    jobs.in_flight[job] = InFlight(command, command.nodes, state.now_s)
+    if isinstance(command, Launch):
+        return
+    if isinstance(command, Resume):
+        if table.phase.item(row) == Phase.PARKED:
+            state.hold(job, incarnation.gpus)
+            state.jobs.set_phase(row, Phase.STARTING, state.now_s)
+        table.lease_s[row] = max(table.lease_s[row], command.lease_s)
+    elif isinstance(command, Suspend):
+        if command.kind is SuspendKind.PARK and not incarnation.reserved:
+            state.jobs.incarnations[job] = state.reserve(job, incarnation)
+        if not state.jobs.out_of_reach(job):
+            state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
+    elif isinstance(command, Resize):
+        _resizing(state, command, incarnation)
+
+
+def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:
+    """Until it has answered, a job holds the larger of the sizes that it has and gets."""
+    job = resize.job
+    state.open_account(resize.option)
+    more = np.setdiff1d(resize.gpus, incarnation.gpus)
+    if len(more):
+        state.hold(job, more)
+        state.jobs.incarnations[job] = replace(incarnation, gpus=resize.gpus)
+    if not state.jobs.out_of_reach(job):
+        state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)
+
+
+def _woke(state: State, settings: Settings, event: Woke) -> None:
+    state.question.wake_s = FOREVER
+
+
+_HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
+    Submitted: _submitted,
+    Started: started,
+    Suspended: suspended,
+    Exited: exited,
+    Attached: attached,
+    Progressed: _progressed,
+    Measured: measured,
+    CancelAsked: _cancel_asked,
+    HoldAsked: _hold_asked,
+    NodeReported: node_reported,
+    NodesReported: nodes_reported,
+    NodeLost: node_lost,
+    NodeJoined: node_joined,
+    NodeDrained: node_drained,
+    GpusTaken: gpus_taken,
+    NodeLeft: node_left,
+    Allocated: _allocated,
+    PolicyFailed: _policy_failed,
+    TimedOut: _policy_failed,
+    Decided: _decided,
+    Woke: _woke,
+}

@@ -1,0 +1,418 @@
+"""How an incarnation begins, stops, is parked and ends. A gang is whole or not at all."""
+
+from dataclasses import replace
+from types import UnionType
+
+import numpy as np
+
+from rota.core.fold import colocation
+from rota.core.fold.measurements import break_off
+from rota.core.fold.setbacks import paused, set_back
+from rota.core.learn.cordon import cordon
+from rota.core.learn.failing_nodes import note_exit, review
+from rota.core.learn.job_lengths import finished
+from rota.core.settings import Settings
+from rota.core.state.job_table import NOBODY
+from rota.core.state.records import Incarnation, Verdict, same_gpus
+from rota.core.state.state import State
+from rota.model.allocation import Ranking
+from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
+from rota.model.events import Attached, Exited, Outcome, Started, Suspended
+from rota.model.job import Phase
+from rota.model.units import FOREVER, MILLI, SHORTEST_HOLD_SECONDS
+
+ROUNDING = 1e-6
+"""A slower rate than this is no rate."""
+
+FAR = 0.1
+"""What was seen and what was believed differ if they do by this part."""
+
+VERDICT = {
+    Outcome.FINISHED: Verdict.FINISHED,
+    Outcome.YIELDED: Verdict.SUSPENDED,
+    Outcome.FAILED: Verdict.FAILED,
+    Outcome.LOST: Verdict.LOST,
+}
+
+
+def started(state: State, settings: Settings, event: Started) -> None:
+    flight = state.jobs.in_flight.get(event.job)
+    if flight is not None and isinstance(flight.command, Suspend):
+        if flight.command.kind is SuspendKind.PARK and event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+            _keep_running(state, event.job)
+        return
+    if event.job not in state.jobs.doomed and _answered(state, event, Launch | Resume | Resize):
+        assert flight is not None
+        if event.can_park is not None and event.can_park != state.jobs.table.can_park.item(state.jobs.row[event.job]):
+            state.jobs.table.own("can_park")[state.jobs.row[event.job]] = event.can_park
+        if isinstance(flight.command, Resize):
+            _resized(state, flight.command, event)
+            return
+        if event.from_step is not None:
+            row = state.jobs.row[event.job]
+            state.jobs.table.steps_done[row] = event.from_step
+            if not state.jobs.incarnations[event.job].parked:
+                state.jobs.table.steps_saved[row] = event.from_step
+        begin(state, event.job, event.at_s, settings.min_run_factor)
+
+
+def _keep_running(state: State, job: int) -> None:
+    """It was to be parked, and can't be. It has the GPUs that it had, and those who were promised them wait."""
+    jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
+    incarnation = jobs.incarnations[job]
+    jobs.table.own("can_park")[row] = False
+    if incarnation.reserved:
+        jobs.incarnations[job] = incarnation = state.unreserve(incarnation)
+    if not jobs.out_of_reach(job):
+        jobs.set_phase(row, Phase.RUNNING, state.now_s)
+    for other in sorted(planned.holders(incarnation.gpus) - {job}):
+        mine = jobs.incarnations.get(other)
+        if mine is None or not same_gpus(mine.gpus, incarnation.gpus):
+            state.want(other, jobs.row[other], -1, None)
+            (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
+    fits = all(planned.room(gpu) >= jobs.specs[job].part for gpu in incarnation.gpus.tolist())
+    if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
+        state.want(job, row, state.knowledge.options.alone.item(incarnation.option), incarnation.gpus)
+    (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
+    state.question.touch()
+
+
+def attached(state: State, settings: Settings, event: Attached) -> None:
+    """A session says whether it saves. A spec that says that the job does not has the last word."""
+    incarnation = state.jobs.incarnations.get(event.job)
+    if incarnation is None or incarnation.number != event.incarnation:
+        return
+    row, spec = state.jobs.row[event.job], state.jobs.specs[event.job]
+    if spec.saves is None and not event.saves and not spec.preemptible:
+        state.jobs.table.own("saves")[row] = False
+    elif event.saves and spec.saves is not False:
+        _known_to_save(state, row)
+
+
+def saves_after_all(state: State, row: int) -> None:
+    """A checkpoint of this job was seen. One that was not known to save is known to now."""
+    if not state.jobs.table.saves.item(row) and state.jobs.specs[state.jobs.table.id.item(row)].saves is None:
+        _known_to_save(state, row)
+
+
+def _known_to_save(state: State, row: int) -> None:
+    """It may be suspended from now on, so that jobs that wait may get its GPUs."""
+    if not state.jobs.table.saves.item(row):
+        state.jobs.table.own("saves")[row] = True
+        state.question.touch()
+
+
+def _resized(state: State, resize: Resize, event: Started) -> None:
+    """It goes on with another size. What it no longer has is free."""
+    job, row = event.job, state.jobs.row[event.job]
+    _learn_resize(state, row, event.at_s)
+    _settle(state, job, event.at_s)
+    if event.from_step is not None:
+        state.jobs.table.steps_done[row] = event.from_step
+    incarnation = state.jobs.incarnations[job]
+    given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
+    given_up = given_up[state.machines.observed.held(job, given_up)]
+    if len(given_up):
+        state.let_go(job, given_up)
+    state.jobs.incarnations[job] = replace(incarnation, option=resize.option, gpus=resize.gpus)
+    begin(state, job, event.at_s)
+    if not state.settled(job):
+        state.jobs.unsettled.add(job)
+
+
+def _learn_resize(state: State, row: int, at_s: float) -> None:
+    """What another size took is what the next one will take, if it is far from what was believed."""
+    table = state.jobs.table
+    if table.phase.item(row) != Phase.RESIZING:
+        return
+    seconds, believed = max(at_s - table.phase_s.item(row), 0.0), table.resize_seconds.item(row)
+    if abs(seconds - believed) > FAR * max(seconds, believed):
+        table.resize_seconds[row] = seconds
+
+
+def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
+    """All parts are up: the job runs, as far as we believe at its option's rate. `min_run_factor`: as in the settings."""
+    jobs, options, question = state.jobs, state.knowledge.options, state.question
+    row, incarnation, table = jobs.row[job], jobs.incarnations[job], jobs.table
+    if incarnation.parked:
+        _unpark(state, job, incarnation)
+    phase, option = table.phase.item(row), incarnation.option
+    if phase == Phase.UNREACHABLE:
+        return  # it counts as running once its node is back in sight
+    at_s = min(at_s, state.now_s)
+    if phase == Phase.STARTING and incarnation.parked:
+        table.own("resume_seconds")[row] = max(at_s - table.phase_s.item(row), 0.0)
+    elif phase == Phase.STARTING:  # what starting took is the least that moving costs
+        table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
+    if min_run_factor and phase == Phase.STARTING:
+        _set_min_run(state, row, incarnation, at_s, min_run_factor)
+    jobs.set_phase(row, Phase.RUNNING, at_s)
+    table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
+    table.paced_steps[row] = table.steps_done.item(row)
+    table.rate[row] = options.rate.item(option) / state.slowdown(job, incarnation.gpus)
+    table.using[row] = options.milligpus.item(option) / MILLI
+    table.account[row] = options.account.item(option)
+    if table.beside.item(row) != NOBODY:
+        table.own("beside")[row] = NOBODY
+    if state.sharing:
+        table.own("company_s")[row] = at_s
+    colocation.began(state, job, at_s)
+    if table.slice_s.item(row) == FOREVER:
+        table.slice_s[row] = at_s
+    first = table.first_run_s.item(row)
+    if first != first:  # not a number: it never ran
+        table.first_run_s[row] = at_s
+    if state.settled(job):
+        jobs.unsettled.discard(job)
+    if question.overtaking:  # when it has made a step, the job that it overtakes may have its turn
+        seconds = max(
+            1.0 / max(table.rate.item(row), ROUNDING), SHORTEST_HOLD_SECONDS, table.stays_until_s.item(row) - state.now_s
+        )
+        question.until_s = min(question.until_s, state.now_s + seconds)
+    if question.somebody_waits and question.answer is not None:
+        ranking, ids = question.answer.allocation, question.answer.ids
+        if isinstance(ranking, Ranking) and ranking.run_seconds is not None:  # a rank changes when it has run so long
+            position = int(ids.searchsorted(job))
+            if position < len(ids) and ids[position] == job:
+                holds = max(float(ranking.run_seconds[position]), SHORTEST_HOLD_SECONDS)
+                question.until_s = min(question.until_s, state.now_s + holds)
+
+
+def _set_min_run(state: State, row: int, incarnation: Incarnation, at_s: float, factor: float) -> None:
+    """The minimum run time of an attempt that begins now, from what its start took and what its last stop cost. What was believed
+    of a move before either was measured is the least of it, unless the job only slept."""
+    table = state.jobs.table
+    seconds = max(at_s - table.phase_s.item(row), 0.0)
+    if incarnation.parked:
+        seconds += table.park_seconds.item(row)
+    else:
+        seconds = max(seconds + table.stop_seconds.item(row), table.move_seconds.item(row))
+    table.own("stays_until_s")[row] = at_s + factor * seconds
+
+
+def _learn_stop(state: State, row: int, at_s: float, saved_some: bool) -> None:
+    """What it cost to stop it: the time that took, and if it saved nothing, all it did since it was started."""
+    table = state.jobs.table
+    since_s = table.phase_s.item(row) if saved_some else min(table.paced_s.item(row), table.phase_s.item(row))
+    table.own("stop_seconds")[row] = max(at_s - since_s, 0.0)
+
+
+def suspended(state: State, settings: Settings, event: Suspended) -> None:
+    incarnation = state.jobs.incarnations.get(event.job)
+    if incarnation is None or incarnation.number != event.incarnation:
+        return
+    if event.kind is SuspendKind.CHECKPOINT:
+        if not event.saved and not state.jobs.specs[event.job].preemptible:
+            state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
+        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done, setback=event.setback)
+        if state.machines.failing:
+            _leave_failing(state, settings, event.job)
+        return
+    if event.job not in state.jobs.doomed and _answered(state, event, Suspend):
+        _settle(state, event.job, event.at_s)
+        row = state.jobs.row[event.job]
+        state.jobs.table.steps_done[row] = event.steps_done
+        state.jobs.table.suspensions[row] += 1
+        if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
+            _learn_price(state, row, incarnation, event.at_s)
+        _park(state, event.job, state.note_parked(incarnation, event.gib, event.keeps) if event.gib else incarnation)
+        if not state.jobs.out_of_reach(event.job):
+            state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
+        if state.settled(event.job):
+            state.jobs.unsettled.discard(event.job)
+
+
+def _learn_price(state: State, row: int, incarnation: Incarnation, at_s: float) -> None:
+    """What parking took is what it will take. The first time of an incarnation is dearer, because the host's memory has to be
+    made ready, and does not come again: it says only that parking is no dearer than that."""
+    table = state.jobs.table
+    seconds = max(at_s - table.phase_s.item(row), 0.0)
+    if incarnation.parked_before or seconds < table.park_seconds.item(row):
+        table.own("park_seconds")[row] = seconds
+
+
+def _park(state: State, job: int, incarnation: Incarnation) -> None:
+    """It sleeps: its GPUs are free, its memory was set aside when it was told."""
+    state.jobs.incarnations[job] = replace(incarnation, parked=True, parked_before=True)
+    state.let_go(job, state.gpus_of(job))
+
+
+def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
+    state.jobs.incarnations[job] = replace(state.unreserve(incarnation), parked=False)
+
+
+def exited(state: State, settings: Settings, event: Exited) -> None:
+    incarnation = state.jobs.incarnations.get(event.job)
+    if incarnation is not None and incarnation.number == event.incarnation:
+        if settings.cordon_failing_starts < FOREVER:
+            note_exit(state, settings, event)
+        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, setback=event.setback)
+        if state.machines.failed_starts or state.machines.failing:
+            _leave_failing(state, settings, event.job)
+
+
+def _leave_failing(state: State, settings: Settings, job: int) -> None:
+    """Something of a job has ended. If its node is failing, the GPUs that are free now are cordoned; the job goes elsewhere."""
+    review(state, settings)
+    cordon(state, settings)
+    want, machines = state.jobs.desired.get(job), state.machines
+    if (
+        want is not None
+        and job not in state.jobs.incarnations
+        and not machines.failing.keys().isdisjoint(machines.nodes_of(want))
+    ):
+        state.want(job, state.jobs.row[job], -1, None)
+        state.jobs.unsettled.discard(job)
+        state.question.touch()
+
+
+def _answered(state: State, event: Started | Suspended, expected: type | UnionType) -> bool:
+    """Strike a node off the list of those that owe an answer. True once all have answered."""
+    flight = state.jobs.in_flight.get(event.job)
+    if flight is None or not isinstance(flight.command, expected):
+        return False
+    if flight.command.incarnation != event.incarnation or flight.command.sequence != event.sequence:
+        return False
+    waiting = () if event.node is None else tuple(n for n in flight.waiting if n != event.node)
+    if waiting:
+        state.jobs.in_flight[event.job] = replace(flight, waiting=waiting)
+        return False
+    del state.jobs.in_flight[event.job]
+    return True
+
+
+def _settle(state: State, job: int, at_s: float) -> None:
+    """Book the service received up to now; the job runs no more."""
+    row, table = state.jobs.row[job], state.jobs.table
+    at_s = min(at_s, state.now_s)
+    if table.using.item(row):
+        colocation.book(table, row, at_s)
+        table.using[row] = 0.0
+        table.rate[row] = 0.0
+        colocation.stopped(state, job, at_s)
+    table.as_of_s[row] = at_s
+
+
+def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float, *, setback: str = "") -> None:
+    """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
+    incarnation = state.jobs.incarnations[job]
+    if node is not None and node not in incarnation.parts:
+        return
+    if verdict is Verdict.FAILED and _asked_to_stop(state, job):
+        verdict = Verdict.LOST
+    left = () if node is None else tuple(n for n in incarnation.parts if n != node)
+    gone = state.gpus_of(job)
+    if left:
+        gone = gone[state.machines.cluster.gpu_node[gone] == node]
+    state.let_go(job, gone)
+    state.free_reserve(incarnation, incarnation.parts if node is None else (node,))
+    worst = max(incarnation.verdict, verdict)
+    fewest = min(incarnation.steps, steps)
+    setback = setback or incarnation.setback
+    if left:
+        state.jobs.incarnations[job] = replace(incarnation, parts=left, verdict=worst, steps=fewest, setback=setback)
+        flight = state.jobs.in_flight.get(job)
+        if flight is not None and node in flight.waiting:
+            state.jobs.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
+        _settle(state, job, at_s)
+        # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
+        flight = state.jobs.in_flight.get(job)
+        saving = flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.CHECKPOINT
+        if not (verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and saving)):
+            doom(state, job)
+    else:
+        _end_life(state, job, at_s, worst, fewest, setback)
+
+
+def _asked_to_stop(state: State, job: int) -> bool:
+    flight = state.jobs.in_flight.get(job)
+    return job in state.jobs.doomed or (flight is not None and isinstance(flight.command, Suspend | Kill))
+
+
+def doom(state: State, job: int) -> None:
+    state.jobs.doomed.add(job)
+    state.jobs.unsettled.add(job)
+    row = state.jobs.row[job]
+    state.want(job, row, -1, None)
+    if state.jobs.table.phase.item(row) != Phase.UNREACHABLE:
+        state.jobs.set_phase(row, Phase.STOPPING, state.now_s)
+    refresh_schedulable(state, job, row)
+
+
+def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: float, setback: str) -> None:
+    jobs = state.jobs
+    row, table = jobs.row[job], jobs.table
+    at_s = min(at_s, state.now_s)
+    _settle(state, job, at_s)
+    del jobs.incarnations[job]
+    flight = jobs.in_flight.pop(job, None)
+    suspending = flight is not None and isinstance(flight.command, Suspend)
+    jobs.doomed.discard(job)
+    table.lease_s[row] = FOREVER
+    if verdict is Verdict.FINISHED:
+        state.knowledge.finish(table.attained.item(row))
+        finished(state, job, row)
+        finish(state, job, row, Phase.FINISHED, at_s)
+        return
+    if job in jobs.cancelling:
+        finish(state, job, row, Phase.CANCELLED, at_s)
+        return
+    if verdict is Verdict.FAILED:
+        table.failures[row] += 1
+        if table.failures[row] > jobs.specs[job].retries:
+            finish(state, job, row, Phase.FAILED, at_s)
+            return
+    if setback and set_back(state, job, setback):
+        finish(state, job, row, Phase.FAILED, at_s)
+        return
+    saved = table.steps_saved.item(row)
+    saved_some = saved < steps < FOREVER
+    if saved_some:
+        table.steps_saved[row] = saved = steps
+        saves_after_all(state, row)
+    table.steps_done[row] = saved
+    if setback:  # what it was granted is for others while it pauses
+        state.want(job, row, -1, None)
+        state.question.touch()
+    elif verdict is Verdict.SUSPENDED:
+        jobs.setbacks.pop(job, None)
+    if suspending and table.stays_until_s.flags.writeable:
+        _learn_stop(state, row, at_s, saved_some)
+    if verdict is Verdict.SUSPENDED or suspending:
+        table.suspensions[row] += 1
+    want, machines = jobs.desired.get(job), state.machines
+    # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
+    had_to_leave = want is None and bool(machines.draining or machines.cordoned)
+    if verdict is not Verdict.SUSPENDED or not suspending or had_to_leave:
+        state.question.touch()
+    jobs.set_phase(row, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
+    if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
+        state.want(job, row, -1, None)
+        state.question.touch()
+    refresh_schedulable(state, job, row)
+    if state.settled(job):
+        jobs.unsettled.discard(job)
+    else:
+        jobs.unsettled.add(job)
+
+
+def finish(state: State, job: int, row: int, phase: Phase, at_s: float) -> None:
+    state.jobs.set_phase(row, phase, at_s)
+    state.forget(job, row)
+    if state.knowledge.trials:
+        break_off(state)
+    state.question.job_ended()
+
+
+def saved(state: State, job: int) -> float:
+    return float(state.jobs.table.steps_saved[state.jobs.row[job]])
+
+
+def refresh_schedulable(state: State, job: int, row: int) -> None:
+    """A job may be scheduled if nodes that have not left can run it, it is not held, no incarnation of it is out of reach, and it
+    does not pause after a setback."""
+    jobs = state.jobs
+    free = job not in jobs.held and job not in jobs.doomed and jobs.table.phase.item(row) != Phase.UNREACHABLE
+    if jobs.setbacks and paused(state, job):
+        free = False
+    state.set_schedulable(job, row, free and state.can_ever_run(jobs.table.kind.item(row)))

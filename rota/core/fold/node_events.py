@@ -1,0 +1,186 @@
+"""Nodes: what a report, a loss or a silence says about everything that was on one."""
+
+import numpy as np
+
+from rota.core.fold.attempts import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
+from rota.core.learn.failing_nodes import acquit
+from rota.core.settings import Settings
+from rota.core.state.records import Verdict, same_gpus
+from rota.core.state.state import State
+from rota.model.commands import Resize, Suspend, SuspendKind
+from rota.model.events import (
+    GpusTaken,
+    NodeDrained,
+    NodeJoined,
+    NodeLeft,
+    NodeLost,
+    NodeReported,
+    NodesReported,
+    Part,
+    PartState,
+    Started,
+    Suspended,
+)
+from rota.model.job import Phase
+from rota.model.units import Ints
+
+PHASE_OF: dict[type, Phase] = {Suspend: Phase.SUSPENDING, Resize: Phase.RESIZING}
+"""The phase of a job that a command is on its way to; else it is starting."""
+
+
+def node_reported(state: State, settings: Settings, event: NodeReported) -> None:
+    node = event.node
+    if node >= len(state.machines.cluster.nodes) or node in state.machines.gone:
+        return  # it has to join first
+    if event.boot < state.machines.node_boot[node]:
+        return
+    if event.boot > state.machines.node_boot[node]:
+        state.machines.node_boot[node] = event.boot
+        bury(state, node, event.at_s)
+        acquit(state, settings, node)
+    state.machines.node_heard_s[node] = state.now_s
+    if not state.machines.node_up[node]:
+        state.set_node(node, True)
+        for job in list(state.jobs.incarnations):
+            _regain(state, job)
+    for part in event.inventory:
+        _see_part(state, settings, event, part)
+
+
+def nodes_reported(state: State, settings: Settings, event: NodesReported) -> None:
+    for report in event.reports():
+        node_reported(state, settings, report)
+
+
+def _see_part(state: State, settings: Settings, event: NodeReported, part: Part) -> None:
+    incarnation = state.jobs.incarnations.get(part.job)
+    if incarnation is None or incarnation.number != part.incarnation or event.node not in incarnation.parts:
+        if part.state is not PartState.ENDED:
+            state.jobs.orphans.add((part.job, part.incarnation, event.node))
+    elif part.state is PartState.ENDED:
+        end_part(state, part.job, event.node, event.at_s, VERDICT[part.outcome], part.steps)
+    elif part.state is PartState.RUNNING:
+        started(state, settings, Started(part.job, part.incarnation, part.sequence, event.at_s, event.node))
+    else:
+        answer = Suspended(part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
+        suspended(state, settings, answer)
+
+
+def node_lost(state: State, settings: Settings, event: NodeLost) -> None:
+    if (
+        event.node >= len(state.machines.cluster.nodes)
+        or event.node in state.machines.gone
+        or event.boot < state.machines.node_boot[event.node]
+    ):
+        return
+    state.machines.node_boot[event.node] = event.boot + 1
+    bury(state, event.node, event.at_s)
+    _take_down(state, event.node)
+
+
+def node_joined(state: State, settings: Settings, event: NodeJoined) -> None:
+    here = [node.name for number, node in enumerate(state.machines.cluster.nodes) if number not in state.machines.gone]
+    if event.node.name in here:
+        return  # a repeat
+    state.add_node(event.node, settings.packing)
+    for job, row in state.jobs.row.items():
+        refresh_schedulable(state, job, row)
+
+
+def node_drained(state: State, settings: Settings, event: NodeDrained) -> None:
+    if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
+        return
+    state.set_draining(event.node, event.draining)
+    for job in [job for job, mine in state.jobs.incarnations.items() if mine.parked and event.node in mine.parts]:
+        (state.jobs.unsettled.discard if state.settled(job) else state.jobs.unsettled.add)(job)
+
+
+def gpus_taken(state: State, settings: Settings, event: GpusTaken) -> None:
+    if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
+        return
+    first, end = state.machines.cluster.node_first[event.node : event.node + 2].tolist()
+    mine = {gpu: by for gpu, by in zip(event.gpus, event.by, strict=True) if first <= gpu < end}
+    state.set_taken({gpu: by for gpu, by in state.machines.taken.items() if not first <= gpu < end} | mine)
+
+
+def keep_off_taken(state: State) -> None:
+    """Other programs use these GPUs, and no job of ours has them any more: a job that was to start there waits."""
+    free = [gpu for gpu in state.machines.taken if state.machines.observed.free[gpu]]
+    if free:
+        _plan_nothing_on(state, np.array(free))
+
+
+def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
+    if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
+        return
+    bury(state, event.node, event.at_s)
+    _take_down(state, event.node)
+    state.machines.host_gib[event.node] = 0.0
+    gpus_taken(state, settings, GpusTaken(event.node, (), (), event.at_s))
+    state.set_draining(event.node, False)
+    state.machines.gone.add(event.node)
+    state.note_lasting_gpus()
+    acquit(state, settings, event.node)
+    for job, row in state.jobs.row.items():
+        refresh_schedulable(state, job, row)
+
+
+def bury(state: State, node: int, at_s: float) -> None:
+    """Everything this node had is dead."""
+    for job, incarnation in list(state.jobs.incarnations.items()):
+        if node in incarnation.parts:
+            end_part(state, job, node, at_s, Verdict.LOST, saved(state, job))
+            _regain(state, job)  # what is left of it may all be in sight
+
+
+def lose_sight(state: State, node: int) -> None:
+    """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
+    _take_down(state, node)
+    for job, incarnation in list(state.jobs.incarnations.items()):
+        if node in incarnation.parts:
+            row = state.jobs.row[job]
+            if not same_gpus(state.jobs.desired.get(job, incarnation.gpus), incarnation.gpus):
+                state.want(job, row, -1, None)  # it cannot move now, and must not keep others from joining whom it was to join
+                state.jobs.unsettled.add(job)
+            state.jobs.set_phase(row, Phase.UNREACHABLE, state.now_s)
+            refresh_schedulable(state, job, row)
+
+
+def _take_down(state: State, node: int) -> None:
+    state.set_node(node, False)
+    _plan_nothing_on(state, np.arange(state.machines.cluster.node_first[node], state.machines.cluster.node_first[node + 1]))
+
+
+def _plan_nothing_on(state: State, gpus: Ints) -> None:
+    """A job that was to start on these GPUs, or to move there, is to do neither."""
+    for job in sorted(state.machines.planned.holders(gpus)):
+        incarnation = state.jobs.incarnations.get(job)
+        if incarnation is None or not same_gpus(incarnation.gpus, state.jobs.desired[job]):
+            state.want(job, state.jobs.row[job], -1, None)
+            if state.machines.taken:
+                state.question.touch()
+            if incarnation is None:
+                state.jobs.unsettled.discard(job)
+            else:
+                state.jobs.unsettled.add(job)
+
+
+def _regain(state: State, job: int) -> None:
+    """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
+    incarnation = state.jobs.incarnations.get(job)
+    if incarnation is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(incarnation.parts)].all():
+        return
+    row = state.jobs.row[job]
+    flight = state.jobs.in_flight.get(job)
+    phase = Phase.PARKED if incarnation.parked else Phase.RUNNING
+    if job in state.jobs.doomed:
+        phase = Phase.STOPPING
+    elif flight is not None:
+        phase = PHASE_OF.get(type(flight.command), Phase.STARTING)
+    state.jobs.set_phase(row, phase, state.now_s)
+    if phase is Phase.RUNNING and not state.jobs.table.using[row]:
+        begin(state, job, state.now_s)
+    refresh_schedulable(state, job, row)
+    if not state.settled(job):
+        state.jobs.unsettled.add(job)
+    state.question.touch()

@@ -1,0 +1,68 @@
+"""How long jobs train: learned from those that finish, noted while they run, and compared when they end."""
+
+import numpy as np
+
+from rota.beliefs.lengths import EPOCH_SECONDS, USUAL_EPOCHS, epochs_left
+from rota.beliefs.rates import model_of
+from rota.core.state.state import State
+from rota.model.length_prediction import Foresight, Prediction
+from rota.model.units import FOREVER, Floats, Ints
+
+KEPT = 256
+"""Lengths remembered of each model, the latest."""
+MOST_PREDICTIONS = 4096
+"""Predictions remembered of all jobs, the latest."""
+NOTED = 16
+"""What is believed of a job is noted each time it has trained twice as long, so often at most."""
+
+
+def foresee(state: State, rows: Ints) -> Foresight:
+    """What is foreseen of these jobs."""
+    table, lengths = state.jobs.table, state.knowledge.lengths
+    epoch_steps = _epoch_steps(state, rows)
+    since = (state.now_s - table.as_of_s[rows]) * (table.using[rows] > 0)
+    done = (table.steps_done[rows] + table.rate[rows] * since) / epoch_steps
+    known = [length for each in lengths.values() for length in each]
+    usual = float(np.mean(known)) if known else USUAL_EPOCHS
+    left: Floats = np.zeros(len(rows))
+    numbers: dict[str, int] = {}
+    of_kind = np.array([numbers.setdefault(model_of(kind.profile), len(numbers)) for kind in state.jobs.kind_of], dtype=np.int64)
+    model = of_kind[table.kind[rows]]
+    for name, number in numbers.items():
+        mine = (model == number).nonzero()[0]
+        if len(mine):
+            left[mine] = epochs_left(done[mine], lengths.get(name, ()), usual)
+    return Foresight(epoch_steps, done, left)
+
+
+def _epoch_steps(state: State, rows: Ints) -> Floats:
+    """As the jobs said, or else as many as they make in a while."""
+    table = state.jobs.table
+    told = table.epoch_steps[rows]
+    found: Floats = np.where(told > 0, told, EPOCH_SECONDS * table.nominal_rate[rows])
+    return found
+
+
+def note(state: State) -> None:
+    """The policy is being asked: what is believed now is noted of jobs that have trained twice as long since the last time."""
+    rows, table, foreseen = state.jobs.rows, state.jobs.table, state.knowledge.foreseen
+    seen = foresee(state, rows)
+    for at in (seen.epochs >= np.maximum(2 * table.noted_epochs[rows], 1.0)).nonzero()[0].tolist():
+        row, done = rows.item(at), seen.epochs.item(at)
+        before = foreseen.get(table.id.item(row), ())
+        table.noted_epochs[row] = done if len(before) + 1 < NOTED else FOREVER
+        foreseen[table.id.item(row)] = (*before, (done, done + seen.epochs_left.item(at)))
+
+
+def finished(state: State, job: int, row: int) -> None:
+    """A job ran to its end."""
+    knowledge = state.knowledge
+    epochs = state.jobs.table.steps_done.item(row) / _epoch_steps(state, np.array([row])).item()
+    if epochs <= 0:
+        return  # it had nothing to do, or did not say what it did
+    model = model_of(state.jobs.specs[job].profile)
+    knowledge.lengths[model] = (*knowledge.lengths.get(model, ()), epochs)[-KEPT:]
+    notes = knowledge.foreseen.pop(job, ())
+    if notes:
+        made = tuple(Prediction(model, at, believed, epochs) for at, believed in notes)
+        knowledge.predictions = (*knowledge.predictions, *made)[-MOST_PREDICTIONS:]

@@ -1,0 +1,74 @@
+"""Learning: what ran tells how fast it is. A belief belongs to a kind of job, and changes only when it was clearly wrong."""
+
+import numpy as np
+
+from rota.beliefs.make_options import renewed
+from rota.core.fold import colocation
+from rota.core.state.job_table import NOBODY
+from rota.core.state.state import State
+from rota.model.units import MILLI, Floats, Ints
+
+SURPRISE = 0.05
+"""A measured rate this far from the believed one, relative, is news."""
+
+LEAST_SECONDS = 30.0
+"""A job must have run for so long in one stretch before its rate says anything."""
+
+STILL_STEPS = 10.0
+"""A job that should have done so many steps and did none stands still."""
+
+
+def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
+    """These running jobs did so many steps in so many seconds, each at one pace all the time."""
+    table, options = state.jobs.table, state.knowledge.options
+    still = (steps <= 0) & (table.rate[rows] * seconds >= STILL_STEPS)
+    long = (seconds >= LEAST_SECONDS) & ((steps > 0) | still)
+    rows, rate = rows[long], np.maximum(steps[long], 0.0) / seconds[long]
+    news = np.abs(rate / table.rate[rows] - 1) > SURPRISE
+    if not news.any():
+        return
+    kinds, touched = list(state.jobs.kind_of), set()
+    for row, measured in zip(rows[news].tolist(), rate[news].tolist(), strict=True):
+        option = int(options.by_account[table.kind[row], table.account[row]])
+        kind, partner_kind = kinds[table.kind[row]], int(options.partner_kind[option])
+        levels = state.machines.cluster.spanned(state.jobs.incarnations[int(table.id[row])].gpus)
+        if partner_kind >= 0 and levels and measured > 0:
+            continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
+        width = max(options.milligpus.item(option) // MILLI, 1)
+        if not kind.profile or levels != state.machines.cluster.fewest_levels(int(options.pool[option]), width):
+            continue  # it has no profile, or its placement slows it down
+        accelerator = state.machines.cluster.pools[options.pool[option]]
+        partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
+        measured *= state.slowdown(
+            int(table.id[row]), state.jobs.incarnations[int(table.id[row])].gpus
+        )  # a slow GPU says nothing of the kind
+        rates, batch_size = state.knowledge.rates, options.batch_size.item(option)
+        if not partner and rates.goes_by_batch(kind.profile, kind.demand, accelerator, width, batch_size):
+            if levels and measured > 0:
+                continue  # batch sizes are believed in one node; that it stands still says enough
+            rates = rates.batch_learned(kind.profile, kind.demand, accelerator, width, measured, batch_size)
+        else:
+            rates = rates.learned(kind.profile, accelerator, width, measured, partner, 0 if partner else levels)
+        state.knowledge.rates = rates
+        touched |= {kind.profile, partner} - {""}
+    if touched:
+        _believe(state, [number for number, kind in enumerate(kinds) if kind.profile in touched])
+
+
+def _believe(state: State, numbers: list[int]) -> None:
+    """New rates for these kinds; row numbers stay."""
+    table = state.jobs.table
+    state.knowledge.options = renewed(
+        state.knowledge.options, list(state.jobs.kind_of), state.machines.cluster, state.knowledge.rates, set(numbers)
+    )
+    size = table.size
+    mine = np.isin(table.kind[:size], numbers).nonzero()[0]
+    best = state.knowledge.options.best[table.kind[mine]]
+    table.best_rate[mine[best >= 0]] = state.knowledge.options.rate[best[best >= 0]]
+    state.knowledge.forget_memos()
+    runs = ((table.using[:size] > 0) & (table.rate[:size] > 0)).nonzero()[0]
+    table.rate[runs] = state.knowledge.options.rate[state.knowledge.options.by_account[table.kind[runs], table.account[runs]]]
+    for row in runs[table.beside[runs] != NOBODY].tolist() if state.knowledge.sharing else ():
+        colocation.in_company(state, row)
+    table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]
+    state.question.touch()

@@ -1,0 +1,147 @@
+"""Knowledge: what is believed of jobs and GPUs, and what was measured to believe it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rota.beliefs.move_costs import MoveCosts
+from rota.beliefs.rates import SPEEDS, Rates
+from rota.beliefs.skews import Skews
+from rota.beliefs.variability import Variability
+from rota.core.state.copying import copied
+from rota.core.state.records import PaceKey, PlacementTraits
+from rota.model.cluster import Cluster
+from rota.model.job import JobSpec
+from rota.model.length_prediction import Prediction
+from rota.model.options import Options
+from rota.model.trial import PairKey, PairSeen, Trial
+from rota.model.units import FOREVER, Floats, Ints
+
+DOUBT = 8.0
+"""So many trials count as having gone as hoped, whatever those that were made say."""
+
+HISTORY = 4096
+"""How many finished jobs' service is remembered."""
+
+
+@dataclass(eq=False)
+class Knowledge:
+    """What is believed. Beliefs are frozen values: one that changes is replaced."""
+
+    rates: Rates
+    """How fast each profile runs on each type of GPU."""
+    costs: MoveCosts
+    """What starting and moving a job costs."""
+    options: Options = field(default_factory=lambda: Options.of([], 0))
+    """By which options each kind of job can run, and how fast."""
+    variability: Variability | None = None
+    """How slow each GPU is believed to be for each application class; None: all of a type alike."""
+    learning: Variability | None = None
+    """The same with the latest measurements, where it is learned: it becomes what is believed now and then."""
+    believed_s: float = -FOREVER
+    """When it was last looked whether it should."""
+    paces: dict[PaceKey, tuple[tuple[tuple[int, ...], float], ...]] = field(default_factory=dict)
+    """Runs that can be compared: the GPUs and steps per second of each, the latest last."""
+    skews: Skews = field(default_factory=Skews)
+    """How skewed models are, as their tensors say."""
+    sharing: bool = False
+    """Two jobs may share GPUs though no option says how fast they are there: that is found out by trials."""
+    alone: dict[int, float] = field(default_factory=dict)
+    """Steps per second that were last measured by each option while a job had its GPUs to itself. Only of jobs with a profile."""
+    pairs: dict[PairKey, PairSeen] = field(default_factory=dict)
+    """What was seen of pairs."""
+    trials: dict[int, Trial] = field(default_factory=dict)
+    """Trials that are not judged yet, by number."""
+    past_trials: dict[int, Trial] = field(default_factory=dict)
+    """The last ones that were."""
+    tried: int = 0
+    """Trials so far."""
+    verdicts: dict[str, int] = field(default_factory=dict)
+    """How many of them ended with each verdict."""
+    judged: int = 0
+    """Those that were measured."""
+    surprise: float = 0.0
+    """By how much they gained more than was hoped for, all together; below 0: less."""
+    lengths: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Model -> epochs that the last jobs of it took."""
+    foreseen: dict[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    """Job -> (epochs done, epochs believed in all), noted while it runs."""
+    predictions: tuple[Prediction, ...] = ()
+    """What was noted of jobs that have finished, and what came true; the latest."""
+    history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
+    """Service of the last jobs to finish: a ring."""
+    finished: int = 0
+    """Jobs that ran to their end so far."""
+    _traits: dict[tuple[int, int, int], PlacementTraits] = field(default_factory=dict)
+    _pool_rank: Ints | None = None
+
+    def past(self) -> Floats:
+        """Service of the last jobs to finish, for reading only."""
+        known = self.history[: self.finished]
+        known.setflags(write=False)
+        return known
+
+    def pool_rank(self, cluster: Cluster) -> Ints:
+        """Rank of each pool when the fastest types come first."""
+        if self._pool_rank is None:
+            speed = [self.rates.speeds.get(name, SPEEDS.get(name, 1.0)) for name in cluster.pools]
+            self._pool_rank = np.argsort(np.argsort(-np.array(speed), kind="stable"))
+        return self._pool_rank
+
+    def placement_traits(self, kind: int, pool: int, gpus: int, spec: JobSpec, cluster: Cluster) -> PlacementTraits:
+        """What is believed of a kind of job on so many GPUs that depends on where they are. `spec` is of a job of this kind."""
+        found = self._traits.get((kind, pool, gpus))
+        if found is None:
+            found = self._traits[kind, pool, gpus] = self._traits_of(spec, cluster.pools[pool], gpus, len(cluster.domains))
+        return found
+
+    def _traits_of(self, spec: JobSpec, accelerator: str, gpus: int, domains: int) -> PlacementTraits:
+        rates = [
+            self.rates.rate(spec.profile, accelerator, gpus, levels)[0] if gpus > 1 else 1.0 for levels in range(domains + 1)
+        ]
+        penalties = tuple(max(rates[0] / rate, 1.0) if rate > 0 else 1.0 for rate in rates)
+        row = self.variability.row(spec.profile) if self.variability is not None else 0
+        return PlacementTraits(row, penalties, self.skews.of(spec.profile) if spec.profile else None)
+
+    @property
+    def usual_surprise(self) -> float:
+        """By how much a trial gains more than is hoped for, as far as trials tell."""
+        return self.surprise / (self.judged + DOUBT)
+
+    def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairSeen | None:
+        """What is known of two profiles on the same GPUs, in this order: seen here, or measured beforehand."""
+        turned = second < first
+        found = self.pairs.get((second, first, accelerator, gpus) if turned else (first, second, accelerator, gpus))
+        if found is not None:
+            return found._replace(first=found.second, second=found.first) if turned else found
+        known = self.rates.together(first, second, accelerator, gpus)
+        if known is None:
+            return None
+        alone = [self.rates.rate(name, accelerator, gpus)[0] for name in (first, second)]
+        return PairSeen(0, known[0] / alone[0], known[1] / alone[1]) if min(alone) > 0 else None
+
+    def finish(self, service: float) -> None:
+        """A job ran to its end and had so much service."""
+        self.history[self.finished % len(self.history)] = service
+        self.finished += 1
+
+    def forget_paces(self, job: int) -> None:
+        """A job without a profile was compared only with itself, and has ended."""
+        if self.paces:
+            self.paces = {key: seen for key, seen in self.paces.items() if key[0] != f"#{job}"}
+        if self.pairs:
+            self.pairs = {key: seen for key, seen in self.pairs.items() if f"#{job}" not in key[:2]}
+
+    def forget_memos(self) -> None:
+        """What was worked out from the rates no longer holds."""
+        self._traits.clear()
+        self._pool_rank = None
+
+    def grow(self, gpus: int) -> None:
+        """A node with so many GPUs joined: nothing is known of them, and pools may be others."""
+        self.variability = self.variability and self.variability.grown(gpus)
+        self.learning = self.learning and self.learning.grown(gpus)
+        self.forget_memos()
+
+    def copy(self) -> "Knowledge":
+        return copied(self)

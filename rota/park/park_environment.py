@@ -1,0 +1,34 @@
+"""What the launcher adds to the environment of a job that can be parked."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rota.park.park_method import DRIVER, PRELOAD, ParkingFacts, can_sleep, how_to_park
+
+HOOK_FOLDER = str(Path(__file__).resolve().parent / "hook")
+
+
+def parking_environment(facts: ParkingFacts, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables on top of these; none, if it can't be parked."""
+    way, _ = how_to_park(facts)
+    if not can_sleep(way):
+        return {}
+    if way == DRIVER:
+        return {"ROTA_PARK": way}
+    found = {"ROTA_PARK": way, "PYTHONPATH": _in_front(HOOK_FOLDER, env.get("PYTHONPATH", ""))}
+    if way == PRELOAD:
+        found |= {
+            "ROTA_PARK_LIBRARY": facts.library,
+            "LD_PRELOAD": _in_front(facts.library, env.get("LD_PRELOAD", "")),
+            "TMS_INIT_ENABLE": "1",
+            "TMS_INIT_ENABLE_CPU_BACKUP": "1",
+            "TMS_RETAIN_CPU_BACKUP": "1",
+        }
+        if facts.library_path:  # behind what the job has: its own libraries win
+            found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (env.get("LD_LIBRARY_PATH", ""), *facts.library_path)))
+    return found
+
+
+def _in_front(first: str, rest: str) -> str:
+    return f"{first}{os.pathsep}{rest}" if rest else first

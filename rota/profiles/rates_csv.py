@@ -1,0 +1,105 @@
+"""Our own table of rates: comma-separated UTF-8 text, a header, one measurement per line, columns in any order.
+
+| column | what it is |
+|---|---|
+| `profile` | the key that jobs name in their spec |
+| `accelerator` | accelerator type; upper and lower case are one |
+| `gpus` | GPUs it was measured on, a whole number from 1; may be left out: 1 |
+| `nodes` | nodes these GPUs were on, a whole number from 1; may be left out: 1 |
+| `beside` | the profile that shared these GPUs; may be left out or empty: none |
+| `steps_per_second` | optimiser steps per second of the whole gang; 0: known not to run there |
+
+A gang over several nodes has one rate, whether they were two or more. A pair takes two lines, one for either profile.
+
+    profile,accelerator,gpus,nodes,beside,steps_per_second
+    resnet50,V100,1,1,,5.1
+    resnet50,V100,4,1,,4.8
+    resnet50,V100,4,2,,4.1
+    resnet50,K80,1,1,,0
+    resnet50,V100,1,1,lm,3.9
+    lm,V100,1,1,resnet50,40.2
+"""
+
+from pathlib import Path
+
+from rota.beliefs.rates import Key, Rates
+from rota.errors import ProfileError
+from rota.files.csv_table import Row, read_table
+from rota.model.cluster import ACCELERATOR, canonical
+
+REQUIRED = ("profile", "accelerator", "steps_per_second")
+COLUMNS = ("profile", "accelerator", "gpus", "nodes", "beside", "steps_per_second")
+
+_EXAMPLE = "a header profile,accelerator,gpus,steps_per_second"
+
+
+def read_rates(path: Path | str) -> Rates:
+    """Read a table of rates; what it does not list keeps the relative speeds of the accelerator types."""
+    alone: dict[Key, float] = {}
+    apart: dict[Key, float] = {}
+    shared: dict[tuple[str, Key], float] = {}
+    rows: dict[tuple[Key, bool, str], Row] = {}
+    source = read_table(path, ProfileError).folded(COLUMNS)
+    source.check_header("rates", COLUMNS, REQUIRED, _EXAMPLE)
+    for row in source.rows():
+        key, spans, beside = (_profile(row), _accelerator(row), _gpus(row)), _spans(row), row.text("beside")
+        if (key, spans, beside) in rows:
+            line = rows[key, spans, beside].line
+            how = " over several nodes" if spans else f" beside {beside}" if beside else ""
+            problem = f"{key[1]} on {key[2]} GPUs{how} is already given on line {line}."
+            raise row.wrong("profile", problem, hint="keep one of the two lines")
+        rows[key, spans, beside] = row
+        rate = row.number("steps_per_second")
+        if spans:
+            apart[key] = _running(row, rate)
+        elif beside:
+            shared[beside, key] = rate
+        else:
+            alone[key] = rate
+    if not alone and not apart:
+        raise ProfileError("a header, but no rates below it.", where=str(path), hint="add one line per measurement")
+    pairs = {}
+    for (beside, key), rate in shared.items():
+        profile, accelerator, gpus = key
+        other = shared.get((profile, (beside, accelerator, gpus)))
+        if other is None:
+            row = rows[key, False, beside]
+            raise row.wrong("beside", f"no line says how {beside} runs beside {profile}.", hint="a pair takes two lines")
+        pairs[profile, beside, accelerator, gpus] = (rate, other)
+    return Rates(alone, apart=apart, pairs=pairs)
+
+
+def _profile(row: Row) -> str:
+    if not row.text("profile"):
+        raise row.wrong("profile", "is empty.", hint="name the profile as your jobs do")
+    return row.text("profile")
+
+
+def _accelerator(row: Row) -> str:
+    kind = canonical(row.text("accelerator"))
+    if not ACCELERATOR.fullmatch(kind):
+        raise row.wrong("accelerator", "is no accelerator type.", hint="one type per line, such as V100")
+    return kind
+
+
+def _gpus(row: Row) -> int:
+    return row.whole("gpus", least=1) if row.text("gpus") else 1
+
+
+def _spans(row: Row) -> bool:
+    """Whether its GPUs were on several nodes."""
+    if not row.text("nodes"):
+        return False
+    nodes = row.whole("nodes", least=1)
+    if nodes > _gpus(row):
+        raise row.wrong("nodes", f"are more than its GPUs, {_gpus(row)}.", hint="every node has at least one of them")
+    if nodes > 1 and row.text("beside"):
+        raise row.wrong("nodes", "profiles share GPUs of one node only.", hint="leave `beside` empty, or give 1")
+    return nodes > 1
+
+
+def _running(row: Row, rate: float) -> float:
+    # A scheduler may spread any gang that runs at all, so it has to have a rate then.
+    if rate == 0:
+        raise row.wrong("steps_per_second", "must be more than 0 for a gang that spans nodes.", hint="leave the line out")
+    return rate

@@ -1,0 +1,64 @@
+"""Writes our table of rates: what was measured replaces what the file said of the same, and the rest of it stays."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.errors import ProfileError
+from rota.files.csv_table import read_table
+from rota.files.text import as_csv
+from rota.model.cluster import canonical
+from rota.profiles.rates_csv import COLUMNS, read_rates
+
+
+class MeasuredRate(NamedTuple):
+    """One line of the table: a profile alone on GPUs of one node."""
+
+    profile: str
+    accelerator: str
+    gpus: int
+    steps_per_second: float
+
+
+def check_table(path: Path) -> None:
+    """Raises if rates can't be added to this file: it is something else, or can't be written."""
+    if path.suffix.lower() != ".csv":
+        raise ProfileError("the name of a table of rates ends in .csv.", where=str(path), hint=f"{path}.csv")
+    if path.exists():
+        read_rates(path)
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise ProfileError("cannot be written.", where=str(path), hint="--to with another file, in a folder that exists")
+
+
+def write_rates(path: Path, measured: Sequence[MeasuredRate]) -> None:
+    """Add these to the file. Readers find the old file or the new one, never a half, after a power cut too."""
+    rows = _lines(path) if path.exists() else {}
+    for rate in measured:
+        line = {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in rate._asdict().items()}, "nodes": "1"}
+        line["steps_per_second"] = f"{rate.steps_per_second:.6g}"
+        rows[_key(line)] = line
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(as_csv(list(rows.values())))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise ProfileError(f"cannot be written: {problem.strerror}.", where=str(path), hint="--to with another file") from None
+
+
+def _lines(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """The lines of a table, all columns in order."""
+    read = ({name: row.text(name) for name in COLUMNS} for row in read_table(path, ProfileError).folded(COLUMNS).rows())
+    return {_key(line): line for line in read}
+
+
+def _key(line: dict[str, str]) -> tuple[str, ...]:
+    """What a line is of. GPUs and nodes may be left out."""
+    counts = (line["gpus"] or "1", str(int(line["nodes"] or "1") > 1))
+    return (line["profile"], canonical(line["accelerator"]), *counts, line["beside"])

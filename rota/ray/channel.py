@@ -1,0 +1,335 @@
+"""The nodes of a Ray cluster, as the driver `Fleet` wants them.
+
+Every Ray node with GPUs has one agent, an actor that stays on that node. Ray restarts its process; after a node died the actor of
+its next life is another one, because Ray gives that node another number. Calls are never repeated by Ray: whether one that failed
+was carried out is not known, and `Fleet` asks again.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.agent.node_agent import NodeFacts, read_facts
+from rota.agent.processes import boot_s
+from rota.errors import OptionError
+from rota.live.node_channel import HostAnswer, HostThere
+from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
+from rota.ray.authentication import use_our_token
+from rota.ray.names import ASK, REPLACE, TELL, OneOfAName
+
+_T = TypeVar("_T")
+LOOK_SECONDS = 1.0
+FIRST_LOOK_SECONDS = 60.0
+"""So long the nodes may take to answer when a scheduler comes up."""
+ASK_AGAIN_SECONDS = 5.0
+"""A node that was asked who it is, and has not answered for so long, is asked again: the call may never return."""
+RING_SECONDS = 30.0
+"""So long a call waits for a supervisor to ring."""
+NODES = "rota/nodes"
+"""The folder that agents of all homes share, below the state folder of the user."""
+NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
+SETTINGS: Mapping[str, str] = {
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
+    "RAY_grpc_client_keepalive_time_ms": "5000",
+    "RAY_grpc_client_keepalive_timeout_ms": "5000",
+}
+"""Of Ray, for this process. It ends a process whose head is away for longer than the first, by default a minute; without the
+others a call to a node that is cut off may never return."""
+
+
+def start_ray(address: str, namespace: str, settings: Mapping[str, str] = SETTINGS) -> Any:
+    """Ray's module, connected to the cluster at HOST:PORT that `find.py` has checked. `settings` of Ray hold unless the
+    environment says otherwise."""
+    import ray
+
+    os.environ |= {name: value for name, value in settings.items() if name not in os.environ}
+    use_our_token()
+    try:
+        ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.AuthenticationError) as error:
+        raise OptionError(
+            f"no Ray cluster answers: {str(error).splitlines()[0]}", field="--ray", value=address, hint="ray start --head"
+        ) from None
+    _silence()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray prints pages about it
+    return ray
+
+
+def _silence() -> None:
+    """Ray prints what happens to nodes, with pages of its logs. Rota says that in its own words; Ray has no switch for it."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+class _Agent:
+    """One life of a node's agent."""
+
+    def __init__(self, actor: Any, name: str) -> None:
+        self.actor, self.name = actor, name
+        self.facts: NodeFacts | None = None
+        self.ask_s = 0.0
+        """When to ask it who it is, as long as it has not answered."""
+        self.listen_s = 0.0
+        """When to listen for its supervisors: at once, or when the call that does has surely got lost."""
+        self.listens = 0
+        """The number of the last call that listens."""
+        self.alive = True
+
+
+class RayHosts:
+    """`Hosts` by Ray."""
+
+    def __init__(self, address: str, home_id: str, folder: Path | None = None) -> None:
+        """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node, by default below the
+        state folder that the user has there."""
+        self._ray = start_ray(address, f"rota-{home_id}")
+        self._folder = folder or Path(NODES) / home_id
+        self.problems: dict[str, str] = {}
+        """What an agent last raised, or why it could not be made, by the name of its node."""
+        self._agents: dict[str, _Agent] = {}
+        self._alive: set[str] = set()
+        """Hosts that Ray said to be there at the last look."""
+        self._there: dict[str, HostThere] = {}
+        self._draining: set[str] = set()
+        self._lock = threading.Lock()
+        self._answers: queue.SimpleQueue[HostAnswer] = queue.SimpleQueue()
+        self._rang: set[str] = set()
+        self._wake: Callable[[], None] = lambda: None
+        self._stopping = threading.Event()
+        self._news = threading.Event()
+        """All of them have said who they are."""
+        self._names = OneOfAName()
+        self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._look()
+        self._thread = threading.Thread(target=self._run, name="rota-ray", daemon=True)
+        self._thread.start()
+        self._news.wait(FIRST_LOOK_SECONDS)
+
+    # What Fleet asks for.
+
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def there(self) -> Mapping[str, HostThere]:
+        with self._lock:
+            return dict(self._there)
+
+    def send(self, host: str, text: str) -> None:
+        agent = self._agents.get(host)
+        if agent is None:
+            self._answer(host, None)
+            return
+        self._call(agent.actor.exchange, text, host=host, then=lambda found: self._answer(host, found))
+
+    def answers(self) -> list[HostAnswer]:
+        return _all_of(self._answers)
+
+    def changed(self, host: str, facts: NodeFacts) -> None:
+        if host in self._agents:
+            self._agents[host].facts = facts
+            self._tell_there(self._draining)
+
+    def notes(self) -> list[str]:
+        return _all_of(self._notes)
+
+    def rang(self) -> set[str]:
+        with self._lock:
+            found, self._rang = self._rang, set()
+        return found
+
+    def close(self) -> None:
+        """The agents stay: the next scheduler of this home finds them."""
+        self._stopping.set()
+        self._thread.join(LOOK_SECONDS * 2)
+        self._ray.shutdown()
+
+    # Looking at the cluster, in a thread of its own: while its head is away, Ray's calls take seconds.
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            with contextlib.suppress(Exception):  # the head is away; the agents may still be there
+                self._look()
+
+    def _look(self) -> None:
+        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) > 0}
+        self._alive = set(alive)
+        draining = self._to_leave()
+        self._names.only(self._alive)
+        for host, node in sorted(alive.items(), key=self._order()):
+            if host not in self._agents and self._may_join(host, node, alive):
+                self._greet(host, node)
+        for host in [host for host in self._agents if host not in alive]:
+            self._agents.pop(host).alive = False
+        for host, agent in list(self._agents.items()):
+            if agent.facts is None and boot_s() >= agent.ask_s:
+                self._ask_who(host, agent)
+            elif agent.facts is not None and boot_s() >= agent.listen_s:
+                self._listen(host, agent)
+        self._tell_there(draining)
+
+    def _order(self) -> Callable[[tuple[str, Any]], bool]:
+        """Of several hosts with one name, those come first that have not ended and had an agent under the scheduler before."""
+        had: set[str] = set()
+        if not self._agents:
+            with contextlib.suppress(Exception):  # the order matters only if there are several
+                had = set(self._ray.util.list_named_actors())
+        return lambda each: self._names.ended(each[0]) or (bool(had) and _actor_name(each[0]) not in had)
+
+    def _may_join(self, host: str, node: Mapping[str, Any], alive: Mapping[str, Any]) -> bool:
+        """Whether this host gets an agent: the one that has its name is gone, or does not answer."""
+        name = _name(node)
+        holder = next((each for each in self._agents if each in alive and self._agents[each].name == name), None)
+        if holder is None:
+            return True
+        where = [each["NodeManagerAddress"] for each in (alive[holder], node)]
+        verdict = self._names.look(name, holder, host, same_machine=where[0] == where[1], now_s=boot_s())
+        if verdict == ASK:
+
+            def heard(found: str | None) -> None:
+                self._names.heard(name, holder, found, boot_s())
+
+            self._call(self._agents[holder].actor.hello, host=holder, then=heard)
+        if verdict == TELL:
+            self._notes.put(
+                f"WARNING: two Ray nodes are named {name}, at {where[0]} and {where[1]}. The first is used, the second is not. "
+                f"Try: start Ray on the second with another name, --labels {NAME_LABEL}=OTHER"
+            )
+            self._wake()
+        if verdict == REPLACE:
+            self._agents.pop(holder).alive = False
+        return verdict == REPLACE
+
+    def _tell_there(self, draining: set[str]) -> None:
+        there = {
+            host: HostThere(agent.facts, draining=host in draining)
+            for host, agent in list(self._agents.items())
+            if agent.facts is not None
+        }
+        with self._lock:
+            self._draining = draining
+            changed, self._there = there != self._there, there
+        if changed:
+            self._wake()
+        if self._alive - self._names.refused <= there.keys():
+            self._news.set()
+
+    def _to_leave(self) -> set[str]:
+        """Nodes that Ray drains. It tells that in no public way."""
+        try:
+            from ray._private.state import state
+
+            return set(state.get_draining_nodes())
+        except (ImportError, AttributeError):
+            return set()
+
+    def _greet(self, host: str, node: Mapping[str, Any]) -> None:
+        """Make its agent, or find the one that an earlier scheduler made."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        labels, name = node.get("Labels") or {}, _name(node)
+        pretend = 0 if _has_nvml(labels) else int(node["Resources"]["GPU"])
+        actor = (
+            self._ray.remote(AgentActor)
+            .options(
+                name=_actor_name(host),
+                lifetime="detached",
+                get_if_exists=True,
+                max_restarts=-1,
+                max_task_retries=0,
+                max_concurrency=CALLS_AT_ONCE,
+                num_cpus=0,
+                num_gpus=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=host, soft=False),
+            )
+            .remote(str(self._folder / name), name, node["NodeManagerAddress"], labels.get(TYPE_LABEL, ""), pretend)
+        )
+        agent = self._agents[host] = _Agent(actor, name)
+        self._ask_who(host, agent)
+
+    def _ask_who(self, host: str, agent: _Agent) -> None:
+        agent.ask_s = boot_s() + ASK_AGAIN_SECONDS
+        self._call(agent.actor.hello, host=host, then=lambda found: self._met(agent, found))
+
+    def _met(self, agent: _Agent, text: str | None) -> None:
+        if text is None:
+            agent.ask_s = 0.0  # its process may be on its way: the next look asks again
+            return
+        agent.facts = read_facts(json.loads(text))
+        self._tell_there(self._draining)
+
+    def _listen(self, host: str, agent: _Agent) -> None:
+        def heard(rang: bool | None) -> None:
+            if number != agent.listens:
+                return  # it took so long that another call listens now
+            agent.listen_s = 0.0
+            if rang:
+                with self._lock:
+                    self._rang.add(host)
+                self._wake()
+            if rang is not None and agent.alive and not self._stopping.is_set():
+                self._listen(host, agent)  # else the next look does
+
+        agent.listen_s = boot_s() + 2 * RING_SECONDS
+        agent.listens = number = agent.listens + 1
+        self._call(agent.actor.wait, RING_SECONDS, host=host, then=heard)
+
+    def _answer(self, host: str, text: str | None) -> None:
+        self._answers.put(HostAnswer(host, text, boot_s()))
+        self._wake()
+
+    def _call(self, method: Any, *arguments: Any, host: str, then: Callable[[Any], None]) -> None:
+        """`then` gets what came, or None, in a thread of Ray's that all answers share: it must be quick. An agent that could not
+        be made is dead for good, also when what was in its way is gone; the next look makes another."""
+
+        def came(done: "Future[Any]") -> None:
+            problem = None if done.cancelled() else done.exception()
+            if isinstance(problem, self._ray.exceptions.ActorDiedError) and host in self._agents:
+                agent = self._agents.pop(host)
+                agent.alive, self.problems[agent.name] = False, (str(problem).strip().splitlines() or [""])[-1]
+                self._names.end(host)
+            if isinstance(problem, self._ray.exceptions.RayTaskError):
+                self._note_problem(host, problem)
+            then(None if done.cancelled() or problem else done.result())
+
+        method.remote(*arguments).future().add_done_callback(came)
+
+    def _note_problem(self, host: str, problem: Any) -> None:
+        """What an agent raised, once for each node and problem: the node is of no use while it does."""
+        name, cause = self._agents[host].name if host in self._agents else host, problem.cause
+        text = f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}"
+        if self.problems.get(name) != text:
+            self.problems[name] = text
+            self._notes.put(f"the agent of {name} failed: {text}")
+
+
+def _actor_name(host: str) -> str:
+    return f"agent-{host}"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    """The name of a node: its label, or its host name."""
+    return str((node.get("Labels") or {}).get(NAME_LABEL) or node["NodeManagerHostname"])
+
+
+def _all_of(items: "queue.SimpleQueue[_T]") -> "list[_T]":
+    found = []
+    with contextlib.suppress(queue.Empty):
+        while True:
+            found.append(items.get_nowait())
+    return found
+
+
+def _has_nvml(labels: Mapping[str, str]) -> bool:
+    """Whether the node has GPUs of its own; one whose label says so has pretend ones, for trying things out."""
+    return labels.get("rota/pretend", "") != "true"

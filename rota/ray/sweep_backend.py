@@ -1,0 +1,187 @@
+"""The cells of a sweep as tasks of a Ray cluster, as `RemoteCrew` wants them.
+
+Ray gives a task to any node that has a CPU free, new ones too, and runs it again when its node is lost: a cell depends on nothing
+but what it is sent. Arguments and results are text, and files are bytes that Ray keeps once.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from rota.ray.channel import start_ray
+from rota.ray.find import checked_cluster
+from rota.ray.port import answers, read_address
+from rota.ray.probe import node_name, probe, usable
+from rota.sweeps.node_runner import There
+from rota.sweeps.worker_pool import Answer
+
+MORE = 2
+"""So many cells more than CPUs are with Ray, so that none waits for us. A cluster that grows by itself does it for them."""
+RETRIES = 5
+"""So often Ray runs a cell again when its node or process is lost."""
+LOOK_SECONDS = 2.0
+SILENT_SECONDS = 10.0
+"""After so long without an answer from the head, it counts as away."""
+NODE_LABEL = "ray.io/node-id"
+SETTINGS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "3600"}
+"""Of Ray, for this process: it may wait so long for the head. The keepalive of `hosts.py` is not for sweeps: a node closes a
+connection on which it is asked every few seconds while a call says nothing for half a minute, and Ray then ends that cell."""
+
+
+@functools.cache
+def _there() -> There:
+    """Of this process, which is a worker of Ray on a node and serves one sweep."""
+    return There()
+
+
+def run_cell(text: str, digests: Sequence[str], kept: Sequence[Any]) -> str:
+    """One cell, on a node. `kept` has the contents of its files, by Ray's references."""
+    import ray
+
+    where = dict(zip(digests, kept, strict=True))
+    answer = _there().run(text, lambda digest: bytes(ray.get(where[digest])))
+    return json.dumps({**answer, "node": ray.get_runtime_context().get_node_id()})
+
+
+class RayCells:
+    """`Elsewhere` by Ray."""
+
+    def __init__(self, address: str, note: Callable[[str], None], *, insecure: bool = False) -> None:
+        """`note` gets what people should know: that the head is away, that a node is left out; `insecure`: a cluster that asks
+        for no token is used too."""
+        self._note = note
+        address = checked_cluster(address, insecure=insecure, say=note)
+        os.environ.pop("RAY_grpc_client_keepalive_time_ms", None)
+        self._ray = start_ray(address, "rota-sweep", SETTINGS)
+        self._head = read_address(self._ray.get_runtime_context().gcs_address)
+        self._nodes: dict[str, Mapping[str, Any]] = {}
+        self._left_out: set[str] = set()
+        try:
+            self._left_out = probe(self._ray, address)
+            self._look()
+        except BaseException:
+            self._ray.shutdown()
+            raise
+        for number in self._left_out & self._nodes.keys():
+            note(f"{node_name(self._nodes[number])} does not answer and is left out")
+        self._task = self._ray.remote(run_cell)
+        self._kept: dict[str, Any] = {}
+        self._sent: dict[int, tuple[str, Sequence[str]]] = {}
+        self._running: dict[int, Any] = {}
+        self._answers: queue.SimpleQueue[tuple[int, str | None, str]] = queue.SimpleQueue()
+        self._seen_s = time.monotonic()
+        self._away = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rota-ray", daemon=True)
+        self._thread.start()
+
+    # What RemoteCrew asks for.
+
+    def keep(self, digest: str, content: bytes) -> None:
+        self._kept[digest] = self._ray.put(content)
+
+    def room(self) -> int:
+        return self.cpus + MORE - len(self._running)
+
+    def send(self, number: int, text: str, digests: Sequence[str]) -> None:
+        self._sent[number] = text, digests
+        self._start(number)
+
+    def hear(self, seconds: float) -> list[tuple[int, Answer]]:
+        self._say_away()
+        found = []
+        with contextlib.suppress(queue.Empty):
+            came = self._answers.get(timeout=seconds)
+            while True:
+                answer = self._heard(*came)
+                if answer is not None:
+                    found.append((came[0], answer))
+                came = self._answers.get_nowait()
+        return found
+
+    def close(self) -> None:
+        self._stopping.set()
+        for ref in self._running.values():
+            with contextlib.suppress(Exception):  # it is over, or its node is; with this process Ray ends what is left
+                self._ray.cancel(ref, force=True)
+        self._thread.join(LOOK_SECONDS)
+        self._ray.shutdown()
+
+    # What the progress line says.
+
+    @property
+    def cpus(self) -> int:
+        return sum(int(node["Resources"]["CPU"]) for number, node in self._nodes.items() if number not in self._left_out)
+
+    def __str__(self) -> str:
+        count = len(self._nodes.keys() - self._left_out)
+        size = f"{count} node{'' if count == 1 else 's'}, {self.cpus} CPU{'' if self.cpus == 1 else 's'}"
+        return f"{size}; Ray's head is away" if self._away else size
+
+    # Tasks.
+
+    def _start(self, number: int) -> None:
+        text, digests = self._sent[number]
+        elsewhere = {NODE_LABEL: f"!in({','.join(sorted(self._left_out))})"} if self._left_out else None
+        task = self._task.options(num_cpus=1, max_retries=RETRIES, name="rota-cell", label_selector=elsewhere)
+        ref = self._running[number] = task.remote(text, list(digests), [self._kept[digest] for digest in digests])
+
+        def came(done: "Future[Any]") -> None:
+            problem = None if done.cancelled() else done.exception()
+            if done.cancelled() or problem is not None:
+                self._answers.put((number, None, _first_line(problem)))
+            else:
+                self._answers.put((number, done.result(), ""))
+
+        ref.future().add_done_callback(came)
+
+    def _heard(self, number: int, text: str | None, problem: str) -> Answer | None:
+        """The answer of a task; None: it goes to another node."""
+        self._running.pop(number, None)
+        if text is None:
+            del self._sent[number]
+            return {"error": f"Ray could not run it: {problem}.", "hint": "ray status, then the same command", "died": True}
+        answer: Answer = json.loads(text)
+        node = answer.pop("node")
+        if "other" in answer:  # of a node that has joined since the sweep began
+            if node not in self._left_out:
+                if node not in self._nodes:
+                    self._look()
+                name = node_name(self._nodes[node]) if node in self._nodes else f"node {node}"
+                self._note(f"{name} has {', '.join(answer['other'])} and is left out")
+                self._left_out = self._left_out | {node}
+            self._start(number)
+            return None
+        del self._sent[number]
+        return answer
+
+    # Looking at the cluster, in a thread of its own: while its head is away, Ray's calls take seconds or longer.
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            with contextlib.suppress(Exception):
+                answers(*self._head)
+                if not self._stopping.is_set():
+                    self._look()
+                self._seen_s = time.monotonic()
+
+    def _look(self) -> None:
+        self._nodes = usable(self._ray.nodes())
+
+    def _say_away(self) -> None:
+        away = time.monotonic() - self._seen_s > SILENT_SECONDS
+        if away != self._away:
+            self._away = away
+            self._note("Ray's head does not answer: waiting for it" if away else "Ray's head is back")
+
+
+def _first_line(problem: BaseException | None) -> str:
+    said = str(problem).strip().splitlines() if problem is not None else []
+    return f"{type(problem).__name__}: {said[0].rstrip('.')}" if said else "it was cancelled"

@@ -1,0 +1,292 @@
+"""The HTTP API of a daemon. It translates and nothing else: what is asked goes to the daemon, its rows and errors go back.
+
+Questions to the daemon may wait for its lock, so they run in threads; waiting for changes has a thread of its own.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Protocol
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from rota import __version__
+from rota.errors import InputError, OptionError, RotaError
+from rota.files.csv_table import shown
+from rota.server.answers import JsonAnswer, Refusal, status_of
+from rota.server.auth import API, RequestGuard
+from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
+from rota.server.description import CANCELLATIONS_BODY, POLICY_BODY, SUBMISSION_BODY, SUBMISSIONS_BODY, describe, problems
+from rota.server.readiness import Readiness
+from rota.server.reading import LONGEST_KEY, read_cancellations, read_policy, read_submission, read_submissions
+from rota.wire.job_filter import MOST_JOBS, PAGE_JOBS, UNFINISHED, JobFilter
+from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
+from rota.wire.spec import Spec
+from rota.wire.submission import Submission
+
+LARGEST_PIECE_BYTES = 1_048_576
+_MOST = 2**53
+"""Numbers up to here mean the same to every reader of JSON."""
+
+_NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
+_OF_A_JOB = problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+Everything = Annotated[bool, Query(alias="all", description="Also the jobs that have ended.")]
+User = Annotated[str, Query(max_length=100, description="Only this user's.")]
+PhaseName = Annotated[str, Query(max_length=20, description="Only those in this phase; `suspended`: parked or checkpointed.")]
+Since = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Only those submitted at this Unix time or later.")]
+After = Annotated[int, Query(ge=0, le=_MOST, description="Only those with higher numbers than this.")]
+PageSize = Annotated[int, Query(ge=1, le=MOST_JOBS, description="At most so many.")]
+Skip = Annotated[int, Query(ge=0, le=_MOST, description="Jobs to leave out before the page.")]
+Alone = Annotated[bool, Query(description="Refuse a name that several unfinished jobs have.")]
+Offset = Annotated[int, Query(ge=0, le=_MOST, description="Where to begin, in bytes.")]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_PIECE_BYTES, description="At most so many bytes.")]
+Tail = Annotated[int | None, Query(ge=0, le=_MOST, description="The last so many lines, instead of an offset.")]
+Seen = Annotated[int, Query(ge=0, le=_MOST, description="The number of changes you know of.")]
+Timeout = Annotated[float, Query(ge=0, allow_inf_nan=False, description=f"Seconds; at most {LONGEST_WAIT_SECONDS:g} count.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRow:
+    """That the process lives."""
+
+    ok: bool
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """How much has changed."""
+
+    number: int
+    """Of the changes so far."""
+
+
+class ServedDaemon(Watched, Protocol):
+    """What the API asks of a daemon. Every method may be called from any thread."""
+
+    def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
+    def submit_many(self, submissions: Sequence[Submission]) -> list[TakenRow]: ...
+    def cancel(self, job: int) -> JobRow: ...
+    def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]: ...
+    def jobs(self, wanted: JobFilter = UNFINISHED) -> list[JobRow]: ...
+    def page(self, wanted: JobFilter = UNFINISHED) -> PageRow: ...
+    def job(self, key: str, alone: bool = False) -> JobRow: ...
+    def why(self, job: int) -> WhyRow: ...
+    def logs(self, job: int, offset: int, limit: int, tail: int | None = None) -> LogChunk: ...
+    def status(self) -> StatusRow: ...
+    def nodes(self) -> list[NodeRow]: ...
+    def set_policy(self, named: str) -> StatusRow: ...
+    def ready(self) -> ReadyRow: ...
+
+
+def make_app(
+    daemon: ServedDaemon, token: str, allowed_hosts: Collection[str] = (), lead_problem: Callable[[], str] = lambda: ""
+) -> FastAPI:
+    """The application. `allowed_hosts`: names of this machine that requests may use, besides the loopback ones. `lead_problem`:
+    why it is not sure that this process leads; empty: it is.
+
+    `app.state.changes.close()` ends all waiting for changes; call it in the event loop before the server stops.
+    """
+    app = FastAPI(
+        title="Rota",
+        version=__version__,
+        docs_url=None,  # those pages load their scripts from elsewhere
+        redoc_url=None,
+        openapi_url=f"{API}/openapi.json",
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
+    app.state.changes = Changes(daemon)
+    app.add_middleware(RequestGuard, token=token, allowed_hosts=allowed_hosts)
+    _errors(app)
+
+    describe(app)
+    readiness = Readiness(daemon, lead_problem)
+
+    @app.get("/healthz", response_model=HealthRow, responses=problems())
+    async def health() -> JsonAnswer:
+        """Whether the process lives. It asks nothing of the scheduler, so it never waits for it. Needs no token."""
+        return JsonAnswer(HealthRow(ok=True, version=__version__))
+
+    @app.get("/readyz", response_model=ReadyRow, responses={**problems(), _NOT_NOW: {"model": ReadyRow}})
+    async def ready() -> JsonAnswer:
+        """Whether jobs can be taken and run: journal, lead and nodes are well. 503 if one of them is not, with which. Needs no
+        token."""
+        found = await readiness.now()
+        return JsonAnswer(found, HTTPStatus.OK if found.ready else _NOT_NOW)
+
+    app.include_router(_router(daemon, app.state.changes), prefix=API)
+    return app
+
+
+def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
+    api = APIRouter(responses=problems(HTTPStatus.UNAUTHORIZED))
+
+    def found(key: str, alone: bool = False) -> JobRow:
+        # The empty text is the beginning of every name.
+        if not key or len(key) > LONGEST_KEY:
+            problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
+            raise Refusal(problem, HTTPStatus.NOT_FOUND)
+        try:
+            return daemon.job(key, alone)
+        except OptionError as error:
+            raise Refusal(error, HTTPStatus.CONFLICT) from None
+
+    @api.post(
+        "/jobs",
+        status_code=HTTPStatus.CREATED,
+        response_model=JobRow,
+        openapi_extra=SUBMISSION_BODY,
+        responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
+    )
+    def submit(sent: Annotated[Submission, Depends(_submission)]) -> JsonAnswer:
+        """Submit a job. When the answer comes, the job is in the journal. The same submission again with the same
+        `idempotency_key` is answered with the job that is there."""
+        row = daemon.submit(sent.spec, sent.user, sent.workdir, sent.env, sent.idempotency_key)
+        return JsonAnswer(row, HTTPStatus.CREATED)
+
+    @api.get("/jobs", response_model=list[JobRow])
+    def jobs(
+        everything: Everything = False,
+        user: User = "",
+        phase: PhaseName = "",
+        since: Since = 0.0,
+        after: After = 0,
+        limit: PageSize = PAGE_JOBS,
+    ) -> JsonAnswer:
+        """A page of the unfinished jobs, or of all, by number. One that is not full is the last."""
+        return JsonAnswer(daemon.jobs(JobFilter(everything, user, phase, since, after, limit)))
+
+    @api.get("/page", response_model=PageRow)
+    def page(
+        everything: Everything = False,
+        user: User = "",
+        phase: PhaseName = "",
+        since: Since = 0.0,
+        skip: Skip = 0,
+        limit: PageSize = PAGE_JOBS,
+    ) -> JsonAnswer:
+        """A page of the jobs for people: jobs that hold GPUs first, then jobs that wait, then jobs that have ended, the latest
+        first; and how many jobs there are."""
+        return JsonAnswer(daemon.page(JobFilter(everything, user, phase, since, 0, limit, skip)))
+
+    @api.post(
+        "/submissions",
+        status_code=HTTPStatus.CREATED,
+        response_model=list[TakenRow],
+        openapi_extra=SUBMISSIONS_BODY,
+        responses=problems(HTTPStatus.CONFLICT, _NOT_NOW),
+    )
+    def submit_many(sent: Annotated[list[Submission], Depends(_submissions)]) -> JsonAnswer:
+        """Submit several jobs: all of them or none. When the answer comes, they are in the journal."""
+        return JsonAnswer(daemon.submit_many(sent), HTTPStatus.CREATED)
+
+    @api.post(
+        "/cancellations",
+        response_model=list[CancelRow],
+        openapi_extra=CANCELLATIONS_BODY,
+        responses={**_OF_A_JOB, **problems(_NOT_NOW)},
+    )
+    def cancel_many(keys: Annotated[list[str], Depends(_cancellations)]) -> JsonAnswer:
+        """Stop several jobs for good. With a key that fits no job, or several, none is stopped."""
+        try:
+            return JsonAnswer(daemon.cancel_many(keys))
+        except OptionError as error:
+            raise Refusal(error, HTTPStatus.CONFLICT) from None
+
+    # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
+    @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
+    def why(key: str) -> JsonAnswer:
+        """Why a job is not running."""
+        return JsonAnswer(daemon.why(found(key).id))
+
+    @api.get("/jobs/{key:path}/logs", response_model=LogChunk, responses=_OF_A_JOB)
+    def logs(key: str, offset: Offset = 0, limit: Limit = 65_536, tail: Tail = None) -> JsonAnswer:
+        """A piece of a job's output."""
+        return JsonAnswer(daemon.logs(found(key).id, offset, limit, tail))
+
+    @api.post("/jobs/{key:path}/cancel", response_model=JobRow, responses={**_OF_A_JOB, **problems(_NOT_NOW)})
+    def cancel(key: str) -> JsonAnswer:
+        """Stop a job for good."""
+        return JsonAnswer(daemon.cancel(found(key, alone=True).id))
+
+    @api.get("/jobs/{key:path}", response_model=JobRow, responses=_OF_A_JOB)
+    def job(key: str, alone: Alone = False) -> JsonAnswer:
+        """One job."""
+        return JsonAnswer(found(key, alone))
+
+    @api.get("/status", response_model=StatusRow)
+    def status() -> JsonAnswer:
+        """The cluster in one row."""
+        return JsonAnswer(daemon.status())
+
+    @api.get("/nodes", response_model=list[NodeRow])
+    def nodes() -> JsonAnswer:
+        """The nodes and their GPUs. What is read of GPUs may take a second."""
+        return JsonAnswer(daemon.nodes())
+
+    @api.post(
+        "/policy",
+        response_model=StatusRow,
+        openapi_extra=POLICY_BODY,
+        responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, _NOT_NOW),
+    )
+    def set_policy(named: Annotated[str, Depends(_policy)]) -> JsonAnswer:
+        """Decide by another policy from now on."""
+        return JsonAnswer(daemon.set_policy(named))
+
+    @api.get("/changes", response_model=ChangeRow, responses=problems(_NOT_NOW))
+    async def wait(seen: Seen = 0, timeout: Timeout = 20.0) -> JsonAnswer:
+        """Wait until something has changed."""
+        return JsonAnswer(ChangeRow(number=await changes.after(seen, timeout)))
+
+    return api
+
+
+async def _policy(request: Request) -> str:
+    return read_policy(await request.body())
+
+
+async def _submission(request: Request) -> Submission:
+    return read_submission(await request.body())
+
+
+async def _submissions(request: Request) -> list[Submission]:
+    return await to_thread.run_sync(read_submissions, await request.body())
+
+
+async def _cancellations(request: Request) -> list[str]:
+    return read_cancellations(await request.body())
+
+
+def _errors(app: FastAPI) -> None:
+    """Whatever goes wrong, the answer is JSON with the same fields."""
+
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, problem: Refusal) -> JsonAnswer:
+        return problem.answer()
+
+    @app.exception_handler(RotaError)
+    async def told(request: Request, problem: RotaError) -> JsonAnswer:
+        return Refusal(problem, status_of(problem)).answer()
+
+    @app.exception_handler(RequestValidationError)
+    async def unreadable(request: Request, problem: RequestValidationError) -> JsonAnswer:
+        fault = problem.errors()[0]
+        error = InputError(f"{fault['msg']}.", field=str(fault["loc"][-1]), value=shown(str(fault.get("input"))))
+        return Refusal(error, HTTPStatus.BAD_REQUEST).answer()
+
+    @app.exception_handler(HTTPException)
+    async def no_such_thing(request: Request, problem: HTTPException) -> JsonAnswer:
+        error = RotaError(f"{HTTPStatus(problem.status_code).phrase}: {request.method} {shown(request.url.path)}.")
+        return Refusal(error, problem.status_code, problem.headers).answer()
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, problem: Exception) -> JsonAnswer:
+        # What happened is in the daemon's own output; a client gets no paths and no lines of code.
+        error = RotaError(f"The scheduler failed ({type(problem).__name__}).", hint="look at the output of rota up")
+        return Refusal(error, HTTPStatus.INTERNAL_SERVER_ERROR).answer()

@@ -1,0 +1,42 @@
+"""The worker process in which a policy is asked: a question per line comes in as JSON, an answer per line goes out.
+
+A policy may be slow, leak, crash or print; none of that reaches the scheduler.
+"""
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from rota.compose.registry import make_policy
+from rota.errors import RotaError
+from rota.live.views import decode_view, encode_answer, memory_codec
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which ends this process when it leaves
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a policy prints goes to the log, not into the answers
+    try:
+        policy = make_policy(sys.argv[1])
+    except RotaError as problem:
+        sys.exit(problem.message)
+    memories = memory_codec(policy)
+    for line in sys.stdin:
+        question = json.loads(line)
+        answer: dict[str, Any]
+        try:
+            before = question["view"]["memory"]
+            memory = None if before is None else memories.decode(json.loads(before))
+            answer = encode_answer(policy.allocate(decode_view(question["view"], memory)), memories)
+        except RotaError as problem:
+            answer = {"error": problem.message}
+        except Exception as problem:
+            answer = {"error": f"{type(problem).__name__}: {problem}"}
+        answers.write(json.dumps({"ticket": question["ticket"], **answer}) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""What a sweep came to: a table with one line per point of the grid, seeds averaged."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.errors import RotaError
+from rota.report.comparison import interval
+from rota.report.result import durations, html_table, note_lines, pandas, percent, plain_table
+from rota.sweeps.grid import SweepCell
+
+_SHOWN = {
+    "MEAN JCT": "mean_jct_seconds",
+    "xBOUND": "gap_to_jct_bound",
+    "MEDIAN": "median_jct_seconds",
+    "P99": "p99_jct_seconds",
+    "QUEUE": "mean_queueing_seconds",
+    "SPAN": "makespan_seconds",
+    "BUSY": "utilization",
+    "LOAD": "offered_load",
+    "RHO": "finish_time_fairness_p95",
+    "SUSP": "suspensions",
+}
+
+NONE = "-"
+"""What stands for a value that does not concern a policy, and for a figure that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A cell that has no result."""
+
+    cell: SweepCell
+    error: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """All seeds of one point of the grid."""
+
+    axes: Mapping[str, Any]
+    seeds: int
+    mean: Mapping[str, float | None]
+    intervals: Mapping[str, tuple[float, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "axes": dict(self.axes),
+            "seeds": self.seeds,
+            "summary": dict(self.mean),
+            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep. It prints itself."""
+
+    folder: Path
+    rows: list[dict[str, Any]]
+    """One per finished cell, in the order of the grid: key, axes, params, summary."""
+    failed: list[Failed]
+    reused: int
+    """Cells that were there before."""
+    untried: int = 0
+    """Cells that were not run because workers kept dying."""
+    guesses: tuple[str, ...] = ()
+    """Inputs that are unknown, and what they were taken for."""
+    others: tuple[Path, ...] = ()
+    """Folders with the results of other grids that were swept into this folder before."""
+
+    def points(self) -> list[Point]:
+        return list(_points(self.rows))
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of all cells, each once."""
+        return list(dict.fromkeys(note for row in self.rows for note in row["params"]["notes"]))
+
+    def varied(self) -> list[str]:
+        """The axes that have more than one value, of cells that failed too; the policy, where there is none."""
+        every = [row["axes"] for row in self.rows] + [failed.cell.axes for failed in self.failed]
+        names = list(dict.fromkeys(name for axes in every for name in axes))
+        return [name for name in names if len({str(axes.get(name)) for axes in every}) > 1] or ["policy"]
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """The table that people read: the axes that have more than one value, then the figures."""
+        names = self.varied()
+        points = self.points()
+        columns = [_column(points, name) for name in _SHOWN.values()]
+        rows = [[_axis(p.axes.get(name)) for name in names] + [column[i] for column in columns] for i, p in enumerate(points)]
+        there = {tuple(row[: len(names)]) for row in rows}
+        lost = dict.fromkeys(tuple(_axis(failed.cell.axes.get(name)) for name in names) for failed in self.failed)
+        rows += [[*axes, "failed", *[NONE] * (len(_SHOWN) - 1)] for axes in lost if axes not in there]
+        return [name.upper() for name in names] + list(_SHOWN), rows
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "points": [point.to_dict() for point in self.points()],
+            "cells": self.rows,
+            "failed": [{"axes": dict(f.cell.axes), "seed": f.cell.seed, "error": f.error} for f in self.failed],
+        }
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per cell, for those who have pandas."""
+        return pandas().DataFrame([{**row["axes"], "seed": row["params"]["seed"], **row["summary"]} for row in self.rows])
+
+    def problem(self) -> RotaError | None:
+        """One error for all cells that failed. Cells that failed for the same reason are told together."""
+        if not self.failed:
+            return RotaError(f"{self.untried} cells were not tried.", hint="the same command again") if self.untried else None
+        reasons: dict[str, list[Failed]] = {}
+        for each in self.failed:
+            reasons.setdefault(each.error, []).append(each)
+        told = "; ".join(f"{_where(cells, self.varied())}: {error.rstrip('.')}" for error, cells in reasons.items())
+        untried = f" and {self.untried} were not tried" if self.untried else ""
+        return RotaError(f"{_cells(len(self.failed))} failed{untried}: {told}.", hint=self.failed[0].hint or "rota sweep --help")
+
+    def table(self) -> str:
+        """The table with its footing, without notes."""
+        heads, rows = self.cells()
+        return f"{plain_table(heads, rows, left=len(heads) - len(_SHOWN))}\n{self.count()}"
+
+    def page(self) -> str:
+        """One self-contained HTML page: the figures over what was varied, a line for each policy."""
+        from rota.sweeps.sweep_page import sweep_page
+
+        return sweep_page(self)
+
+    def __str__(self) -> str:
+        problem = self.problem()
+        return self.table() + (f"\n{problem.message}" if problem is not None else "") + note_lines(self.notes)
+
+    def _repr_html_(self) -> str:
+        heads, rows = self.cells()
+        return html_table(heads, rows, self.footing(), self.notes)
+
+    def footing(self) -> str:
+        """How many there are, and what became of the others."""
+        problem = self.problem()
+        return self.count() if problem is None else f"{self.count()}; {problem.message}"
+
+    def count(self) -> str:
+        """How many cells there are, and what else is in the folder."""
+        more = f"{len(self.others)} other grid{'' if len(self.others) == 1 else 's'}"
+        return f"{_cells(len(self.rows))} in {self.folder}" + (
+            f", which also has the results of {more}: {', '.join(map(str, self.others))}" if self.others else ""
+        )
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'' if count == 1 else 's'}"
+
+
+def _where(failed: Sequence[Failed], names: Sequence[str]) -> str:
+    """The first of some cells by what tells it from others, and how many more there are."""
+    first = failed[0].cell
+    place = ", ".join(f"{name} {_axis(first.axes.get(name))}" for name in names)
+    more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    return f"{place}, seed {first.seed}{more}"
+
+
+def _points(rows: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(repr(row["axes"]), []).append(row)
+    for group in groups.values():
+        summaries = [row["summary"] for row in group]
+        mean: dict[str, float | None] = {}
+        bounds: dict[str, tuple[float, float]] = {}
+        for name in summaries[0]:
+            values = [summary[name] for summary in summaries]
+            known = [value for value in values if value is not None]
+            mean[name] = float(np.mean(known)) if len(known) == len(values) else None
+            if len(known) == len(values) > 1:
+                bounds[name] = interval(known)
+        yield Point(group[0]["axes"], len(group), mean, bounds)
+
+
+def _axis(value: Any) -> str:
+    return NONE if value is None else str(value)
+
+
+def _column(points: Sequence[Point], name: str) -> list[str]:
+    """One figure of all points, in one unit."""
+    values = [point.mean.get(name) for point in points]
+    if not name.endswith("_seconds"):
+        return [_shown(value, name) for value in values]
+    halves = [(both[1] - both[0]) / 2 if (both := point.intervals.get(name)) else None for point in points]
+    return durations(values, halves if name == "mean_jct_seconds" else ())
+
+
+def _shown(value: float | None, name: str) -> str:
+    if value is None:
+        return NONE
+    if name == "utilization":
+        return percent(value)
+    if name == "suspensions":
+        return f"{value:,.0f}"
+    return f"{1 + value:.2f}" if name == "gap_to_jct_bound" else f"{value:.2f}"

@@ -1,0 +1,115 @@
+"""What a sweep varies besides its axes: any field of a study, and options of policies, placers and generated traces."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rota.compose.option_syntax import Spelled, options_of
+from rota.compose.registry import Registry
+from rota.compose.study import read_field, study_fields
+from rota.errors import NameUnknown, OptionError, RotaError
+from rota.traces.synthetic import BUILT_IN, GENERATED
+
+PARTS = ("policy.", "placer.", "trace.")
+"""What stands before an option of a policy or a placer, or before a setting of a generated trace."""
+
+AXES = {
+    "policy": "rota sweep fifo tiresias",
+    "trace": "--trace demo --trace philly-like",
+    "cluster": '--cluster 8xV100 --cluster "4xV100 + 4xK80"',
+    "placer": "--placer packed --placer spread",
+    "seed": "--seeds 5",
+}
+"""Fields that are axes of every grid, and how to give them several values."""
+
+
+def check_varied(name: str) -> None:
+    """Raise unless a sweep can vary this."""
+    if name in AXES:
+        raise OptionError("is an axis of its own.", field="--vary", value=name, hint=AXES[name])
+    part = next((part for part in PARTS if name.startswith(part)), "")
+    if not (name.removeprefix(part) if part else name in study_fields()):
+        known = [*(each for each in study_fields() if each not in AXES), "trace.load", "policy.thresholds", "placer.sticky"]
+        raise NameUnknown("setting", name, known, hint=f"--vary policy.{name}=A/B, if it is an option of a policy")
+
+
+def read_varied(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """`NAME=A/B/C`, or `NAME=A|B|C` where the values themselves have slashes. Numbers become numbers."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        if not equals or not values:
+            raise OptionError("not NAME=A/B/C.", field="--vary", value=text, hint="--vary round_seconds=60/360")
+        if name in found:
+            raise OptionError("given twice.", field="--vary", value=name, hint="put all values behind one --vary")
+        check_varied(name)
+        parts = [part.strip() for part in values.split("|" if "|" in values else "/")]
+        try:
+            found[name] = tuple(dict.fromkeys(_value(name, part) for part in parts))
+        except ValueError as problem:
+            hint = f"values with slashes or bars between: --vary {name}=A/B, or '{name}=A|B'"
+            raise OptionError(str(problem), field="--vary", value=text, hint=hint) from None
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    """A number, or the text as it was typed if that is what the field takes."""
+    if not text:
+        raise ValueError("a value is missing.")
+    if name in study_fields():
+        value = read_field(name, text)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return text
+    else:
+        try:
+            value = float(text)
+        except ValueError:
+            return text
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite.")
+    return int(value) if value == int(value) else value
+
+
+def takes(text: str, registry: Registry, option: str) -> bool:
+    """Whether a policy or a placer has an option of this name. What cannot be found is complained about elsewhere."""
+    try:
+        kind = registry.find(Spelled.parse(text, registry.what).name)
+    except RotaError:
+        return True
+    return option in options_of(kind)
+
+
+def with_options(text: str, what: str, options: Mapping[str, Any]) -> str:
+    """The name of a policy or a placer with other options."""
+    if not options:
+        return text
+    spelled = Spelled.parse(text, what)
+    name = f"{spelled.name}:" if spelled.name.endswith(".py") else spelled.name
+    return f"{name}:{_spelled({**spelled.options, **options})}"
+
+
+def with_settings(trace: str, settings: Mapping[str, Any]) -> str:
+    """The name of a generated trace with other settings."""
+    if not settings:
+        return trace
+    name, _, options = BUILT_IN.get(trace, trace).partition(":")
+    if name not in GENERATED or Path(trace).exists():
+        raise OptionError(
+            "is no generated trace, so it has no settings to vary.", field="trace", value=trace, hint="--trace synthetic:jobs=500"
+        )
+    given = dict(option.split("=", 1) for option in options.split(",") if "=" in option)
+    return f"{name}:{_spelled({**given, **settings})}"
+
+
+def _spelled(options: Mapping[str, Any]) -> str:
+    return ",".join(f"{key}={_option(value)}" for key, value in options.items())
+
+
+def _option(value: Any) -> str:
+    """As it is typed: a list has slashes between its values."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "/".join(_option(each) for each in value)
+    return value if isinstance(value, str) else repr(value)

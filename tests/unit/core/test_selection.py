@@ -1,0 +1,35 @@
+"""How the core draws from an answer: what is counted, owed and kept."""
+
+import numpy as np
+import pytest
+
+from rota.core.selection import MOST_OWED, Drawing
+from rota.model.allocation import Allocation, Assignment, Ranking, Shares
+from rota.model.units import FOREVER
+
+NONE = np.array([], dtype=np.int64)
+SHARES = Shares(option=NONE, share=np.array([]))
+OTHERS: list[Allocation] = [Ranking(order=NONE), Assignment(position=NONE, option=NONE)]
+
+
+def test_deficits_count_as_time_not_received_or_only_break_ties() -> None:
+    received, deficit = np.array([100.0, 100.0]), np.array([30.0, -20.0])
+    assert Drawing().had_seconds(received, deficit).tolist() == [70.0, 120.0]
+    assert Drawing(deficits_break_ties=True).had_seconds(received, deficit).tolist() == [100.0, 100.0]
+
+
+def test_what_only_breaks_ties_has_no_limit() -> None:
+    assert Drawing().most_owed_seconds(360.0) == MOST_OWED * 360.0
+    assert Drawing(deficits_break_ties=True).most_owed_seconds(360.0) == FOREVER
+
+
+@pytest.mark.parametrize("allocation", OTHERS)
+def test_a_steady_answer_lasts_and_only_goes_on(allocation: Allocation) -> None:
+    usual, steady = Drawing(), Drawing(steady=True)
+    assert not usual.lasts(allocation) and not usual.only_goes_on(allocation)
+    assert steady.lasts(allocation) and steady.only_goes_on(allocation)
+
+
+@pytest.mark.parametrize("drawing", [Drawing(), Drawing(steady=True)])
+def test_shares_are_drawn_from_again_in_any_case(drawing: Drawing) -> None:
+    assert drawing.lasts(SHARES) and not drawing.only_goes_on(SHARES)

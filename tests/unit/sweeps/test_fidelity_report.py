@@ -1,0 +1,62 @@
+"""What is said of real and simulated runs. Real ones are in tests/live/test_live.py, journals in tests/unit/report."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.errors import JournalError, OptionError
+from rota.sweeps.fidelity_report import FidelityReport, PolicyFidelity, _same_ranking, measure_fidelity
+
+ONE = PolicyFidelity(
+    policy="fifo",
+    home="a",
+    jobs=2,
+    jobs_left_out=0,
+    mean_error=0.02,
+    per_job_p90_error=0.05,
+    usual_mean_error=-0.03,
+    usual_per_job_p90_error=0.09,
+    simulated_mean_jct_seconds=10.2,
+    real_mean_jct_seconds=10.0,
+    launch_seconds=0.1,
+    suspend_seconds=0.0,
+    leave_seconds=0.0,
+    answer_seconds=0.0,
+    launching_seconds=0.1,
+    switching_seconds=0.0,
+    leaving_seconds=0.0,
+    interference_seconds=0.0,
+    rate_spread=0.0,
+)
+
+
+def test_policies_are_ranked_only_if_they_really_differ() -> None:
+    slower = replace(ONE, real_mean_jct_seconds=12.0, simulated_mean_jct_seconds=11.5)
+    assert _same_ranking([ONE]) is None
+    assert _same_ranking([ONE, replace(ONE, real_mean_jct_seconds=10.05, simulated_mean_jct_seconds=9.0)]) is None
+    assert _same_ranking([ONE, slower]) is True
+    assert _same_ranking([slower, ONE]) is True
+    assert _same_ranking([ONE, slower, replace(slower, simulated_mean_jct_seconds=9.0, real_mean_jct_seconds=20.0)]) is False
+
+
+def test_a_report_has_the_names_of_the_contract() -> None:
+    whole = FidelityReport((ONE,), None).to_dict()
+    wanted = {"policy", "mean_error", "per_job_p90_error", "simulated_mean_jct_seconds", "real_mean_jct_seconds"}
+    assert set(whole) == {"policies", "same_ranking"} and wanted <= set(whole["policies"][0])
+    assert json.loads(json.dumps(whole)) == whole
+    text = str(FidelityReport((ONE, replace(ONE, policy="las")), True))
+    assert "+2.0%" in text and "ranks the policies as they really were" in text
+
+
+@pytest.mark.slow
+def test_homes_without_a_run_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="names no home"):
+        measure_fidelity([])
+    with pytest.raises(JournalError, match="no scheduler has run here"):
+        measure_fidelity([tmp_path])
+    found = subprocess.run([sys.executable, "-m", "rota", "fidelity", str(tmp_path)], capture_output=True, text=True)
+    assert found.returncode != 0 and "no scheduler has run here" in found.stderr and "--home" in found.stderr

@@ -1,0 +1,160 @@
+"""A cell that is sent to another machine: the same result as here, with none of the files of this machine."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.compose.fingerprint import FILES, Fingerprints
+from rota.compose.study import Study
+from rota.report.comparison import WALL_CLOCK
+from rota.sweeps import sweep_worker
+from rota.sweeps.copies import FIELDS, LOCK, Copies, remove_left
+from rota.sweeps.node_runner import There, packed
+from rota.sweeps.versions import versions
+
+POLICY = "import rota\nclass Mine:\n    def allocate(self, view):\n        return rota.Ranking.by(view.jobs.gpus)\n"
+
+
+@pytest.fixture
+def there() -> Iterator[There]:
+    made = There()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files as a sweep may name them, in a folder that can be taken away."""
+    found = tmp_path / "sweep" / "deep"
+    (found / "runs").mkdir(parents=True)
+    (found / "rates" / "throughputs_V100").mkdir(parents=True)
+    (found / "jobs.csv").write_text("submit_time,gpus,duration\n0,1,600\n5,2,60\n9,4,300\n20,1,30\n")
+    (found / "mine.py").write_text(POLICY)
+    (found / "cluster.yaml").write_text("nodes:\n  - count: 2\n    gpus: 4\n    accelerator: V100\n")
+    (found / "runs" / "resnet.csv").write_text("uuid,perf\ng0,10\ng1,20\ng2,10\n")
+    (found.parent / "list.json").write_text(json.dumps({"classA": str(found / "runs" / "resnet.csv")}))
+    (found / "history.csv").write_text("duration\n100\n5000\n")
+    (found / "rates" / "throughputs_V100" / "bert.csv").write_text("global_batch_size,1,2,4\n64,6.0,7.0,9.0\n128,3.0,4.0,5.0\n")
+    monkeypatch.chdir(found)
+    return found
+
+
+def studies(folder: Path) -> dict[str, Study]:
+    return {
+        "a relative trace": Study("jobs.csv", cluster="8xV100"),
+        "an absolute trace": Study(folder / "jobs.csv", cluster="8xV100", policy="srsf+spread"),
+        "above the folder": Study("../deep/jobs.csv", cluster="8xV100", variability="../list.json"),
+        "a policy": Study("jobs.csv", cluster="8xV100", policy="./mine.py:Mine"),
+        "an absolute policy": Study("jobs.csv", cluster="8xV100", policy=f"{folder / 'mine.py'}:Mine+packed"),
+        "a cluster": Study("jobs.csv", cluster=str(folder / "cluster.yaml")),
+        "an option": Study("jobs.csv", cluster="8xV100", policy=f"gittins:history={folder / 'history.csv'}"),
+        "a list of runs": Study("jobs.csv", cluster="8xV100", variability=folder.parent / "list.json"),
+        "a folder of rates": Study("synthetic:jobs=5,gpus=8,largest=4", cluster="8xV100", profile=folder / "rates"),
+        "no file": Study("synthetic:jobs=20,gpus=8,largest=4", cluster="8xV100", policy="tiresias"),
+    }
+
+
+def timeless(result: dict[str, Any]) -> str:
+    summary = {name: value for name, value in result["summary"].items() if name not in WALL_CLOCK}
+    return json.dumps({**result, "summary": summary})
+
+
+@pytest.mark.slow
+def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: There) -> None:
+    expected, sent, contents = {}, {}, {}
+    for name, study in studies(folder).items():
+        plain = study.plain()
+        expected[name] = timeless(json.loads(json.dumps(sweep_worker.run(plain, lambda *_: None))))
+        files = Fingerprints().files(study)
+        contents |= {digest: Path(path).read_bytes() for path, digest in files.items()}
+        sent[name] = packed(plain, versions(), str(folder), files)
+    assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in contents.items())
+    folder.parent.rename(folder.parent.with_name("away"))
+    os.chdir("/")
+    for name, text in sent.items():
+        answer = there.run(text, contents.__getitem__)
+        assert "result" in answer, (name, answer)
+        assert timeless(answer["result"]) == expected[name], name
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_there_reads_as_here(folder: Path, there: There) -> None:
+    (folder / "bad.csv").write_text("submit_time,gpus,duration\n0,one,600\n")
+    study = Study(folder / "bad.csv", cluster="8xV100")
+    files = Fingerprints().files(study)
+    contents = {digest: Path(path).read_bytes() for path, digest in files.items()}
+    answer = there.run(packed(study.plain(), versions(), str(folder), files), contents.__getitem__)
+    assert answer["error"].startswith(f"{folder / 'bad.csv'}:2  gpus: 'one'") and answer["hint"]
+    leaving = POLICY.replace("return", "raise SystemExit(3)\n        return")
+    (folder / "mine.py").write_text(leaving)
+    study = Study("demo", policy="./mine.py:Mine")
+    files = Fingerprints().files(study)
+    answer = there.run(packed(study.plain(), versions(), str(folder), files), lambda _: leaving.encode())
+    assert "SystemExit: 3" in answer["error"]
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_told_and_the_next_cell_has_another(folder: Path, there: There) -> None:
+    dying = POLICY.replace("return", "import os; os._exit(7)\n        return")
+    (folder / "mine.py").write_text(dying)
+    study = Study("demo", policy="./mine.py:Mine")
+    answer = there.run(packed(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: dying.encode())
+    assert answer["died"] and "its worker died (exit code 7)" in answer["error"]
+    assert "result" in there.run(packed(Study("demo").plain(), versions(), str(folder), {}), lambda _: b"")
+
+
+def test_a_copy_that_is_damaged_is_not_used(folder: Path, there: There) -> None:
+    study = Study("jobs.csv", cluster="8xV100")
+    answer = there.run(packed(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: b"other")
+    assert "jobs.csv is damaged" in answer["error"]
+
+
+@pytest.mark.slow
+def test_other_versions_calculate_nothing(folder: Path, there: There) -> None:
+    sweeps = {**versions(), "numpy": "1.0"}
+    answer = there.run(packed(Study("demo").plain(), sweeps, str(folder), {}), lambda _: b"")
+    assert answer == {"other": [f"numpy {versions()['numpy']}, not 1.0"]}
+
+
+def test_absolute_paths_in_every_field_get_the_root(tmp_path: Path) -> None:
+    assert set(FIELDS) == FILES.keys()
+    copies = Copies("/home/me", tmp_path)
+    study = {"trace": "gavel:jobs=5,profile=/a/b.json", "policy": "/p.py:Mine:x=1/2,y=/c+/d.py", "jobs": "/", "cluster": "8xV100"}
+    rooted = copies.rooted(study)
+    root = copies.root
+    assert rooted == {
+        "trace": f"gavel:jobs=5,profile={root}/a/b.json",
+        "policy": f"{root}/p.py:Mine:x=1/2,y={root}/c+{root}/d.py",
+        "jobs": "/",
+        "cluster": "8xV100",
+    }
+    assert json.loads(copies.unrooted(json.dumps(rooted))) == study
+    copies.close()
+
+
+def test_nothing_is_written_outside_the_root(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    copies = Copies("/home/me", tmp_path / "x")
+    digest = hashlib.sha256(b"mine").hexdigest()
+    copies.put({"../../../../../../../../escaped.csv": digest, "/etc/y": digest}, lambda _: b"mine")
+    assert (copies.root / "escaped.csv").read_bytes() == (copies.root / "etc" / "y").read_bytes() == b"mine"
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"] and list((tmp_path / "x").iterdir()) == [copies.root]
+    copies.close()
+    assert not list((tmp_path / "x").iterdir())
+
+
+def test_folders_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+    kept = Copies("/home/me", tmp_path)
+    left = Copies("/home/me", tmp_path)
+    os.close(left.lock)  # as the end of its process does
+    (tmp_path / "rota-cells-young").mkdir()  # not locked yet
+    (tmp_path / "rota-cells-link").symlink_to(kept.root)
+    remove_left(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([kept.root.name, "rota-cells-young", "rota-cells-link"])
+    assert (kept.root / LOCK).exists()
+    kept.close()
