@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale_agents import BEGIN_SECONDS, LEAVE_SECONDS, PipedHosts
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.prepare_live import read_flags
-from rota.core.selection import Drawing
+from rota.core.selection import SelectionRules
 from rota.core.state.state import State
 from rota.live.daemon import Daemon
 from rota.live.driver import DriverCommand
@@ -102,12 +102,12 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     flags = read_flags(given, fleet.machines(), [name for names in fleet.devices() for name in names])
     configuration = make_configuration(options, asked.policy, "packed", CheckedOptions(fleet, True, flags, ()), flags.told)
     # As in Gavel, shares are met round by round: by default Rota moves fewer jobs in rounds that are so short.
-    configuration["settings"]["drawing"] = WORDS.encode(Drawing(deficits_break_ties=True))
+    configuration["settings"]["drawing"] = JOURNAL_CODEC.encode(SelectionRules(deficits_break_ties=True))
     failed: list[BaseException] = []
     daemon = Daemon(
         folder,
         make_scheduler,
-        WORDS,
+        JOURNAL_CODEC,
         fleet,
         worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
         configuration=configuration,

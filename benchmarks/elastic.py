@@ -11,7 +11,7 @@ from rota.beliefs.rates import Rates
 from rota.compose.registry import make_policy
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
-from rota.model.commands import Launch, Resume, Solve
+from rota.model.commands import CallPolicy, Launch, Resume
 from rota.model.events import Allocated, Started, Submitted
 from rota.model.job import JobSpec
 from rota.placers.packed import Packed
@@ -44,7 +44,7 @@ def crowd(jobs: int = 10_000) -> Scheduler:
 def answer(core: Scheduler, policy: Any, now_s: float, *events: Any) -> list[Any]:
     """Ask, answer and decide once."""
     commands = core.step(now_s, list(events))
-    asked = next((command for command in commands if isinstance(command, Solve)), None)
+    asked = next((command for command in commands if isinstance(command, CallPolicy)), None)
     if asked is not None:
         commands += core.step(now_s, [Allocated(asked.ticket, policy.allocate(asked.view), now_s)])
     return commands

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rota
-from rota.agent.machine import Machine, Order
+from rota.agent.machine import AttemptManager, LaunchOrder
 
 ENDLESS = 1_000_000_000
 PACKAGES = str(Path(rota.__file__).resolve().parents[1])
@@ -213,8 +213,10 @@ def nodes_json(bench: Bench) -> str:
     return subprocess.run(run, capture_output=True, text=True, timeout=30, check=False, env=env).stdout[:3000]
 
 
-def order_for(bench: Bench, run: list[str], env: dict[str, str], *, incarnation: int = 1, grace_seconds: float = 20.0) -> Order:
-    return Order(
+def order_for(
+    bench: Bench, run: list[str], env: dict[str, str], *, incarnation: int = 1, grace_seconds: float = 20.0
+) -> LaunchOrder:
+    return LaunchOrder(
         job=1,
         incarnation=incarnation,
         sequence=1 if incarnation == 1 else 10,
@@ -231,7 +233,7 @@ def order_for(bench: Bench, run: list[str], env: dict[str, str], *, incarnation:
     )
 
 
-def end_all_of(bench: Bench, agent: Machine) -> None:
+def end_all_of(bench: Bench, agent: AttemptManager) -> None:
     with contextlib.suppress(Exception):
         for each in agent.inventory():
             agent.kill(1, each.incarnation, 1 << 40)

@@ -18,7 +18,7 @@ from rota.agent.node_agent import NodeAgent, NodeFacts
 from rota.agent.processes import boot_s
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, Fleet
-from rota.live.node_channel import HostAnswer, HostThere
+from rota.live.node_channel import HostReply, ReachableHost
 from rota.live.requests import submitted_job
 from rota.model.commands import Kill, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Exited, External, NodeReported, Started, Suspended
@@ -30,23 +30,23 @@ HOST = "host-n1"
 
 
 class OneHost:
-    """A `Hosts` with one node, whose agent is asked in this process."""
+    """A `NodeChannel` with one node, whose agent is asked in this process."""
 
     def __init__(self, agent: NodeAgent) -> None:
         self.agent = agent
-        self._answers: list[HostAnswer] = []
+        self._answers: list[HostReply] = []
 
     def open(self, wake: Callable[[], None]) -> None: ...
 
     def close(self) -> None: ...
 
-    def there(self) -> Mapping[str, HostThere]:
-        return {HOST: HostThere(self.agent.facts)}
+    def there(self) -> Mapping[str, ReachableHost]:
+        return {HOST: ReachableHost(self.agent.facts)}
 
     def send(self, host: str, text: str) -> None:
-        self._answers.append(HostAnswer(host, self.agent.exchange(text), boot_s()))
+        self._answers.append(HostReply(host, self.agent.exchange(text), boot_s()))
 
-    def answers(self) -> list[HostAnswer]:
+    def answers(self) -> list[HostReply]:
         found, self._answers = self._answers, []
         return found
 

@@ -19,7 +19,7 @@ from benchmarks.gpu_bench import Bench
 from rota.agent.mps import CONTROL, mps_environment, mps_folder
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
-from rota.park.park_method import PRELOAD, SLEEP, how_to_park
+from rota.park.park_method import PRELOAD, SLEEP, choose_park_method
 
 WARM_SECONDS = 2.0
 """All make steps for so long before they measure."""
@@ -100,7 +100,7 @@ def allocator(bench: Bench, width: int = 8192, seconds: float = 3.0, times: int 
     width, seconds = (64, 0.5) if bench.rehearsal else (width, seconds)
     run = [sys.executable, str(bench.folder / "pair.py")]
     facts = parking_facts(run, bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
-    way, why = how_to_park(facts)
+    way, why = choose_park_method(facts)
     if way != (SLEEP if bench.rehearsal else PRELOAD):
         raise RuntimeError(f"no allocator would be preloaded here: {way}, {why}")
     more = parking_environment(facts, bench.variables()) | {"ROTA_RUN_DIR": str(bench.folder)}

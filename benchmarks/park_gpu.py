@@ -37,10 +37,10 @@ from benchmarks.gpu_bench import (
 from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, packing
 from benchmarks.gpu_resumed import resumed
-from rota.agent.machine import IncarnationStatus, Machine
+from rota.agent.machine import AttemptManager, IncarnationStatus
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
-from rota.park.park_method import how_to_park
+from rota.park.park_method import choose_park_method
 
 SIZES = (2, 20, 40)
 
@@ -85,7 +85,7 @@ def machine(bench: Bench) -> dict[str, Any]:
     import torch
 
     facts = parking_facts(bench.command(2, 1, 0, "x"), bench.variables(), "/", wanted=True, gpus=1, real_gpus=not bench.rehearsal)
-    way, why = how_to_park(facts)
+    way, why = choose_park_method(facts)
     return {
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
         "torch": torch.__version__,
@@ -190,7 +190,7 @@ def leaving(bench: Bench, gib: int) -> dict[str, Any]:
     """One job that saves and leaves by SIGTERM, and is launched again: until it is gone, and from there to its next step."""
     bench.home = bench.folder / f"home-leaving-{gib}"
     bench.home.mkdir()
-    agent = Machine(bench.home, lambda: None)
+    agent = AttemptManager(bench.home, lambda: None)
     try:
         run = [*bench.command(gib, ENDLESS, 0.0, f"leaving-{gib}"), "save"]
         env = bench.variables() | {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
@@ -254,7 +254,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
     """One job, parked again and again by its supervisor, without a policy. `way`: driver, or what is chosen for it."""
     bench.home = bench.folder / f"home-many-{gib}{way}"
     bench.home.mkdir()
-    agent = Machine(bench.home, lambda: None)
+    agent = AttemptManager(bench.home, lambda: None)
     before = gpu_mib()
     try:
         run, env = bench.command(gib, 1_000_000_000, 0.0, f"many-{gib}{way}"), bench.variables()

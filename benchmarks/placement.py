@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.placers.packed import Packed
 from rota.placers.pal import Pal
 from rota.placers.pm_first import PmFirst
@@ -29,7 +29,7 @@ def placement() -> list[dict[str, Any]]:
             size = int(rng.choice(SIZES))
             if size > left:
                 continue
-            requests.append(Request(job, 0, size, 0.0, application=int(rng.integers(4)), penalties=(1.0, 1.7)))
+            requests.append(PlacementRequest(job, 0, size, 0.0, application=int(rng.integers(4)), penalties=(1.0, 1.7)))
             left -= size
         for placer in (Packed(sticky=False), PmFirst(sticky=False), Pal(sticky=False, wide=False), Pal(sticky=False)):
             best = min(_seconds(placer, cluster, scores, exact, requests) for _ in range(3))
@@ -42,10 +42,10 @@ def placement() -> list[dict[str, Any]]:
     return rows
 
 
-def _running(cluster: Cluster, scores: Any, exact: Any, requests: list[Request]) -> list[Request]:
+def _running(cluster: Cluster, scores: Any, exact: Any, requests: list[PlacementRequest]) -> list[PlacementRequest]:
     """The same jobs in the places that they were given, but for one in ten, which is new."""
     free = np.ones(cluster.gpus, dtype=bool)
-    placed = Pal().place(Floor(cluster, free.copy(), free, 0, 1, scores, exact), requests)
+    placed = Pal().place(PlacementView(cluster, free.copy(), free, 0, 1, scores, exact), requests)
     old = [replace(request, move_seconds=14.0, current=gpus) for request, gpus in zip(requests, placed, strict=True)]
     return [replace(request, current=None) if number % 10 == 0 else request for number, request in enumerate(old)]
 
@@ -54,9 +54,9 @@ def _odds(levels: int) -> list[float]:
     return [0.8, 0.19, 0.01] if levels == 3 else [0.6, 0.4]
 
 
-def _seconds(placer: Any, cluster: Cluster, scores: Any, exact: Any, requests: list[Request]) -> float:
+def _seconds(placer: Any, cluster: Cluster, scores: Any, exact: Any, requests: list[PlacementRequest]) -> float:
     free = np.ones(cluster.gpus, dtype=bool)
-    floor = Floor(cluster, free.copy(), free, 0, 1, scores, exact)
+    floor = PlacementView(cluster, free.copy(), free, 0, 1, scores, exact)
     before = time.process_time()
     placer.place(floor, requests)
     return time.process_time() - before

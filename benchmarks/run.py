@@ -33,10 +33,10 @@ import rota
 from rota.beliefs.rates import Rates
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import grant
-from rota.core.plan.order import draw, spelled_out
+from rota.core.plan.order import draw, expand_options
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
-from rota.model.commands import Launch, Solve
+from rota.model.commands import CallPolicy, Launch
 from rota.model.events import Allocated, Started, Submitted
 from rota.model.job import JobSpec
 from rota.model.units import MILLI
@@ -72,7 +72,7 @@ def crowd(cluster: str, jobs: int = 10_000) -> Scheduler:
 def decide_once(core: Scheduler, policy: Any, now_s: float, *events: Any, book: bool = True) -> Any:
     """From an event to commands: ask, answer, plan, place, reconcile; and, if asked for, book them."""
     commands = core.step(now_s, list(events))
-    (solve,) = [c for c in commands if isinstance(c, Solve)]
+    (solve,) = [c for c in commands if isinstance(c, CallPolicy)]
     core.fold(now_s, [Allocated(solve.ticket, policy.allocate(solve.view), now_s)])
     decided = core.decide()
     return core.commit(decided) if book else decided
@@ -105,7 +105,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
     core.step(0.0, [])
     view = core.view()
     table = CandidateTable(core.state, core.state.jobs.rows, core.settings)
-    candidates = spelled_out(draw(Srsf().allocate(view), table), table)
+    candidates = expand_options(draw(Srsf().allocate(view), table), table)
     fast, _ = cpu_seconds(lambda: grant(candidates, table, view.capacity), 7)
 
     def walk() -> set[int]:

@@ -28,7 +28,7 @@ from rota.agent.constants import ENDED, FINISHED, KILL, LAUNCH, LEASE, LOST, REN
 from rota.agent.node_agent import RANK, NodeFacts
 from rota.agent.orders import IncarnationStatus
 from rota.agent.processes import boot_id, boot_s
-from rota.live.node_channel import HostAnswer, HostThere
+from rota.live.node_channel import HostReply, ReachableHost
 
 BEGIN_SECONDS, LEAVE_SECONDS, TELL_SECONDS = 0.05, 0.05, 1.0
 """From a launch to the first step, from the order to leave to the end, and between two reports of steps."""
@@ -132,16 +132,16 @@ class PretendAgent:
             job, incarnation, sequence, lease_s = (
                 arguments[name] for name in ("job", "incarnation", "sequence", "lease_seconds")
             )
-            instruction = rules.Instruction(LAUNCH, incarnation, sequence, lease_s=lease_s, boot=boot_id())
+            instruction = rules.AgentCommand(LAUNCH, incarnation, sequence, lease_s=lease_s, boot=boot_id())
         else:
             job, incarnation, *rest = arguments
             if operation == "forget":
                 self._forget(job, incarnation)
                 return
             if operation == RENEW:
-                instruction = rules.Instruction(RENEW, incarnation, lease_s=rest[0], sent_s=boot_s())
+                instruction = rules.AgentCommand(RENEW, incarnation, lease_s=rest[0], sent_s=boot_s())
             else:
-                instruction = rules.Instruction(SUSPEND if operation == "park" else operation, incarnation, rest[0])
+                instruction = rules.AgentCommand(SUSPEND if operation == "park" else operation, incarnation, rest[0])
         decision = rules.receive(self._known_of(job), instruction, now_s=boot_s(), boot=boot_id())
         self._known[job] = decision.known
         held = self._held.get((job, incarnation))
@@ -172,7 +172,7 @@ class PretendAgent:
             made = int((now_s - held.began_s) * STEPS_PER_SECOND)
             held.steps, held.stepped_s = order["from_step"] + made, held.began_s + made / STEPS_PER_SECOND
         finished = order["steps_total"] is not None and held.steps >= order["steps_total"]
-        over = rules.look_at_clock(held.known, boot_s()).action == LEASE
+        over = rules.expire_lease(held.known, boot_s()).action == LEASE
         if word == ENDED or over or finished:
             held.asked = held.asked or (LEASE if over else None)
             self._end(held, now_s, FINISHED if finished else LOST if held.asked == KILL else YIELDED)
@@ -283,11 +283,11 @@ class _AgentProcess:
 
 
 class PipedHosts:
-    """`Hosts` (`rota/live/node_channel.py`) whose agents live in a few processes of this machine."""
+    """`NodeChannel` (`rota/live/node_channel.py`) whose agents live in a few processes of this machine."""
 
     def __init__(self, agents: int, gpus: int, processes: int) -> None:
-        self._there: dict[str, HostThere] = {}
-        self._answers: queue.SimpleQueue[HostAnswer] = queue.SimpleQueue()
+        self._there: dict[str, ReachableHost] = {}
+        self._answers: queue.SimpleQueue[HostReply] = queue.SimpleQueue()
         self._rang: set[str] = set()
         self._lock = threading.Lock()
         self._all_there = threading.Event()
@@ -307,13 +307,13 @@ class PipedHosts:
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def there(self) -> Mapping[str, HostThere]:
+    def there(self) -> Mapping[str, ReachableHost]:
         return self._there
 
     def send(self, host: str, text: str) -> None:
         self._process_of[host].send(f"{host.removeprefix('host-')}\task\t{text}\n")
 
-    def answers(self) -> list[HostAnswer]:
+    def answers(self) -> list[HostReply]:
         found = []
         with suppress(queue.Empty):
             while True:
@@ -334,7 +334,7 @@ class PipedHosts:
         for number, word, text in said:
             host = f"host-{number}"
             if word == "answer":
-                self._answers.put(HostAnswer(host, text, arrived_s))
+                self._answers.put(HostReply(host, text, arrived_s))
             elif word == "ring":
                 with self._lock:
                     self._rang.add(host)
@@ -342,7 +342,7 @@ class PipedHosts:
                 plain = json.loads(text)
                 facts = NodeFacts(**{**plain, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
                 with self._lock:
-                    self._there = {**self._there, host: HostThere(facts)}
+                    self._there = {**self._there, host: ReachableHost(facts)}
                     if len(self._there) == self._agents:
                         self._all_there.set()
         self._wake()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent import datagrams
-from rota.agent.disk import TELL
-from rota.agent.machine import IncarnationStatus, Machine, Order
+from rota.agent.disk import REPORT_SOCKET
+from rota.agent.machine import AttemptManager, IncarnationStatus, LaunchOrder
 from rota.train.agreement import ANNOUNCEMENT
 from rota.train.rank_environment import JobEnvironment
 from rota.train.session import Session
@@ -47,7 +47,7 @@ def _steps() -> list[dict[str, Any]]:
     rows = []
     for what, ranks in (("one process", 1), ("the first of four ranks", 4)):
         with tempfile.TemporaryDirectory() as folder:
-            box = datagrams.listen(Path(folder), TELL)
+            box = datagrams.listen(Path(folder), REPORT_SOCKET)
             spent = _best(lambda folder=folder, ranks=ranks: _session(Path(folder), ranks))
             box.close()
         each = (spent - bare) / STEPS
@@ -123,7 +123,7 @@ class _Switching:
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.env = {**env, "ROTA_CHECKPOINT_DIR": str(folder), "ROTA_JOB_ID": "1"}
         self.folder, self.bell = folder, threading.Event()
-        self.machine = Machine(folder / "home", self.bell.set)
+        self.machine = AttemptManager(folder / "home", self.bell.set)
 
     def run(self) -> list[tuple[float, float, float]]:
         """Seconds from the order to stop to its end, from there until its next process runs, and from that to its first step."""
@@ -147,7 +147,7 @@ class _Switching:
 
     def _launch(self, incarnation: int, from_step: float) -> None:
         self.machine.launch(
-            Order(
+            LaunchOrder(
                 job=1,
                 incarnation=incarnation,
                 sequence=1,

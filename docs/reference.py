@@ -23,7 +23,7 @@ from rota.compose.docstrings import field_docstrings
 from rota.model.lazy import lazy
 from rota.model.options import Options
 from rota.model.view import Jobs
-from rota.report.comparison import Paired, PolicyLine
+from rota.report.comparison import PairedRatio, PolicyLine
 from rota.report.metrics import Summary
 from rota.report.plots import Plot
 from rota.solver.program import Solution
@@ -50,7 +50,7 @@ FACE: Face = {
 
 MET: Mapping[str, tuple[type, ...]] = {
     "Result": (Summary,),
-    "Comparison": (PolicyLine, Paired, Plot),
+    "Comparison": (PolicyLine, PairedRatio, Plot),
     "View": (Jobs, Options),
     "Program": (Solution,),
     "connect": (Client, Job, JobRow, TrialRow, WhyRow, ReasonRow, StatusRow, NodeRow, GpuRow),

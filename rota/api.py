@@ -21,11 +21,11 @@ from rota.compose.idle_options import unused_costs
 from rota.compose.limits import MOST_SEEDS
 from rota.compose.placer_check import check_placer
 from rota.compose.policy_faults import explain_fault, with_columns
-from rota.compose.prepare import Prepared, prepare_study
+from rota.compose.prepare import PreparedStudy, prepare_study
 from rota.compose.registry import is_placer, make_placer, make_policy
 from rota.compose.study import Filters, Study, make_study
 from rota.core.learn.cordon import slow_gpus
-from rota.errors import GuessWarning, OptionError, RotaError
+from rota.errors import AssumptionWarning, OptionError, RotaError
 from rota.model.policy import Policy
 from rota.report.comparison import Comparison
 from rota.report.given_up import given_up_notes
@@ -39,7 +39,7 @@ from rota.sim.engine import Progress
 from rota.traces.synthetic import open_trace, reseeded
 from rota.traces.trace import Trace
 
-__all__ = ["Prepared", "check", "compare", "prepare", "run_study", "simulate"]
+__all__ = ["PreparedStudy", "check", "compare", "prepare", "run_study", "simulate"]
 
 Fields = ParamSpec("Fields")
 Returned = TypeVar("Returned")
@@ -73,7 +73,7 @@ def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **f
     """Run a trace through a policy on a simulated cluster.
 
     The keywords are the fields of `Study`. Those about costs, such as `launch_seconds`, come before the preset's. An unknown
-    input that counts as something else is a `GuessWarning`, and stands in the notes of the result.
+    input that counts as something else is a `AssumptionWarning`, and stands in the notes of the result.
     """
     result = run_study(make_study({"trace": trace, **fields}), progress)
     warn_of(result.guesses)
@@ -81,7 +81,7 @@ def simulate(trace: str | Path | Trace, *, progress: Progress | None = None, **f
 
 
 @_with_fields_of(Study)
-def prepare(trace: str | Path | Trace, **fields: Any) -> Prepared:
+def prepare(trace: str | Path | Trace, **fields: Any) -> PreparedStudy:
     """What `simulate` does before it simulates: whatever is wrong with its arguments is said here."""
     return prepare_study(make_study({"trace": trace, **fields}))
 
@@ -130,7 +130,7 @@ def run_study(study: Study, progress: Progress | None = None, opened: Trace | No
 def warn_of(guesses: Iterable[str]) -> None:
     """Warn the caller of the function that calls this."""
     for guess in guesses:
-        warnings.warn(guess, GuessWarning, stacklevel=3)
+        warnings.warn(guess, AssumptionWarning, stacklevel=3)
 
 
 def compare(

@@ -49,7 +49,7 @@ def _arrived(kind: type[RotaError], args: tuple[object, ...], fields: dict[str, 
     return error
 
 
-class GuessWarning(UserWarning):
+class AssumptionWarning(UserWarning):
     """An input is unknown and was taken for something else. The commands print it as a note."""
 
 
@@ -106,7 +106,7 @@ class NotYours(InputError, PermissionError):
         self.strerror = self.message
 
 
-class NameUnknown(InputError):
+class UnknownNameError(InputError):
     """A name that does not exist; the message offers the closest one that does."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
@@ -132,11 +132,11 @@ class NotRunningError(UnreachableError):
     """The scheduler of this home is not running. Its journal and its logs can be read from disk."""
 
 
-class PolicyBroken(RotaError):
+class PolicyError(RotaError):
     """A policy raised, or answered with something that is no allocation."""
 
 
-class SolverFailed(RotaError):
+class SolverError(RotaError):
     """An optimisation problem has no solution, or none was found."""
 
 
@@ -148,7 +148,7 @@ class CheckpointError(RotaError):
     """A checkpoint of a training script cannot be read or written."""
 
 
-class Stalled(RotaError):
+class SimulationStalled(RotaError):
     """A simulation can go no further though jobs are unfinished."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rota.live.journal_place import PostgresPlace
+from rota.live.journal_place import PostgresLocation
 
 START_SECONDS = 120.0
 SETTINGS = ("listen_addresses=", "fsync=on", "max_connections=60", "shared_buffers=16MB", "autovacuum=off")
@@ -52,9 +52,9 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://rota@/postgres?host={self.folder}"
 
-    def place(self) -> PostgresPlace:
+    def place(self) -> PostgresLocation:
         """A schema that no other test has."""
-        return PostgresPlace(self.url, f"rota_{secrets.token_hex(4)}")
+        return PostgresLocation(self.url, f"rota_{secrets.token_hex(4)}")
 
     def start(self) -> None:
         options = " ".join(f"-c {each}" for each in (*SETTINGS, f"unix_socket_directories={self.folder}"))

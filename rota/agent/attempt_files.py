@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from rota.agent import constants, rules
 from rota.agent.constants import ENDED, STARTING
-from rota.agent.disk import LAUNCH, STATUS, write_whole
+from rota.agent.disk import LAUNCH, STATUS, write_atomic
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.pace import Pace
 from rota.agent.processes import boot_s
@@ -23,7 +23,7 @@ LONGEST_SECONDS = 1e9
 """A length of time that stands for ever, and is a number in JSON."""
 
 
-class WrittenOrder(NamedTuple):
+class LaunchFile(NamedTuple):
     """launch.json."""
 
     job: int
@@ -54,7 +54,7 @@ class WrittenOrder(NamedTuple):
     """It is not known to save its state: if it can't be parked it keeps running, until a session of it says that it saves."""
 
 
-class Status(NamedTuple):
+class StatusFile(NamedTuple):
     """status.json."""
 
     job: int
@@ -108,11 +108,11 @@ class Status(NamedTuple):
     """How long it had worked when its state was last saved; 0: not since it was started."""
 
 
-def starting(job: int, incarnation: int, order: WrittenOrder | None) -> Status:
+def starting(job: int, incarnation: int, order: LaunchFile | None) -> StatusFile:
     """How it is before its supervisor has written anything."""
     if order is None:
-        return Status(job, incarnation, sequence=0, state=STARTING)
-    return Status(
+        return StatusFile(job, incarnation, sequence=0, state=STARTING)
+    return StatusFile(
         job,
         incarnation,
         order.sequence,
@@ -132,29 +132,29 @@ def _read(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_order(folder: Path) -> WrittenOrder | None:
+def read_order(folder: Path) -> LaunchFile | None:
     """None: not there, or not to be read."""
     value = _read(folder / LAUNCH) or {}
     try:
-        return WrittenOrder(**{name: value[name] for name in WrittenOrder._fields if name in value})
+        return LaunchFile(**{name: value[name] for name in LaunchFile._fields if name in value})
     except TypeError:
         return None
 
 
-def write_order(folder: Path, order: WrittenOrder) -> None:
-    write_whole(folder, LAUNCH, json.dumps(order._asdict()).encode(), durable=True)
+def write_order(folder: Path, order: LaunchFile) -> None:
+    write_atomic(folder, LAUNCH, json.dumps(order._asdict()).encode(), durable=True)
 
 
-def read_status(folder: Path) -> Status | None:
+def read_status(folder: Path) -> StatusFile | None:
     """None: not there, or not to be read (a power cut may leave an empty file)."""
     value = _read(folder / STATUS) or {}
     try:
-        return Status(**{name: value[name] for name in Status._fields if name in value})
+        return StatusFile(**{name: value[name] for name in StatusFile._fields if name in value})
     except TypeError:
         return None
 
 
-def anew_order(order: WrittenOrder, message: dict[str, Any]) -> WrittenOrder | None:
+def anew_order(order: LaunchFile, message: dict[str, Any]) -> LaunchFile | None:
     """The order with the variables and GPUs of a message, for the same command; None: that names no variables. A variable without
     a value is taken away."""
     changed, where = message.get("env"), message.get("gpus_text")
@@ -166,12 +166,12 @@ def anew_order(order: WrittenOrder, message: dict[str, Any]) -> WrittenOrder | N
     return order._replace(env=env, gpus_text=where)
 
 
-def write_status(folder: Path, status: Status) -> None:
+def write_status(folder: Path, status: StatusFile) -> None:
     """Only an end has to survive a power cut: what ran is gone with the power."""
-    write_whole(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
+    write_atomic(folder, STATUS, json.dumps(status._asdict()).encode(), durable=status.state == ENDED)
 
 
-def unix_s(order: WrittenOrder | None, boot: str) -> float:
+def unix_s(order: LaunchFile | None, boot: str) -> float:
     """Now, in this boot of the machine, by the clock of the daemon that gave the order: it does not jump when somebody sets the
     time of the machine."""
     if order is None or order.clock_origin_s is None or order.boot_id != boot:
@@ -179,10 +179,10 @@ def unix_s(order: WrittenOrder | None, boot: str) -> float:
     return order.clock_origin_s + boot_s()
 
 
-def launch_instruction(order: WrittenOrder) -> rules.Instruction:
+def launch_instruction(order: LaunchFile) -> rules.AgentCommand:
     """A written order as the rules see it. Its lease is on the clock that counts from boot."""
     lease_s = order.written_boot_s + order.lease_seconds
-    return rules.Instruction(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
+    return rules.AgentCommand(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
 
 
 def seconds(value: object) -> float | None:

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 from rota.agent import datagrams
-from rota.agent.attempt_files import Status, WrittenOrder, read_order, read_status, starting, unix_s, write_order
+from rota.agent.attempt_files import LaunchFile, StatusFile, read_order, read_status, starting, unix_s, write_order
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
 from rota.agent.orders import IncarnationStatus, incarnation_status
-from rota.agent.processes import Process, Signs, boot_id, boot_s, holders
+from rota.agent.processes import Process, ProcessIdentity, boot_id, boot_s, holders
 from rota.folders import make_folder
 
 PATIENCE_SECONDS = 10.0
@@ -50,12 +50,12 @@ class IncarnationHandle:
     """Starts the supervisor of one incarnation, reads what it wrote, and sends it datagrams."""
 
     def __init__(
-        self, folder: Path, job: int, incarnation: int, order: WrittenOrder | None = None, *, detached: bool = False
+        self, folder: Path, job: int, incarnation: int, order: LaunchFile | None = None, *, detached: bool = False
     ) -> None:
         """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
         self.folder, self.job, self.incarnation, self._detached = folder, job, incarnation, detached
         self.order = order or read_order(folder)
-        self.status: Status | None = None
+        self.status: StatusFile | None = None
         self.supervised = False
         """Whether it had a supervisor at the last look."""
         self.problem = ""
@@ -75,7 +75,7 @@ class IncarnationHandle:
 
     # Starting it.
 
-    def launch(self, order: WrittenOrder) -> None:
+    def launch(self, order: LaunchFile) -> None:
         """Write the order, then start the supervisor: see `machine` for why this order of steps is safe."""
         self.order = order
         try:
@@ -96,7 +96,7 @@ class IncarnationHandle:
         _children.append(self._process)
         self.supervised, self._launched_s = True, time.monotonic()
 
-    def refuse(self, order: WrittenOrder, problem: str) -> None:
+    def refuse(self, order: LaunchFile, problem: str) -> None:
         """It is lost before anything of it is on disk."""
         self.order = order
         never = starting(self.job, self.incarnation, order)
@@ -183,7 +183,7 @@ class IncarnationHandle:
         """Its supervisor, if that lives."""
         return holders(self.folder / SUPERVISOR_LOCK)
 
-    def signs(self, ancestor: int) -> Signs:
+    def signs(self, ancestor: int) -> ProcessIdentity:
         """What its processes are known by; `ancestor`: its supervisor."""
         last = read_status(self.folder) or self.status or starting(self.job, self.incarnation, self.order)
         return signs_of(self.order, last, self._seen_s)._replace(ancestor=ancestor)

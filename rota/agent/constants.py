@@ -1,6 +1,6 @@
 """Constants that stand in files, datagrams and environments."""
 
-LIFE = "ROTA_LIFE"
+ATTEMPT_ID = "ROTA_LIFE"
 """Environment variable that every process of an incarnation carries, with a value no other incarnation anywhere has."""
 
 JOB_KEY = "ROTA_JOB_KEY"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rota.agent.attempt_files import read_order, read_status, starting, unix_s, write_status
-from rota.agent.constants import ENDED, LIFE, LOST
-from rota.agent.disk import RUN, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
+from rota.agent.constants import ATTEMPT_ID, ENDED, LOST
+from rota.agent.disk import RUN, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_atomic
 from rota.agent.processes import PROC, boot_id
 from rota.errors import RotaError
 
@@ -25,7 +25,7 @@ def end_copied_attempts(home: Path, why: str) -> int:
         try:
             order = read_order(folder)
             last = read_status(folder) or starting(job, incarnation, order)
-            write_whole(folder, TOMBSTONE, b"", durable=True)
+            write_atomic(folder, TOMBSTONE, b"", durable=True)
             write_status(folder, last._replace(state=ENDED, outcome=LOST, problem=why, ended_s=unix_s(order, boot_id())))
         finally:
             unlock(lock)
@@ -35,7 +35,9 @@ def end_copied_attempts(home: Path, why: str) -> int:
 
 def supervised_elsewhere(home: Path) -> Iterator[Path]:
     """Folders of supervisors that have attempts which this home tells of, and have them in another home."""
-    here = {order.env.get(LIFE, ""): folder for _, _, folder in _attempts(home) if (order := read_order(folder)) is not None}
+    here = {
+        order.env.get(ATTEMPT_ID, ""): folder for _, _, folder in _attempts(home) if (order := read_order(folder)) is not None
+    }
     here.pop("", None)
     if not here:
         return
@@ -43,7 +45,7 @@ def supervised_elsewhere(home: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             if entry.name.isdecimal() and _SUPERVISOR in (entry / "cmdline").read_bytes().split(b"\0"):
                 order = read_order(entry / "cwd")
-                mine = here.get(order.env.get(LIFE, "")) if order is not None else None
+                mine = here.get(order.env.get(ATTEMPT_ID, "")) if order is not None else None
                 if mine is not None and not os.path.samestat(mine.stat(), (entry / "cwd").stat()):
                     yield (entry / "cwd").readlink()
 

@@ -33,7 +33,7 @@ STATUS = "status.json"
 CONTROL = "ctl"
 COMPLAINTS = "supervisor.err"
 JOB_FOLDER = "job"
-TELL = "tell"
+REPORT_SOCKET = "tell"
 SIZE = "size.json"
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
@@ -43,7 +43,7 @@ def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:
     return home / RUN / str(job) / str(incarnation)
 
 
-def write_whole(folder: Path, name: str, text: bytes, *, durable: bool) -> None:
+def write_atomic(folder: Path, name: str, text: bytes, *, durable: bool) -> None:
     """A reader sees the old file or the new one, never a half; `durable`: after a power cut too."""
     new = folder / f"{name}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

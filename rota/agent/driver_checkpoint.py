@@ -23,7 +23,7 @@ from typing import Any
 
 from rota.agent import datagrams
 from rota.agent.constants import PARK, PARKED, RESUMED, UNPARKABLE, WAKE
-from rota.agent.disk import TELL
+from rota.agent.disk import REPORT_SOCKET
 
 LIBRARY = "libcuda.so.1"
 NEEDED = ("cuCheckpointProcessLock", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock")
@@ -125,7 +125,7 @@ def obey(driver: DriverCheckpoint, folder: Path, line: str) -> None:
         if word == WAKE:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-    datagrams.send(folder, TELL, json.dumps({**message, "seconds": time.monotonic() - began_s}).encode())
+    datagrams.send(folder, REPORT_SOCKET, json.dumps({**message, "seconds": time.monotonic() - began_s}).encode())
 
 
 def _resident_bytes(pid: int) -> int:
@@ -152,7 +152,7 @@ def main(folder: str) -> int:
             obey(driver, Path(folder), line)
         elif (pid := line.strip().partition(" ")[2]).isdecimal():
             refusal = {"op": UNPARKABLE, "pid": int(pid), "reason": problem}
-            datagrams.send(Path(folder), TELL, json.dumps(refusal).encode())
+            datagrams.send(Path(folder), REPORT_SOCKET, json.dumps(refusal).encode())
     return 0
 
 

@@ -76,18 +76,18 @@ class GpuReader:
 
 def _reading(nvml: Any, handle: Any) -> GpuReading:
     at_s = time.time()
-    memory = _told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)) or _told(
+    memory = _read_or_none(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)) or _read_or_none(
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle)  # of an older driver: its own share counts as used
     )
     return GpuReading(
         at_s=at_s,
         memory_gib=None if memory is None else memory.total / GIB,
         used_gib=None if memory is None else memory.used / GIB,
-        utilisation=_told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100.0),
-        clock_mhz=_told(lambda: int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
-        max_clock_mhz=_told(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))),
-        temperature_c=_told(lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
-        processes=_told(lambda: _processes(nvml, handle)),
+        utilisation=_read_or_none(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100.0),
+        clock_mhz=_read_or_none(lambda: int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
+        max_clock_mhz=_read_or_none(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))),
+        temperature_c=_read_or_none(lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
+        processes=_read_or_none(lambda: _processes(nvml, handle)),
     )
 
 
@@ -97,7 +97,7 @@ def _processes(nvml: Any, handle: Any) -> dict[int, float | None]:
     return {int(each.pid): None if each.usedGpuMemory is None else each.usedGpuMemory / GIB for each in found}
 
 
-def _told(ask: Callable[[], Any]) -> Any:
+def _read_or_none(ask: Callable[[], Any]) -> Any:
     """None: this GPU, or this driver, does not tell."""
     try:
         return ask()

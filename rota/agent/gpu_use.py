@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.agent.constants import ENDED, LIFE, PARKED
+from rota.agent.constants import ATTEMPT_ID, ENDED, PARKED
 from rota.agent.gpu_readings import GpuReading, Readings
 from rota.agent.orders import IncarnationStatus
 
@@ -48,7 +48,7 @@ def holders(
         env = variables(status.job, status.incarnation)
         numbers = [int(each) for each in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.isdecimal()]
         gpus = frozenset(uuids[number] for number in numbers if number in uuids)
-        found.append(GpuHolder((status.job, status.incarnation), env.get(LIFE, ""), gpus, status.state != PARKED))
+        found.append(GpuHolder((status.job, status.incarnation), env.get(ATTEMPT_ID, ""), gpus, status.state != PARKED))
     return found
 
 

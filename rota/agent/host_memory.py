@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GIB = 2**30
-PARKED_PART = 0.8
+PARKING_FRACTION = 0.8
 """Of the memory of a machine, what parked jobs may take. The rest is for jobs that run."""
 
 
 def parking_gib(memory_gib: float | None, part: float = 1.0) -> float | None:
     """What parked jobs may take of this memory, or of a part of it; None: not known. In whole GiB: a new kernel may find a little
     more or less, and the node has to be the same."""
-    return None if memory_gib is None else float(int(PARKED_PART * memory_gib * part))
+    return None if memory_gib is None else float(int(PARKING_FRACTION * memory_gib * part))
 
 
 def total_gib(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> float | None:

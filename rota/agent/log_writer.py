@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from rota.agent import child
 from rota.agent.log import Log
-from rota.agent.processes import Signs, boot_s, end_all, kill, members
+from rota.agent.processes import ProcessIdentity, boot_s, end_all, kill, members
 
 MARGIN_SECONDS = 1.0
 """How much later than the supervisor this process ends a job."""
@@ -50,7 +50,7 @@ _OPENED, _KILLED, _PROBLEM = b"opened", b"killed", b"problem "
 class LogWriter:
     """The supervisor's side. Only `wait_until_open` and `finish` wait, and not for longer than they are given."""
 
-    def __init__(self, path: Path, limit_bytes: int, signs: Signs) -> None:
+    def __init__(self, path: Path, limit_bytes: int, signs: ProcessIdentity) -> None:
         self._path, self._limit, self._signs = path, limit_bytes, signs
         self.opened = self.killed = False
         """Whether the log is open, and whether the job was ended because the supervisor had not done so."""
@@ -265,7 +265,7 @@ def _open(path: Path, limit_bytes: int, control: socket.socket) -> Log | None:
 
 
 class _Watch:
-    def __init__(self, signs: Signs, lease: mmap.mmap, control: socket.socket) -> None:
+    def __init__(self, signs: ProcessIdentity, lease: mmap.mmap, control: socket.socket) -> None:
         self.signs, self.control, self._lease = signs, control, lease
         self._known = b""
         self._due_s = float("inf")

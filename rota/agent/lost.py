@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from rota.agent.attempt_files import Status, WrittenOrder, read_status, unix_s, write_status
-from rota.agent.constants import ENDED, LIFE, LOST, STARTING
-from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_whole
-from rota.agent.processes import Signs, boot_id, end_all
+from rota.agent.attempt_files import LaunchFile, StatusFile, read_status, unix_s, write_status
+from rota.agent.constants import ATTEMPT_ID, ENDED, LOST, STARTING
+from rota.agent.disk import COMPLAINTS, JOB_LOCK, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock, write_atomic
+from rota.agent.processes import ProcessIdentity, boot_id, end_all
 
 WAIT_SECONDS = 0.2
 """For what was killed to be gone; if that is too short, the next look goes on."""
 
 
 def declare_lost(
-    folder: Path, order: WrittenOrder | None, last: Status, *, seen_s: float, job_lives_on: bool, problem: str = ""
-) -> Status | None:
+    folder: Path, order: LaunchFile | None, last: StatusFile, *, seen_s: float, job_lives_on: bool, problem: str = ""
+) -> StatusFile | None:
     """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
@@ -28,7 +28,7 @@ def declare_lost(
         last = read_status(folder) or last
         if last.state == ENDED:
             return last
-        write_whole(folder, TOMBSTONE, b"", durable=True)
+        write_atomic(folder, TOMBSTONE, b"", durable=True)
         # In another boot the numbers are those of strangers, and of ours nothing is left.
         same_boot = last.boot_id in {"", boot_id()}
         job_lock = None if job_lives_on else folder.parent / JOB_LOCK
@@ -45,10 +45,10 @@ def declare_lost(
         unlock(lock)
 
 
-def signs_of(order: WrittenOrder | None, last: Status, seen_s: float) -> Signs:
+def signs_of(order: LaunchFile | None, last: StatusFile, seen_s: float) -> ProcessIdentity:
     """What the processes of an incarnation are known by when its supervisor does not say."""
-    return Signs(
-        life=order.env.get(LIFE, "") if order else "",
+    return ProcessIdentity(
+        life=order.env.get(ATTEMPT_ID, "") if order else "",
         since_s=order.written_boot_s if order else 0.0,
         session=last.session,
         seen_s=max(seen_s, last.written_boot_s),

@@ -30,15 +30,15 @@ from rota.agent.attempt_handle import IncarnationHandle, reap
 from rota.agent.constants import KILL, PARK, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
 from rota.agent.listener import Listener
-from rota.agent.orders import IncarnationStatus, Order, held, written
+from rota.agent.orders import IncarnationStatus, LaunchOrder, held, to_launch_file
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.folders import make_folder
 
-__all__ = ["IncarnationStatus", "Machine", "Order"]
+__all__ = ["AttemptManager", "IncarnationStatus", "LaunchOrder"]
 
 
-class Machine:
+class AttemptManager:
     """For one thread; only `wake` is called from others, whenever a supervisor has something to tell or was ended because it
     stood still: `poll` soon then."""
 
@@ -59,10 +59,10 @@ class Machine:
         self._look()
         self._leases = LeaseCheck(lambda: list(self._handles.values()), wake)
 
-    def launch(self, order: Order) -> None:
+    def launch(self, order: LaunchOrder) -> None:
         """Start an incarnation, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
         lost, with a problem that says why."""
-        job, incarnation, wanted = order.job, order.incarnation, written(order)
+        job, incarnation, wanted = order.job, order.incarnation, to_launch_file(order)
         decision = self._decide(job, launch_instruction(wanted))
         if decision.refusal == rules.NOT_NEW:
             return
@@ -75,16 +75,16 @@ class Machine:
 
     def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
         """Ask it to save and leave. False: it does not live here."""
-        return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
+        return self._tell(job, rules.AgentCommand(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
 
     def park(self, job: int, incarnation: int, sequence: int) -> bool:
         """Put it to sleep where it is; if that can't be, ask it to save and leave. False: it does not live here."""
-        return self._tell(job, rules.Instruction(SUSPEND, incarnation, sequence), {"op": PARK, "sequence": sequence})
+        return self._tell(job, rules.AgentCommand(SUSPEND, incarnation, sequence), {"op": PARK, "sequence": sequence})
 
     def resume(self, job: int, incarnation: int, sequence: int, seconds: float) -> bool:
         """Wake it, and let its lease end so many seconds from now. False: it does not live here."""
         now_s, lease_seconds = boot_s(), length(seconds) or 0.0
-        wake = rules.Instruction(RESUME, incarnation, sequence, lease_s=now_s + lease_seconds, sent_s=now_s)
+        wake = rules.AgentCommand(RESUME, incarnation, sequence, lease_s=now_s + lease_seconds, sent_s=now_s)
         message: dict[str, object] = {"op": RESUME, "sequence": sequence, "seconds": lease_seconds, "sent_boot_s": now_s}
         return self._tell(job, wake, message)
 
@@ -102,16 +102,16 @@ class Machine:
         message: dict[str, object] = {"op": RESIZE, "sequence": sequence, "batch_size": batch_size}
         if env is not None:
             message |= {"env": dict(env), "gpus_text": gpus_text}
-        return self._tell(job, rules.Instruction(RESIZE, incarnation, sequence), message)
+        return self._tell(job, rules.AgentCommand(RESIZE, incarnation, sequence), message)
 
     def kill(self, job: int, incarnation: int, sequence: int) -> bool:
         """End it at once. False: it does not live here."""
-        return self._tell(job, rules.Instruction(KILL, incarnation, sequence), {"op": KILL, "sequence": sequence})
+        return self._tell(job, rules.AgentCommand(KILL, incarnation, sequence), {"op": KILL, "sequence": sequence})
 
     def renew(self, job: int, incarnation: int, seconds: float) -> bool:
         """Let its lease end so many seconds from now. False: it does not live here."""
         now_s, lease_seconds = boot_s(), length(seconds) or 0.0
-        renewal = rules.Instruction(RENEW, incarnation, lease_s=now_s + lease_seconds, sent_s=now_s)
+        renewal = rules.AgentCommand(RENEW, incarnation, lease_s=now_s + lease_seconds, sent_s=now_s)
         return self._tell(job, renewal, {"op": RENEW, "seconds": lease_seconds, "sent_boot_s": now_s})
 
     def answer(self, job: int, incarnation: int) -> rules.Reply | None:
@@ -182,7 +182,7 @@ class Machine:
             if not handle.ended and not handle.supervised:
                 handle.declare_lost(job_lives_on=handle.job in supervised)
 
-    def _decide(self, job: int, instruction: rules.Instruction) -> rules.Decision:
+    def _decide(self, job: int, instruction: rules.AgentCommand) -> rules.Decision:
         """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
         handle = self._handles.get((job, instruction.incarnation))
         known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.told()) if handle is not None else None)
@@ -190,7 +190,7 @@ class Machine:
         self._highest[job] = decision.known.highest
         return decision
 
-    def _tell(self, job: int, instruction: rules.Instruction, message: dict[str, object]) -> bool:
+    def _tell(self, job: int, instruction: rules.AgentCommand, message: dict[str, object]) -> bool:
         self._decide(job, instruction)
         handle = self._handles.get((job, instruction.incarnation))
         return handle is not None and handle.say(message)

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.constants import PARK_WAY
-from rota.agent.disk import RUN, write_whole
+from rota.agent.disk import RUN, write_atomic
 from rota.agent.gpu_readings import GpuWatch
 from rota.agent.gpu_report import GpuReport, plain_report
 from rota.agent.gpu_use import gpu_use, holders
 from rota.agent.gpus import find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
-from rota.agent.machine import Machine
+from rota.agent.machine import AttemptManager
 from rota.agent.node_parking import with_parking
-from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.orders import IncarnationStatus, LaunchOrder
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_id, boot_s, life_of
 from rota.folders import make_folder, state_folder
@@ -83,10 +83,10 @@ class NodeAgent:
         self._waits = 0
         """The number of the last call that waits."""
         self._folder, self._token = folder, secrets.token_hex(8)
-        write_whole(folder, AGENT_FILE, self._token.encode(), durable=False)
+        write_atomic(folder, AGENT_FILE, self._token.encode(), durable=False)
         self._epoch = int((folder / EPOCH_FILE).read_text()) if (folder / EPOCH_FILE).exists() else 0
         """The latest of all schedulers that have asked."""
-        self._machine = Machine(folder, self._rang.set, detached=True)
+        self._machine = AttemptManager(folder, self._rang.set, detached=True)
         every = find_gpus() if not pretend_gpus else []
         found = [gpu for gpu in every if gpu.accelerator == every[0].accelerator]  # others would be another node
         self._uuids = {gpu.index: gpu.uuid for gpu in found}
@@ -112,7 +112,7 @@ class NodeAgent:
     def exchange(self, text: str) -> str:
         """Carry out what is asked, in order, and tell how things are.
 
-        `do` is a list of [operation, arguments]: those of `Machine`, with a plain order for a launch. `whole`: tell everything.
+        `do` is a list of [operation, arguments]: those of `AttemptManager`, with a plain order for a launch. `whole`: tell everything.
         `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
         this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
@@ -167,7 +167,7 @@ class NodeAgent:
     def _keep_epoch(self, epoch: int) -> None:
         """Before anything is done in it."""
         if epoch > self._epoch:
-            write_whole(self._folder, EPOCH_FILE, str(epoch).encode(), durable=True)
+            write_atomic(self._folder, EPOCH_FILE, str(epoch).encode(), durable=True)
             self._epoch = epoch
 
     def _part(self, status: IncarnationStatus) -> dict[str, Any]:
@@ -214,12 +214,12 @@ class NodeAgent:
         if PARKING in arguments and not known:
             order = with_parking(order, arguments[PARKING], real_gpus=not self.facts.pretend)
         lease_seconds = max(order["lease_seconds"] - boot_s(), 0.0)
-        self._machine.launch(Order(**{**order, "argv": tuple(order["argv"]), "lease_seconds": lease_seconds}))
+        self._machine.launch(LaunchOrder(**{**order, "argv": tuple(order["argv"]), "lease_seconds": lease_seconds}))
 
 
 _STATUS_FIELDS = frozenset(each.name for each in fields(IncarnationStatus))
 _FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
-_ORDER_FIELDS = frozenset(each.name for each in fields(Order))
+_ORDER_FIELDS = frozenset(each.name for each in fields(LaunchOrder))
 """A scheduler of a later version may ask for more."""
 
 
@@ -267,7 +267,7 @@ def _boot_number(folder: Path) -> int:
 def _keep_boot_number(folder: Path, number: int) -> None:
     for path in _boot_files(folder):
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_whole(path.parent, path.name, json.dumps([boot_id(), number]).encode(), durable=True)
+        write_atomic(path.parent, path.name, json.dumps([boot_id(), number]).encode(), durable=True)
 
 
 def _boot_files(folder: Path) -> tuple[Path, Path]:

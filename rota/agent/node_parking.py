@@ -5,7 +5,7 @@ from typing import Any
 
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
-from rota.park.park_method import how_to_park
+from rota.park.park_method import choose_park_method
 
 
 def with_parking(order: Mapping[str, Any], asked: Mapping[str, Any], *, real_gpus: bool) -> dict[str, Any]:
@@ -13,6 +13,6 @@ def with_parking(order: Mapping[str, Any], asked: Mapping[str, Any], *, real_gpu
     facts = parking_facts(
         order["argv"], order["env"], order["workdir"], wanted=asked["wanted"], gpus=asked["gpus"], real_gpus=real_gpus
     )
-    way, why = how_to_park(facts)
+    way, why = choose_park_method(facts)
     env = {**order["env"], **parking_environment(facts, order["env"])}
     return {**order, "env": env, "park_way": way, "park_why": why}

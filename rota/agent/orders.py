@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.agent import rules
-from rota.agent.attempt_files import Status, WrittenOrder, seconds, starting
-from rota.agent.constants import LIFE, RUNNING, STARTING
+from rota.agent.attempt_files import LaunchFile, StatusFile, seconds, starting
+from rota.agent.constants import ATTEMPT_ID, RUNNING, STARTING
 from rota.agent.log import LIMIT_BYTES
 from rota.agent.processes import boot_id, boot_s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class LaunchOrder:
     """Start one incarnation."""
 
     job: int
@@ -121,18 +121,18 @@ class IncarnationStatus:
         return self.stepped_s is not None
 
 
-def written(order: Order) -> WrittenOrder:
+def to_launch_file(order: LaunchOrder) -> LaunchFile:
     """As it goes to disk. The lease runs from here.
 
     The life is drawn here and overrides one that came along: a daemon that runs inside a job has that job's in its environment,
     and another home on this machine may count its jobs alike.
     """
-    return WrittenOrder(
+    return LaunchFile(
         job=order.job,
         incarnation=order.incarnation,
         sequence=order.sequence,
         argv=list(order.argv),
-        env={**order.env, LIFE: f"{order.job}.{order.incarnation}.{secrets.token_hex(8)}"},
+        env={**order.env, ATTEMPT_ID: f"{order.job}.{order.incarnation}.{secrets.token_hex(8)}"},
         workdir=str(Path(order.workdir).absolute()),
         log=str(Path(order.log).absolute()),
         gpus_text=order.gpus_text,
@@ -153,7 +153,7 @@ def written(order: Order) -> WrittenOrder:
     )
 
 
-def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, status: Status | None) -> IncarnationStatus:
+def incarnation_status(job: int, incarnation: int, order: LaunchFile | None, status: StatusFile | None) -> IncarnationStatus:
     status = status or starting(job, incarnation, order)
     since_s, since_steps = status.pace[1:3]  # a list, as JSON has it
     return IncarnationStatus(
@@ -192,9 +192,9 @@ def incarnation_status(job: int, incarnation: int, order: WrittenOrder | None, s
     )
 
 
-def held(status: IncarnationStatus) -> rules.HeldIncarnation:
+def held(status: IncarnationStatus) -> rules.TrackedAttempt:
     """What was told of an incarnation as the rules see it. Only its supervisor knows its lease."""
-    return rules.HeldIncarnation(
+    return rules.TrackedAttempt(
         incarnation=status.incarnation,
         sequence=status.sequence,
         start_sequence=status.start_sequence,

@@ -4,10 +4,10 @@ import signal
 from collections.abc import Collection
 from typing import Protocol
 
-from rota.agent.attempt_files import Status
+from rota.agent.attempt_files import StatusFile
 from rota.agent.constants import FAILED, FINISHED, KILL, LEASE, LOST, PARKED, YIELDED
 
-SAVED_AND_LEFT = 75
+EXIT_YIELDED = 75
 """EX_TEMPFAIL: it saved its state and wants to go on later."""
 
 
@@ -21,7 +21,7 @@ def outcome_of(exit_code: int, asked: str | None, *, signalled: bool, done: bool
         return FINISHED
     if asked == KILL:
         return LOST
-    if asked is not None or exit_code == SAVED_AND_LEFT:
+    if asked is not None or exit_code == EXIT_YIELDED:
         return YIELDED
     return FAILED
 
@@ -30,12 +30,12 @@ def exit_code_of(main: int | None, stop_signal: int, adopted: Collection[int], *
     """That of the main process; or, of a shell that died of the signal to stop, that of what it ran. `adopted`: exits of what it
     left behind."""
     code = -1 if main is None else main
-    if code == -stop_signal and SAVED_AND_LEFT in adopted:
-        return SAVED_AND_LEFT
+    if code == -stop_signal and EXIT_YIELDED in adopted:
+        return EXIT_YIELDED
     return 0 if code == -stop_signal and not killed and max(adopted, default=-1) == 0 else code
 
 
-def is_done(status: Status) -> bool:
+def is_done(status: StatusFile) -> bool:
     """Its steps show that it reached its end."""
     return status.steps_total is not None and status.steps_done >= status.steps_total
 
@@ -68,7 +68,7 @@ def start_text(gpus_text: str, incarnation: int, from_step: float) -> str:
     return f"{verb} on {gpus_text} (incarnation {incarnation}, from step {from_step:,.0f})"
 
 
-def end_of(status: Status, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
+def end_of(status: StatusFile, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
     """Outcome of an attempt that ended with this exit code, and what went wrong in words. `left`: what could not be ended of it;
     `resizing`: it was asked to save and be started again; `stood_still`: its supervisor did when its lease ended."""
     outcome = outcome_of(code, status.asked, signalled=signalled, done=is_done(status))
@@ -122,7 +122,7 @@ def worked_seconds(attempt: Ended, until_s: float | None = None) -> float:
 
 def lost_seconds(attempt: Ended) -> float:
     """How much of its work is lost: what it did since its state was last saved."""
-    if attempt.outcome == FINISHED or (attempt.outcome == YIELDED and attempt.exit_code in (0, SAVED_AND_LEFT)):
+    if attempt.outcome == FINISHED or (attempt.outcome == YIELDED and attempt.exit_code in (0, EXIT_YIELDED)):
         return 0.0
     if attempt.stepped_s is not None and attempt.steps_saved >= attempt.steps_done:
         return 0.0  # it has saved: a launcher of ranks has an exit code of its own
@@ -139,7 +139,7 @@ def length_text(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60}m"
 
 
-def _where(status: Status) -> str:
+def _where(status: StatusFile) -> str:
     """How far it was, and what of that is lost. Time says it for every job; steps, for one that told some."""
     lost = lost_seconds(status)
     if status.stepped_s is None:
@@ -149,7 +149,7 @@ def _where(status: Status) -> str:
     return f"at step {status.steps_done:,.0f}, {steps:,.0f} steps lost" + (f" ({length_text(lost)} of work)" if steps else "")
 
 
-def end_text(status: Status) -> str:
+def end_text(status: StatusFile) -> str:
     """What the marker line at the end of an incarnation says."""
     if status.outcome == FINISHED:
         return "finished"

@@ -8,10 +8,10 @@ import math
 import os
 from pathlib import Path
 
-from rota.agent.attempt_files import WrittenOrder
+from rota.agent.attempt_files import LaunchFile
 from rota.agent.constants import SESSION
 from rota.agent.log_writer import LogWriter
-from rota.agent.processes import Signs, boot_s
+from rota.agent.processes import ProcessIdentity, boot_s
 from rota.agent.progress_parser import Progress
 
 PUMP_BYTES = 1 << 18
@@ -28,7 +28,7 @@ look took: a job that floods its log and makes no step must not keep its supervi
 class Output:
     """`descriptor` is the end of the pipe that the job gets; `read_end` is the supervisor's."""
 
-    def __init__(self, order: WrittenOrder, signs: Signs) -> None:
+    def __init__(self, order: LaunchFile, signs: ProcessIdentity) -> None:
         self.log = LogWriter(Path(order.log), order.log_bytes, signs)
         self.progress = Progress(order.progress) if order.progress not in ("", SESSION) else None
         self.came_s = 0.0

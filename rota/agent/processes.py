@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.agent.constants import JOB_KEY, LIFE
+from rota.agent.constants import ATTEMPT_ID, JOB_KEY
 from rota.agent.disk import is_free
 
 PROC = Path("/proc")
@@ -45,7 +45,7 @@ class Process(NamedTuple):
     """As the kernel has it: T is stopped by a signal, D waits for a disk."""
 
 
-class Signs(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """What the processes of one incarnation can be known by."""
 
     life: str
@@ -87,7 +87,7 @@ def living() -> Iterator[Process]:
             yield process
 
 
-def members(signs: Signs, *, by_environment: bool = True) -> list[Process]:
+def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Process]:
     """The living processes of an incarnation, as far as a look at all of them can tell; look again after ending these.
 
     Without `by_environment` no memory of a process is read: that can hang for as long as a disk that the process waits for.
@@ -132,12 +132,12 @@ def end_job(key: str) -> None:
 
 def _carries(pid: int, life: str) -> bool:
     """Whether it was started with this life; not so for what we may not read."""
-    return bool(life) and f"{LIFE}={life}".encode() in _environment(pid)
+    return bool(life) and f"{ATTEMPT_ID}={life}".encode() in _environment(pid)
 
 
 def life_of(pid: int) -> str:
     """The life that a process was started with; empty: none, or we may not read it."""
-    prefix = f"{LIFE}=".encode()
+    prefix = f"{ATTEMPT_ID}=".encode()
     found = (each.removeprefix(prefix) for each in _environment(pid) if each.startswith(prefix))
     return next(found, b"").decode(errors="replace")
 
@@ -177,7 +177,9 @@ def kill(process: Process) -> None:
             os.close(handle)
 
 
-def end_all(signs: Signs, *, seconds: float, lock: Path | None = None, between: Callable[[], None] = lambda: None) -> str:
+def end_all(
+    signs: ProcessIdentity, *, seconds: float, lock: Path | None = None, between: Callable[[], None] = lambda: None
+) -> str:
     """Kill until nothing is left, and with `lock`: until no process holds that either. Returns words for what did not go in time.
 
     Pass the lock only if no other incarnation may want it: every process that has the file open is killed.

@@ -37,7 +37,7 @@ LEAVING = "it has been told to leave"
 """Why a command was refused, in words."""
 
 
-class Instruction(NamedTuple):
+class AgentCommand(NamedTuple):
     """A command for one job, as the rules see it."""
 
     op: str
@@ -53,7 +53,7 @@ class Instruction(NamedTuple):
     """When a renewal or a resume was sent."""
 
 
-class HeldIncarnation(NamedTuple):
+class TrackedAttempt(NamedTuple):
     """One incarnation that the agent started and has not forgotten."""
 
     incarnation: int
@@ -80,7 +80,7 @@ class KnownJob(NamedTuple):
 
     highest: tuple[int, int] = (0, 0)
     """The newest (incarnation, sequence) it has seen."""
-    held: HeldIncarnation | None = None
+    held: TrackedAttempt | None = None
 
 
 class Decision(NamedTuple):
@@ -108,7 +108,7 @@ class Reply(NamedTuple):
 # Commands.
 
 
-def receive(known: KnownJob, instruction: Instruction, *, now_s: float, boot: str) -> Decision:
+def receive(known: KnownJob, instruction: AgentCommand, *, now_s: float, boot: str) -> Decision:
     """What to do with a command that arrives now, in this boot of the machine."""
     if instruction.op == LAUNCH:
         return _launch(known, instruction, now_s, boot)
@@ -117,18 +117,18 @@ def receive(known: KnownJob, instruction: Instruction, *, now_s: float, boot: st
     return _change(known, instruction)
 
 
-def _launch(known: KnownJob, launch: Instruction, now_s: float, boot: str) -> Decision:
+def _launch(known: KnownJob, launch: AgentCommand, now_s: float, boot: str) -> Decision:
     if not is_new(known.highest, launch):
         return Decision(known, refusal=NOT_NEW)
     if not is_same_boot(launch, boot):
         return Decision(known, refusal=OTHER_BOOT)
     if is_over(launch.lease_s, now_s):
         return Decision(known, refusal=LEASE_OVER)
-    held = HeldIncarnation(launch.incarnation, launch.sequence, launch.sequence, lease_s=launch.lease_s)
+    held = TrackedAttempt(launch.incarnation, launch.sequence, launch.sequence, lease_s=launch.lease_s)
     return Decision(KnownJob((launch.incarnation, launch.sequence), held), LAUNCH)
 
 
-def _change(known: KnownJob, command: Instruction) -> Decision:
+def _change(known: KnownJob, command: AgentCommand) -> Decision:
     """Suspend, resume, resize, kill."""
     if not is_new(known.highest, command):
         return Decision(known, refusal=NOT_NEW)
@@ -156,7 +156,7 @@ def _change(known: KnownJob, command: Instruction) -> Decision:
     return Decision(known._replace(held=held), command.op)
 
 
-def _renew(known: KnownJob, renewal: Instruction) -> Decision:
+def _renew(known: KnownJob, renewal: AgentCommand) -> Decision:
     """Nothing is said of an incarnation never heard of: its launch may be on the way."""
     held = known.held
     if held is None or not held.lives or not is_meant(held, renewal):
@@ -170,19 +170,19 @@ def _renew(known: KnownJob, renewal: Instruction) -> Decision:
 # The four questions. Each is one rule.
 
 
-def is_new(highest: tuple[int, int], command: Instruction) -> bool:
+def is_new(highest: tuple[int, int], command: AgentCommand) -> bool:
     """A launch opens a newer incarnation; any other command is newer than every command seen before it."""
     if command.op == LAUNCH:
         return command.incarnation > highest[0]
     return (command.incarnation, command.sequence) > highest
 
 
-def is_meant(held: HeldIncarnation, command: Instruction) -> bool:
+def is_meant(held: TrackedAttempt, command: AgentCommand) -> bool:
     """A command is for one incarnation and changes no other."""
     return held.incarnation == command.incarnation
 
 
-def is_same_boot(launch: Instruction, boot: str) -> bool:
+def is_same_boot(launch: AgentCommand, boot: str) -> bool:
     """A launch that outlived a reboot is refused: all that was believed of the machine is gone."""
     return launch.boot == boot
 
@@ -195,7 +195,7 @@ def is_over(lease_s: float, now_s: float) -> bool:
 # Observations.
 
 
-def look_at_clock(known: KnownJob, now_s: float) -> Decision:
+def expire_lease(known: KnownJob, now_s: float) -> Decision:
     """End what outlives its lease, unless it was asked to stop already."""
     held = known.held
     if held is None or not held.lives or held.asked is not None or not is_over(held.lease_s, now_s):
@@ -203,17 +203,17 @@ def look_at_clock(known: KnownJob, now_s: float) -> Decision:
     return Decision(known._replace(held=held._replace(asked=LEASE)), LEASE)
 
 
-def parked(held: HeldIncarnation) -> HeldIncarnation:
+def parked(held: TrackedAttempt) -> TrackedAttempt:
     """A suspension left it asleep on the host."""
     return held._replace(state=PARKED, asked=None)
 
 
-def kept_running(held: HeldIncarnation) -> HeldIncarnation:
+def kept_running(held: TrackedAttempt) -> TrackedAttempt:
     """It was to be parked, could not be, and goes on: that is the answer to the command."""
     return held._replace(asked=None, start_sequence=held.sequence)
 
 
-def ended(held: HeldIncarnation, outcome: str) -> HeldIncarnation:
+def ended(held: TrackedAttempt, outcome: str) -> TrackedAttempt:
     """Its last process is gone."""
     return held._replace(state=ENDED, outcome=outcome)
 
@@ -221,7 +221,7 @@ def ended(held: HeldIncarnation, outcome: str) -> HeldIncarnation:
 # Answers.
 
 
-def describe(held: HeldIncarnation | None, incarnation: int) -> Reply:
+def describe(held: TrackedAttempt | None, incarnation: int) -> Reply:
     """What to say of an incarnation. What is not held is lost, and never starts after that was said."""
     if held is None or held.incarnation != incarnation:
         return Reply(EXITED)

@@ -20,7 +20,7 @@ from typing import Any
 
 from rota.agent import child, datagrams, rules
 from rota.agent.attempt_files import (
-    WrittenOrder,
+    LaunchFile,
     anew_order,
     is_count,
     launch_instruction,
@@ -33,12 +33,12 @@ from rota.agent.attempt_files import (
     write_status,
 )
 from rota.agent.constants import (
+    ATTEMPT_ID,
     BY_DRIVER,
     ENDED,
     FAILED,
     KILL,
     LEASE,
-    LIFE,
     LOST,
     PARK,
     PARK_WAY,
@@ -57,17 +57,17 @@ from rota.agent.disk import (
     JOB_FOLDER,
     JOB_LOCK,
     NOTIFY,
+    REPORT_SOCKET,
     SIZE,
     STATUS,
     SUPERVISOR_LOCK,
-    TELL,
     TOMBSTONE,
     lock_soon,
     try_lock,
-    write_whole,
+    write_atomic,
 )
 from rota.agent.outcome import (
-    SAVED_AND_LEFT,
+    EXIT_YIELDED,
     asked_text,
     end_of,
     end_text,
@@ -80,14 +80,14 @@ from rota.agent.outcome import (
 from rota.agent.output import Output
 from rota.agent.pace import Pace
 from rota.agent.parking import ASLEEP, AWAKE, Parking
-from rota.agent.processes import Signs, boot_id, boot_s, end_all, kill, members
+from rota.agent.processes import ProcessIdentity, boot_id, boot_s, end_all, kill, members
 from rota.agent.reports import read_message, with_report, with_steps
 from rota.folders import enter_folder
 
 HERE = Path()
 LOOK_EVERY_SECONDS = 0.5
 TELL_EVERY_SECONDS = 1.0
-LEFTOVERS_SECONDS = 30.0
+KILL_REMAINING_SECONDS = 30.0
 OPEN_SECONDS = 15.0
 """How long a disk may take to open the log before the job is not started."""
 HUNG_SECONDS = 5.0
@@ -102,7 +102,7 @@ DATAGRAMS_AT_ONCE = 64
 class Supervisor:
     """Instants are on the clock that counts from boot, those of the status apart."""
 
-    def __init__(self, order: WrittenOrder, known: rules.KnownJob, boot: str) -> None:
+    def __init__(self, order: LaunchFile, known: rules.KnownJob, boot: str) -> None:
         self.order, self.boot = order, boot
         self.status = starting(order.job, order.incarnation, order)._replace(state=RUNNING)
         self.stop_signal = signal_number(order.signal)
@@ -121,11 +121,11 @@ class Supervisor:
         self.exit_code: int | None = None
         self.adopted_codes: set[int] = set()
         """Exits of orphans since it was asked to stop."""
-        self.anew: WrittenOrder | None = None
+        self.anew: LaunchFile | None = None
         """It was told to save and leave, and is started again with another size."""
         self.anew_sequence: int | None = None
         """It was started again so, and has not made a step since: that of the command to."""
-        self.signs = Signs(order.env.get(LIFE, ""), boot_s(), os.getpid())
+        self.signs = ProcessIdentity(order.env.get(ATTEMPT_ID, ""), boot_s(), os.getpid())
         self.job_lock: int | None = None
         self.output: Output | None = None
         self.box: socket.socket
@@ -156,7 +156,7 @@ class Supervisor:
         output.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
         self.box = datagrams.listen(HERE, CONTROL)
         (HERE / JOB_FOLDER).mkdir(mode=0o700, exist_ok=True)
-        self.job_box = datagrams.listen(HERE / JOB_FOLDER, TELL)
+        self.job_box = datagrams.listen(HERE / JOB_FOLDER, REPORT_SOCKET)
         self.bell = child.heed_signals()
         child.adopt_orphans()
         try:
@@ -214,7 +214,7 @@ class Supervisor:
             self.signs = self.signs._replace(seen_s=boot_s())
         self._reap()
         now = boot_s()
-        self._carry_out(rules.look_at_clock(self.known, now))
+        self._carry_out(rules.expire_lease(self.known, now))
         if now >= self._kill_s():
             for process in members(self.signs):
                 kill(process)
@@ -278,7 +278,7 @@ class Supervisor:
             self._guard()
         log.listen()
         if log.killed and self.exit_code is not None and self.status.asked is None:
-            self._carry_out(rules.look_at_clock(self.known, math.inf))
+            self._carry_out(rules.expire_lease(self.known, math.inf))
             self.killed = self.stood_still = True
 
     def _listen_to_job(self) -> None:
@@ -304,9 +304,9 @@ class Supervisor:
         written_s, now = seconds(message.get("sent_boot_s")), boot_s()
         sent_s = now if written_s is None else min(written_s, now)
         if op == RENEW and length is not None:
-            self._receive(rules.Instruction(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
+            self._receive(rules.AgentCommand(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
         elif op == RESUME and length is not None and is_count(sequence):
-            self._receive(rules.Instruction(RESUME, self.order.incarnation, sequence, lease_s=sent_s + length, sent_s=sent_s))
+            self._receive(rules.AgentCommand(RESUME, self.order.incarnation, sequence, lease_s=sent_s + length, sent_s=sent_s))
         elif op == PARK and is_count(sequence):
             self._park(sequence)
         elif op == REPORT:
@@ -315,25 +315,25 @@ class Supervisor:
             anew = anew_order(self.order, message)
             self._resize(sequence, message["batch_size"]) if anew is None else self._resize_anew(sequence, anew)
         elif op in (SUSPEND, KILL) and is_count(sequence):
-            self._receive(rules.Instruction(op, self.order.incarnation, sequence))
+            self._receive(rules.AgentCommand(op, self.order.incarnation, sequence))
 
     def _resize(self, sequence: int, batch_size: int) -> None:
         """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
         not done: it is not answered, and comes again."""
         decision = rules.receive(
-            self.known, rules.Instruction(RESIZE, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+            self.known, rules.AgentCommand(RESIZE, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
         )
         if decision.action == RESIZE:
             try:
-                write_whole(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
+                write_atomic(HERE / JOB_FOLDER, SIZE, json.dumps({"batch_size": batch_size}).encode(), durable=False)
             except OSError:
                 return
             self.status = self.status._replace(start_sequence=sequence, pace=Pace())
         self._carry_out(decision)
 
-    def _resize_anew(self, sequence: int, anew: WrittenOrder) -> None:
+    def _resize_anew(self, sequence: int, anew: LaunchFile) -> None:
         """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
-        instruction = rules.Instruction(RESIZE, self.order.incarnation, sequence)
+        instruction = rules.AgentCommand(RESIZE, self.order.incarnation, sequence)
         decision = rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot)
         if decision.action == RESIZE and self.exit_code is None:
             self.anew, self.anew_sequence = anew, sequence
@@ -344,11 +344,15 @@ class Supervisor:
     def _start_anew(self, output: Output, job_lock: int) -> bool:
         """Start it again, if it has left for that. If it did not save, or has to stop meanwhile, its end is told instead."""
         anew, code = self.anew, self._code()
-        if anew is None or self.status.asked is not None or end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap):
+        if (
+            anew is None
+            or self.status.asked is not None
+            or end_all(self.signs, seconds=KILL_REMAINING_SECONDS, between=self._reap)
+        ):
             return False
         self._last_words()
         # A launcher of several processes may fail by the signal, though they have saved.
-        saved = code in (0, SAVED_AND_LEFT) or self.status.steps_saved >= self.status.steps_done
+        saved = code in (0, EXIT_YIELDED) or self.status.steps_saved >= self.status.steps_done
         if not saved or is_done(self.status):
             return False
         try:
@@ -366,7 +370,7 @@ class Supervisor:
         self._tell()
         return True
 
-    def _receive(self, instruction: rules.Instruction) -> None:
+    def _receive(self, instruction: rules.AgentCommand) -> None:
         self._carry_out(rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot))
 
     def _carry_out(self, decision: rules.Decision) -> None:
@@ -415,7 +419,7 @@ class Supervisor:
     def _park(self, sequence: int) -> None:
         """Put it to sleep, if it runs."""
         decision = rules.receive(
-            self.known, rules.Instruction(SUSPEND, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+            self.known, rules.AgentCommand(SUSPEND, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
         )
         runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
@@ -537,13 +541,13 @@ class Supervisor:
 
     def _clear(self) -> None:
         """After the main process: nothing of the job may live when it is said to have ended."""
-        left = end_all(self.signs, seconds=LEFTOVERS_SECONDS, between=self._reap)
+        left = end_all(self.signs, seconds=KILL_REMAINING_SECONDS, between=self._reap)
         self._last_words()
         status, code = self.status, self._code()
         outcome, problem = end_of(
             status, code, left, signalled=self.signalled, resizing=self.anew is not None, stood_still=self.stood_still
         )
-        if outcome == YIELDED and code in (0, SAVED_AND_LEFT):
+        if outcome == YIELDED and code in (0, EXIT_YIELDED):
             self.status = status._replace(steps_saved=status.steps_done)
         self._end(outcome, code, problem)
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
+from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, Rates
 
 Floats = NDArray[np.float64]
 
@@ -162,7 +162,7 @@ class ReferenceTable:
         nearest: from references that are left out in turn and known by these cells only."""
         count, width = len(self.names), len(self.columns)
         if count < 3:
-            return np.full(width, 0.5), np.full(width, UNPROFILED_SPREAD), 0.0
+            return np.full(width, 0.5), np.full(width, UNPROFILED_UNCERTAINTY), 0.0
         chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_LEFT_OUT)).astype(np.intp))
         off, nearest = np.full((2, len(chosen), width), np.nan), []
         for place, left_out in enumerate(chosen):
@@ -185,7 +185,7 @@ class ReferenceTable:
 def _medians(errors: Floats) -> Floats:
     """By column, of what there is."""
     counted = ~np.isnan(errors).all(axis=0)
-    found = np.full(errors.shape[1], UNPROFILED_SPREAD)
+    found = np.full(errors.shape[1], UNPROFILED_UNCERTAINTY)
     found[counted] = np.nanmedian(errors[:, counted], axis=0)
     return found
 

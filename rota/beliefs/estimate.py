@@ -22,10 +22,10 @@ from statistics import median
 import numpy as np
 
 from rota.beliefs.completion import Floats, Guess, ProfileCell, ReferenceTable, rate_of, ratio_of, reference_rows, reference_table
-from rota.beliefs.rates import SPEEDS, UNPROFILED_SPREAD, Rates
+from rota.beliefs.rates import SPEEDS, UNPROFILED_UNCERTAINTY, Rates
 from rota.errors import ProfileError
 
-KEPT = 9
+KEEP_MEASUREMENTS = 9
 """Measurements of a cell that count: their median shrugs off outliers and follows drift."""
 TYPICAL_SHARE = 0.6
 """What is left beside another job, for one that never ran alone: about the median of the pairs in Gavel's table that fit."""
@@ -62,7 +62,7 @@ class Estimator:
         """One that knows a measurement more: steps per second alone, or beside another profile on the same GPUs; 0: no fit."""
         _check(profile, accelerator, gpus, rate, beside, levels)
         key = (profile, accelerator, gpus, levels > 0, beside)
-        latest = (*self.measured.get(key, ()), float(rate))[-KEPT:]
+        latest = (*self.measured.get(key, ()), float(rate))[-KEEP_MEASUREMENTS:]
         made = replace(self, measured={**self.measured, key: latest})
         made._rows.update(self._references())
         made._tables.update(self._tables)
@@ -94,7 +94,7 @@ class Estimator:
         rate, spread = self._one(profile, known, cell)
         if not any(name == profile and not beside for name, *_, beside in self._keys.get(profile, ())):
             # Neither it nor anything that stands for it ran alone.
-            spread = max(spread, UNPROFILED_SPREAD if profile not in self._references() else 0.0)
+            spread = max(spread, UNPROFILED_UNCERTAINTY if profile not in self._references() else 0.0)
         # On one node it is at least as fast as it was on several.
         return max(rate, known.get(cell._replace(apart=True), 0.0)), spread
 
@@ -220,14 +220,14 @@ class Estimator:
             value, spread, votes = completed
             return (rate_of(value) if self._fits(known, cell, votes) else 0.0), spread
         if not self._fits(known, cell, 1.0):
-            return 0.0, UNPROFILED_SPREAD
+            return 0.0, UNPROFILED_UNCERTAINTY
         row = {other: math.log(rate) for other, rate in known.items() if rate > 0 and not other.apart}
         for other in self._table(paired=False).columns:
             if other not in known and not other.apart and (found := self._completed(profile, known, other)) is not None:
                 row[other] = found[0]
         # Measured on several nodes only: in one it is at least as fast.
         row = row or {other: math.log(rate) for other, rate in known.items() if rate > 0}
-        return rate_of(_beyond(row, cell)), UNPROFILED_SPREAD
+        return rate_of(_beyond(row, cell)), UNPROFILED_UNCERTAINTY
 
     def _several(self, profile: str, known: Mapping[ProfileCell, float], cell: ProfileCell) -> tuple[float, float] | None:
         """A rate over several nodes that nobody measured: as in one node where no reference was measured like this."""
@@ -274,7 +274,7 @@ class Estimator:
         value, error, votes = np.mean(found, axis=0)
         ratio = float(np.clip(value, 0.01, 1.0))
         spread = min(MOST_SPREAD, float(error) / ratio)
-        return ratio, spread if exact else max(spread, UNPROFILED_SPREAD), float(votes)
+        return ratio, spread if exact else max(spread, UNPROFILED_UNCERTAINTY), float(votes)
 
     def _views(self, one: str, other: str) -> list[tuple[str, str, bool]]:
         """Whose row to read, in which partner's columns, and whether these are the partner's: rows where the partner is itself a

@@ -3,7 +3,7 @@ per kind to share its GPUs with. Jobs share only at the size that they asked for
 
 from collections.abc import Iterator, Sequence
 
-from rota.beliefs.rates import STANDS_STILL, UNPROFILED_SPREAD, Rates
+from rota.beliefs.rates import STANDS_STILL, UNPROFILED_UNCERTAINTY, Rates
 from rota.model.cluster import Cluster
 from rota.model.options import Kind, OptionRow, Options
 from rota.model.reasons import Reason
@@ -106,7 +106,7 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
             if rate > 0:
                 ways.append(row)
             elif rates.only_guessed(kind.profile, accelerator, width):
-                untried.append(row._replace(rate=STANDS_STILL, spread=UNPROFILED_SPREAD))
+                untried.append(row._replace(rate=STANDS_STILL, spread=UNPROFILED_UNCERTAINTY))
     if not ways:
         return [way._replace(rate=rates.speeds.get(cluster.pools[way.pool], 1.0)) for way in untried]
     return ways + untried

@@ -19,7 +19,7 @@ SPEEDS: Mapping[str, float] = {
 """Memory bandwidth of each type over that of a V100. A rough rule for jobs nobody has profiled: training is often bound by
 bandwidth. A type not listed counts as a V100."""
 
-UNPROFILED_SPREAD = 0.5
+UNPROFILED_UNCERTAINTY = 0.5
 """How wrong the rough rule may be, as a relative spread."""
 
 STANDS_STILL = 1e-6
@@ -101,7 +101,7 @@ class Rates:
             return rate / self.spread_penalty.slowdown(profile, levels), spread
         if profile not in self._profiles:
             known = self.model.rate(profile, kind, gpus, levels) if profile and self.model is not None else None
-            return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_SPREAD)
+            return known if known is not None else (self.speeds.get(kind, 1.0), UNPROFILED_UNCERTAINTY)
         if levels and (profile, kind) in self._apart:
             rate, spread = self._nearest(self.apart, self._apart, profile, kind, gpus)
             return rate / self._further(profile, kind, gpus, levels), spread
@@ -125,7 +125,7 @@ class Rates:
         rate, spread = self.rate(key, accelerator, gpus, levels)
         known = self.knows(profile)
         if gpus != demand.width and not known:
-            rate, spread = rate * gpus / demand.width, UNPROFILED_SPREAD
+            rate, spread = rate * gpus / demand.width, UNPROFILED_UNCERTAINTY
         measured = self.batches.get((profile, self.everywhere or accelerator, gpus, batch_size))
         if measured is not None:
             near = self.rate(key, accelerator, gpus)[0]
@@ -135,7 +135,7 @@ class Rates:
         elif wanted := batch_size or examples_of(profile, demand):
             examples = examples_of(profile, demand, gpus if known else 0)
             rate *= examples / wanted * self.progress(profile, demand, batch_size)
-            spread = spread if examples == wanted else max(spread, UNPROFILED_SPREAD)
+            spread = spread if examples == wanted else max(spread, UNPROFILED_UNCERTAINTY)
         return rate, spread
 
     def _as_measured(self, profile: str, demand: Demand, accelerator: str, key: str) -> float:
@@ -175,7 +175,7 @@ class Rates:
         there = self.model.rate(profile, accelerator, gpus) if self.model is not None else None
         if here is not None and there is not None and here[0] > 0 and there[0] > 0:
             return rate * there[0] / here[0], there[1]
-        return rate * gpus / near, UNPROFILED_SPREAD
+        return rate * gpus / near, UNPROFILED_UNCERTAINTY
 
     def only_guessed(self, profile: str, accelerator: str, gpus: int) -> bool:
         """Whether what is believed of a profile there is an estimate, so that a rate of 0 may be wrong."""

@@ -18,7 +18,7 @@ MOST_OVERLAP = 10.0
 TINY = 1e-9
 
 
-class StepMeasured(NamedTuple):
+class StepMeasurement(NamedTuple):
     """One measurement."""
 
     gpus: int
@@ -61,7 +61,7 @@ class StepTime:
         return (passes - 1) * computing + last
 
 
-def fit(seen: Sequence[StepMeasured]) -> StepTime:
+def fit(seen: Sequence[StepMeasurement]) -> StepTime:
     """The parameters that fit these measurements best, in the logarithm of their seconds."""
     from scipy.optimize import least_squares
 

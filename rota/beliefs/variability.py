@@ -27,7 +27,7 @@ SEED = 1
 HALF_LIFE_S = 7 * 86_400.0
 """A measurement counts half as much after a week: a card is repasted, a fan fails, a driver changes."""
 MOST_HALVINGS = 60.0
-KEPT = 9
+KEEP_MEASUREMENTS = 9
 """Measurements kept for a GPU and class."""
 PRIOR_WEIGHT = 2.5
 """What was believed at first counts like so many measurements, so one or two odd runs do not make a slow GPU."""
@@ -233,7 +233,7 @@ class _Draft:
             now = float(self._scores[row, gpu])
             past = self._recent.get((row, gpu)) or ((now_s, now, PRIOR_WEIGHT),)
             prior, *latest = (*past, (now_s, slowdown, share))
-            kept = (prior, *latest[-KEPT:])
+            kept = (prior, *latest[-KEEP_MEASUREMENTS:])
             low, high = min(now, slowdown), max(now, slowdown)
             self._recent[row, gpu] = kept
             if share == 1.0:

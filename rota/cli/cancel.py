@@ -34,10 +34,10 @@ def cancel(
     keys: list[int | str] = [row.id for row in client.jobs()] if everything else [*(jobs or ())]
     found = client.cancel_many(keys) if keys else []
     if not job_text.data(shaped, [each.job for each in found]):
-        job_text.say("\n".join(_told(each) for each in found) or "No unfinished jobs.")
+        job_text.say("\n".join(_format_change(each) for each in found) or "No unfinished jobs.")
 
 
-def _told(each: "CancelRow") -> str:
+def _format_change(each: "CancelRow") -> str:
     from rota.cli import job_text
 
     before = replace(each.job, phase=each.was)

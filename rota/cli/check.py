@@ -20,9 +20,9 @@ def check(
     Example: rota check job.yaml cluster.yaml jobs.csv
     """
     shaped = flag.shape(output)
-    from rota.compose.file_check import Checked, check_file
+    from rota.compose.file_check import FileCheck, check_file
 
-    found: list[tuple[str, Checked | RotaError]] = []
+    found: list[tuple[str, FileCheck | RotaError]] = []
     for file in files:
         try:
             found.append((file, check_file(file)))

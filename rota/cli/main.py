@@ -12,7 +12,7 @@ import typer
 
 from rota import __version__
 from rota.cli.quick import Quick, QuickGroup
-from rota.errors import DEBUG, GuessWarning, InputError, PolicyBroken, RotaError, UnreachableError
+from rota.errors import DEBUG, AssumptionWarning, InputError, PolicyError, RotaError, UnreachableError
 
 COMMANDS = {
     "up": "up",
@@ -86,7 +86,7 @@ def make_app(words: list[str]) -> typer.Typer:
 
 def main() -> None:
     """Exit codes: 0 ok, 1 it failed, 2 you mistyped, 3 no scheduler can be reached."""
-    warnings.simplefilter("ignore", GuessWarning)  # the commands print them as notes
+    warnings.simplefilter("ignore", AssumptionWarning)  # the commands print them as notes
     try:
         code = make_app(sys.argv[1:])(standalone_mode=False, prog_name="rota")
         sys.exit(code if isinstance(code, int) else 0)
@@ -94,7 +94,7 @@ def main() -> None:
         _fail(error.message, error.hint or "rota --help", 2, error)
     except UnreachableError as error:
         _fail(error.message, error.hint or "rota up · rota doctor", 3)
-    except PolicyBroken as error:
+    except PolicyError as error:
         more = "" if os.environ.get(DEBUG) or error.__cause__ is None else "--debug for the traceback, or "
         _fail(error.message, more + (error.hint or "rota policy check"), 1, error)
     except RotaError as error:

@@ -37,10 +37,10 @@ def show(
     """What a policy or placer does and which options it takes."""
     shaped = flag.shape(output)
     from rota.compose.docstrings import field_docstrings
-    from rota.compose.option_syntax import Spelled
+    from rota.compose.option_syntax import ParsedName
     from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY
 
-    spelled = Spelled.parse(name, "policy").name
+    spelled = ParsedName.parse(name, "policy").name
     registry = PLACER_REGISTRY if spelled in PLACER_REGISTRY.names() else POLICY_REGISTRY
     kind = registry.find(spelled)
     texts = field_docstrings(kind)
@@ -122,11 +122,11 @@ def set_(
 
 def _absolute(spelled: str) -> str:
     """Files are named as seen from here, and the scheduler is elsewhere."""
-    from rota.compose.option_syntax import Spelled
+    from rota.compose.option_syntax import ParsedName
 
     if ":" not in spelled and not spelled.endswith(".py"):
         return spelled
-    found = Spelled.parse(spelled, "policy")
+    found = ParsedName.parse(spelled, "policy")
     path, colon, attribute = found.name.partition(":")
     head = f"{Path(path).absolute()}{colon}{attribute}" if path.endswith(".py") else found.name
     options = {key: str(Path(text).absolute()) if Path(text).is_file() else text for key, text in found.options.items()}

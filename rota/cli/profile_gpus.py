@@ -32,10 +32,10 @@ def variability(
     Example: rota profile variability pal_variability --cluster "16x(4xV100)" --median
     """
     shaped = flag.shape(output)
-    from rota.compose.cluster_yaml import open_site
+    from rota.compose.cluster_yaml import open_cluster
     from rota.profiles.variability_files import OUTLIER, describe_variability
 
-    found = describe_variability(path, open_site(cluster).cluster if cluster is not None else None, seed, not median)
+    found = describe_variability(path, open_cluster(cluster).cluster if cluster is not None else None, seed, not median)
     if shaped == "json":
         typer.echo(json.dumps(dataclasses.asdict(found)))
         return

@@ -16,7 +16,7 @@ from rota.errors import OptionError
 
 if TYPE_CHECKING:
     from rota.ray.sweep_backend import RayCells
-    from rota.sweeps.sweep_result import Swept
+    from rota.sweeps.sweep_result import SweepResult
 
 VARY = (
     "Values of any other flag: round_seconds=60/360; of an option, for those that have it: policy.promote=0/8, "
@@ -122,7 +122,7 @@ def note(text: str) -> None:
     sys.stderr.write(f"note: {text}\n")
 
 
-def _say(found: "Swept", shaped: str) -> None:
+def _say(found: "SweepResult", shaped: str) -> None:
     for each in found.notes:
         note(each)
     if shaped == "json":

@@ -54,7 +54,7 @@ class Site:
     """What happens to nodes, in order."""
 
 
-def open_site(given: str | Path | Cluster) -> Site:
+def open_cluster(given: str | Path | Cluster) -> Site:
     """`9x(4xV100)`, the path of a YAML file or of a list of nodes, or a cluster as it is."""
     if isinstance(given, Cluster):
         return Site(given)

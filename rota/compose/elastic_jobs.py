@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from rota.beliefs.efficiency import Efficiency
 from rota.beliefs.rates import Rates, model_of
-from rota.errors import NameUnknown
+from rota.errors import UnknownNameError
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import read_key
 from rota.traces.trace import Trace
@@ -24,7 +24,7 @@ def made_elastic(way: str, trace: Trace, rates: Rates, gpus: int) -> Trace:
     """The same jobs with the sizes that they accept, on a cluster with so many GPUs. A job stays as it is if nothing is known of
     how it scales."""
     if way not in WAYS:
-        raise NameUnknown("way to be elastic", way, WAYS, hint="--elastic batch")
+        raise UnknownNameError("way to be elastic", way, WAYS, hint="--elastic batch")
     made, unknown = [], Counter[str]()
     for _, spec in trace.arrivals:
         if way == "none":

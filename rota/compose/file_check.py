@@ -10,12 +10,12 @@ from rota.compose.tenants_yaml import read_tenants
 from rota.errors import InputError, OptionError, SpecError
 from rota.files.csv_table import read_table
 from rota.files.tree import TreeEntry, read_tree
-from rota.live.requests import scheduler_spec, submitted_job
+from rota.live.requests import submitted_job, to_job_spec
 from rota.wire.spec import Spec, spec_from
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FileCheck:
     """A file that can be used."""
 
     file: str
@@ -24,16 +24,16 @@ class Checked:
     """What is in it, in a few words."""
 
 
-def check_file(path: str) -> Checked:
+def check_file(path: str) -> FileCheck:
     """Raises the error that using the file would raise."""
     suffix = Path(path.partition(":")[0]).suffix.lower()
     if suffix == ".py":
         return _policy(path)
-    look: Callable[[str], Checked] = {".yaml": _yaml, ".yml": _yaml, ".json": _rates}.get(suffix, _table)
+    look: Callable[[str], FileCheck] = {".yaml": _yaml, ".yml": _yaml, ".json": _rates}.get(suffix, _table)
     return look(path)
 
 
-def _yaml(path: str) -> Checked:
+def _yaml(path: str) -> FileCheck:
     """Nodes make a cluster, a command makes a job, weights make tenants."""
     from rota.beliefs.rates import Rates
     from rota.compose.accelerator_types import type_guesses
@@ -48,16 +48,16 @@ def _yaml(path: str) -> Checked:
         groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
         racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
         racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
-        return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
+        return FileCheck(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
     if names and "run" not in names and all(_is_tenant(entry) for entry in names.values()):
         weights = read_tenants(path).weights
-        return Checked(
+        return FileCheck(
             path, "tenants", f"{len(weights)} with weights from {min(weights.values()):g} to {max(weights.values()):g}"
         )
     spec = spec_from(root)
     _refuse_what_submit_refuses(spec, root)
     gpus = f"{spec.gpus:g}" if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max}"
-    return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
+    return FileCheck(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
 
 
 def _is_tenant(entry: TreeEntry) -> bool:
@@ -67,7 +67,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
     """Name the line of what `rota submit` refuses, such as a deadline in the past."""
     try:
-        scheduler_spec(submitted_job(spec, "", "/", os.environ), time.time())
+        to_job_spec(submitted_job(spec, "", "/", os.environ), time.time())
     except SpecError as problem:
         entry, _ = root.find(tuple(problem.field.split(".")))
         found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)
@@ -75,7 +75,7 @@ def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
         raise found from None
 
 
-def _table(path: str) -> Checked:
+def _table(path: str) -> FileCheck:
     """Rates and lists of nodes have columns of their own; whatever else is a table is taken for a trace."""
     try:
         columns = read_table(path, OptionError).folded().columns
@@ -86,15 +86,15 @@ def _table(path: str) -> Checked:
     return _rates(path) if {"steps_per_second", "accelerator"} & set(columns) else _trace(path)
 
 
-def _node_list(path: str) -> Checked:
+def _node_list(path: str) -> FileCheck:
     from rota.compose.node_list import read_node_list
 
     cluster = read_node_list(path)
     parts = ", ".join(f"{gpus:,} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
-    return Checked(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
+    return FileCheck(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
 
 
-def _trace(path: str) -> Checked:
+def _trace(path: str) -> FileCheck:
     from rota.beliefs.rates import Rates
     from rota.compose.unknown_profiles import unknown_profiles
     from rota.model.units import counted
@@ -108,18 +108,18 @@ def _trace(path: str) -> Checked:
     jobs, named = unknown_profiles((arrival.spec for arrival in trace.arrivals), Rates(model=Catalogue()).knows)
     unknown = f"; {counted(jobs, 'job')} with a profile that is not in the catalogue: {named}" if jobs else ""
     says = f"{counted(found.jobs, 'job')} over {found.span_seconds / 3600:,.1f} h{skipped}{unknown}"
-    return Checked(path, f"trace ({found.format})", says)
+    return FileCheck(path, f"trace ({found.format})", says)
 
 
-def _rates(path: str) -> Checked:
+def _rates(path: str) -> FileCheck:
     from rota.profiles.describe import describe_file
 
     held = describe_file(path)
     pairs = f", {held.pairs:,} pairs" if held.pairs else ""
-    return Checked(path, "rates", f"{len(held.profiles)} profiles on {', '.join(held.accelerators)}{pairs}")
+    return FileCheck(path, "rates", f"{len(held.profiles)} profiles on {', '.join(held.accelerators)}{pairs}")
 
 
-def _policy(path: str) -> Checked:
+def _policy(path: str) -> FileCheck:
     from rota.compose.registry import make_policy
     from rota.sim.conformance import check_policy
 
@@ -130,4 +130,4 @@ def _policy(path: str) -> Checked:
         raise OptionError(
             f"{broken[0].name}: {broken[0].story}", field="policy", value=path, hint=f"rota policy check {path} for all of it"
         )
-    return Checked(path, "policy", f"keeps all {len(findings)} rules")
+    return FileCheck(path, "policy", f"keeps all {len(findings)} rules")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from rota.compose.option_syntax import Spelled
+from rota.compose.option_syntax import ParsedName
 from rota.compose.registry import PLACER_REGISTRY, POLICY_REGISTRY, Registry, split_pair
 from rota.compose.study import Study
 from rota.errors import InputError
@@ -71,7 +71,7 @@ def _placer_files(text: str) -> Iterable[Path]:
 def _named_files(registry: Registry, text: str) -> list[Path]:
     """The file that has the class, unless it is built in, and the files in its options: `hierarchical:tenants=FILE`."""
     try:
-        spelled = Spelled.parse(text, registry.what)
+        spelled = ParsedName.parse(text, registry.what)
     except InputError:
         return []
     found = [path for value in spelled.options.values() for path in _file(value)]

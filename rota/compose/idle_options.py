@@ -10,7 +10,7 @@ from rota.core.settings import Settings
 from rota.files.csv_table import closest
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
-from rota.model.placement_view import Placer, Request
+from rota.model.placement_view import PlacementRequest, Placer
 from rota.model.policy import Policy
 from rota.model.units import FOREVER
 from rota.placers.variability_placer import Picky
@@ -20,7 +20,7 @@ from rota.sim.physics import Physics
 from rota.sim.record import Record
 from rota.traces.trace import NEVER_FITS, Trace
 
-_JOB = Request(0, 0, 1, 0.0)
+_JOB = PlacementRequest(0, 0, 1, 0.0)
 """Any job, to ask a placer what it makes of one."""
 
 
@@ -192,4 +192,6 @@ def _can_span(spec: JobSpec, cluster: Cluster) -> bool:
 
 def _ignores_skew(placer: Placer) -> bool:
     """Whether a placer treats the most and the least skewed model alike."""
-    return placer.keeps_together(Request(0, 0, 2, 0.0, skew=1.0)) == placer.keeps_together(Request(0, 0, 2, 0.0, skew=0.0))
+    return placer.keeps_together(PlacementRequest(0, 0, 2, 0.0, skew=1.0)) == placer.keeps_together(
+        PlacementRequest(0, 0, 2, 0.0, skew=0.0)
+    )

@@ -52,5 +52,5 @@ SIMULATED: Mapping[str, str] = {
 }
 """Fields that belong to a simulation alone, and why."""
 
-KEPT = tuple(name for name in LIVE if name not in ("policy", "placer"))
+REMEMBERED_FIELDS = tuple(name for name in LIVE if name not in ("policy", "placer"))
 """Fields that a home keeps as they were told. Policy and placer have their own place in its configuration."""

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from rota.compose.codecs import words_for
+from rota.compose.codecs import codec_for
 from rota.compose.registry import make_placer
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import JournalError
-from rota.live.given_beliefs import ToldBeliefs, fitting
+from rota.live.given_beliefs import GivenBeliefs, fitting
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Plain
 
-WORDS = words_for()
+JOURNAL_CODEC = codec_for()
 """What journals are written with."""
 
 SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy")
@@ -22,7 +22,7 @@ SETTINGS = tuple(each.name for each in fields(Settings) if each.name != "policy"
 
 def plain_settings(settings: Settings) -> dict[str, Plain]:
     """As a journal keeps them; `make_scheduler` reads them."""
-    return {name: WORDS.encode(getattr(settings, name)) for name in SETTINGS}
+    return {name: JOURNAL_CODEC.encode(getattr(settings, name)) for name in SETTINGS}
 
 
 def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
@@ -34,11 +34,11 @@ def make_scheduler(configuration: Mapping[str, Any]) -> Scheduler:
                 f"the recorded settings name {name} ({settings[name]}), which this Rota does not know.",
                 hint="use the Rota that wrote the journal",
             )
-    cluster, told = live_cluster(configuration), ToldBeliefs.of(configuration)
+    cluster, told = live_cluster(configuration), GivenBeliefs.of(configuration)
     return Scheduler(
         cluster,
         make_placer(configuration["placer"]),
-        Settings(**{name: WORDS.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
+        Settings(**{name: JOURNAL_CODEC.decode(value) for name, value in settings.items()}, policy=configuration["policy"]),
         rates=told.rates,
         costs=told.costs,
         variability=fitting(told.scores, cluster.gpus) if told.scores is not None else None,

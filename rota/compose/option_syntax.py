@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from rota.compose.tenants_yaml import read_tenants
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.files.csv_table import read_table
 from rota.model.tenants import Tenants
 
 
 @dataclasses.dataclass(frozen=True)
-class Spelled:
+class ParsedName:
     """A name and its options, as text."""
 
     name: str
     options: Mapping[str, str]
 
     @classmethod
-    def parse(cls, text: str, what: str) -> "Spelled":
+    def parse(cls, text: str, what: str) -> "ParsedName":
         """`tiresias:thresholds=3250/7200,promote=8`, or a file: `./mine.py:Mine:alpha=2`."""
         head, options = text.strip(), ""
         name, _, rest = text.strip().partition(":")
@@ -61,7 +61,7 @@ def fit(kind: type, options: Mapping[str, str], where: str, hint: str = "") -> A
     values = {}
     for key, text in options.items():
         if key not in fields:
-            raise NameUnknown(f"option of {where}", key, fields, hint=hint)
+            raise UnknownNameError(f"option of {where}", key, fields, hint=hint)
         values[key] = _value(hints.get(key, str), text, where, key, inspect.signature(kind).parameters[key].default)
     try:
         return kind(**values)

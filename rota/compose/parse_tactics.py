@@ -6,9 +6,9 @@ that began its options last.
 
 from collections.abc import Mapping
 
-from rota.compose.option_syntax import Spelled, fit
+from rota.compose.option_syntax import ParsedName, fit
 from rota.core.active_tactics import Tactics
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.tactics.defragment import Defragment
 from rota.tactics.grow import Grow
 from rota.tactics.migrate import Migrate
@@ -31,9 +31,9 @@ def make_tactics(text: str) -> Tactics:
         return Tactics()
     made = {}
     for part in _parts(text):
-        spelled = Spelled.parse(part, "tactic")
+        spelled = ParsedName.parse(part, "tactic")
         if spelled.name not in TACTICS:
-            raise NameUnknown("tactic", spelled.name, TACTICS, hint=HINT)
+            raise UnknownNameError("tactic", spelled.name, TACTICS, hint=HINT)
         if spelled.name in made:
             raise OptionError(
                 "given twice.", field="tactics", value=spelled.name, hint="give each tactic once, with all its options"

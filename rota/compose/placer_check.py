@@ -13,7 +13,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
-from rota.model.placement_view import Floor, Placer, Request
+from rota.model.placement_view import PlacementRequest, PlacementView, Placer
 from rota.model.units import Ints
 from rota.sim.conformance import Finding, Violation, workload
 from rota.sim.engine import Engine, place_of
@@ -22,7 +22,7 @@ from rota.sim.physics import Physics
 POLICIES = ("srsf", "las")
 """Policies that the placer is tried under; they suspend jobs, so that places change."""
 
-Hear = Callable[[Floor, list[Request], list[Ints]], None]
+Hear = Callable[[PlacementView, list[PlacementRequest], list[Ints]], None]
 """Called with the GPUs as they were before the placer answered, what it was asked, and what it answered."""
 
 Make = Callable[[], Placer]
@@ -59,10 +59,10 @@ class _Heard:
     def sticky(self) -> bool:
         return self._placer.sticky
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         return self._placer.keeps_together(request)
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         before = _copied(floor)
         asked = list(requests)
         answer = self._placer.place(floor, requests)
@@ -70,7 +70,7 @@ class _Heard:
         return answer
 
 
-def _copied(floor: Floor) -> Floor:
+def _copied(floor: PlacementView) -> PlacementView:
     return replace(floor, available=floor.available.copy(), idle=floor.idle.copy())
 
 
@@ -91,7 +91,7 @@ def _every_job_ends(make: Make, seed: int) -> None:
 
 
 def _as_many_as_asked(make: Make, seed: int) -> None:
-    def hear(floor: Floor, requests: list[Request], answer: list[Ints]) -> None:
+    def hear(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         if len(answer) != len(requests):
             raise Violation(f"{len(requests)} requests got {len(answer)} answers")
         for request, gpus in zip(requests, answer, strict=True):
@@ -105,7 +105,7 @@ def _as_many_as_asked(make: Make, seed: int) -> None:
 
 
 def _of_its_pool_and_free(make: Make, seed: int) -> None:
-    def hear(floor: Floor, requests: list[Request], answer: list[Ints]) -> None:
+    def hear(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         free = floor.available.copy()
         for request, gpus in zip(requests, answer, strict=False):
             for gpu in np.asarray(gpus).tolist():
@@ -118,14 +118,14 @@ def _of_its_pool_and_free(make: Make, seed: int) -> None:
     _run(_Heard(make(), hear), seed)
 
 
-def _pool(cluster: Cluster, request: Request) -> str:
+def _pool(cluster: Cluster, request: PlacementRequest) -> str:
     return f"the pool {cluster.pools[request.pool]}"
 
 
 def _same_floor_same_answer(make: Make, seed: int) -> None:
     other = make()
 
-    def hear(floor: Floor, requests: list[Request], answer: list[Ints]) -> None:
+    def hear(floor: PlacementView, requests: list[PlacementRequest], answer: list[Ints]) -> None:
         again = other.place(_copied(floor), list(requests))
         if [np.asarray(gpus).tolist() for gpus in again] != [np.asarray(gpus).tolist() for gpus in answer]:
             raise Violation("the same GPUs and the same requests got two answers: randomness comes from floor.rng()")

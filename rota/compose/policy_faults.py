@@ -5,7 +5,7 @@ import traceback
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from rota.errors import PolicyBroken, RotaError
+from rota.errors import PolicyError, RotaError
 from rota.files.csv_table import closest
 from rota.model.options import Options
 from rota.model.view import Jobs, View
@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).parents[1]
 def explain_fault(problem: RotaError) -> None:
     """Add to the message of an error that a policy caused."""
     told = with_columns(problem.message)
-    if not isinstance(problem, PolicyBroken):
+    if not isinstance(problem, PolicyError):
         told = f"{told.removesuffix('.')}{_place(problem)}."
     problem.message, problem.args = told, (told,)
 

@@ -14,7 +14,7 @@ from rota.beliefs.rates import Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.compose.accelerator_types import type_guesses
-from rota.compose.cluster_yaml import open_site
+from rota.compose.cluster_yaml import open_cluster
 from rota.compose.elastic_jobs import made_elastic, same_sizes
 from rota.compose.hidden_rates import shown_part
 from rota.compose.idle_options import Combination
@@ -25,7 +25,7 @@ from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.compose.simulated_parking import parked
 from rota.compose.study import Study
 from rota.compose.unknown_profiles import unknown_profiles
-from rota.core.decision_timing import AtEvents, AtRounds, When, WholeSteps
+from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming, WholeSteps
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
@@ -66,7 +66,7 @@ PHYSICS = tuple(each.name for each in fields(Physics) if each.name != "variabili
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedStudy:
     """A study whose names are values and whose files are read. It all fits together."""
 
     study: Study
@@ -119,10 +119,10 @@ class Prepared:
         )
 
 
-def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
+def prepare_study(study: Study, opened: Trace | None = None) -> PreparedStudy:
     """Whatever is wrong with a study is said here. `opened` is its trace, where that is open already."""
     check_limits(study)
-    site = open_site(study.cluster)
+    site = open_cluster(study.cluster)
     cluster = site.cluster
     preset = named_preset(study.preset)
     if preset.dollars_per_hour:
@@ -164,7 +164,7 @@ def prepare_study(study: Study, opened: Trace | None = None) -> Prepared:
     guesses = _guesses(trace, cluster, physics.rates)
     idle = Combination(study, trace, cluster, physics, settings, policy, placer, same_sizes(given, sized)).notes()
     notes = [*trace.notes, *idle, *guesses]
-    return Prepared(
+    return PreparedStudy(
         study=study,
         cluster=cluster,
         physics=physics,
@@ -346,7 +346,7 @@ def _guesses(trace: Trace, cluster: Cluster, rates: Rates) -> list[str]:
     return found
 
 
-def when_to_decide(preset: When, decide: str | None, round_seconds: float | None) -> When:
+def when_to_decide(preset: DecisionTiming, decide: str | None, round_seconds: float | None) -> DecisionTiming:
     """When the core decides: as a study says, or else as its preset does. A length alone means rounds of this length."""
     if decide is not None and decide not in DECIDE:
         raise OptionError(f"not one of {', '.join(DECIDE)}.", field="decide", value=decide, hint="--decide events")
@@ -365,14 +365,14 @@ def when_to_decide(preset: When, decide: str | None, round_seconds: float | None
     return AtRounds(round_seconds=length, at_events=decide == "both", solve_every_seconds=solve_every)
 
 
-def _spelled(decide: When) -> str:
+def _spelled(decide: DecisionTiming) -> str:
     """As `--decide` has it."""
     if isinstance(decide, AtEvents):
         return "events"
     return "both" if decide.at_events else "rounds"
 
 
-def _round_seconds(decide: When) -> float:
+def _round_seconds(decide: DecisionTiming) -> float:
     """How long a round is; 0: there are none."""
     return 0.0 if isinstance(decide, AtEvents) else decide.round_seconds
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from rota.beliefs.rates import Rates
 from rota.compose.limits import check_limits
-from rota.compose.live_fields import KEPT, LIVE
+from rota.compose.live_fields import LIVE, REMEMBERED_FIELDS
 from rota.compose.parse_tactics import make_tactics
 from rota.compose.prepare import check_gpus, make_physics, named_parts, when_to_decide
 from rota.compose.study import Study
-from rota.core.decision_timing import AtEvents, When
-from rota.errors import NameUnknown, OptionError
+from rota.core.decision_timing import AtEvents, DecisionTiming
+from rota.errors import OptionError, UnknownNameError
 from rota.files.csv_table import closest
 from rota.live.given_beliefs import plain_rates, plain_scores
 from rota.model.cluster import Cluster
@@ -25,7 +25,7 @@ from rota.profiles.catalogue import Catalogue
 from rota.profiles.tensors import read_tensors
 from rota.profiles.variability_files import read_variability
 
-Told = Mapping[str, Mapping[str, Plain]]
+GivenFlags = Mapping[str, Mapping[str, Plain]]
 """As `rota.live.given_beliefs` has it."""
 
 _ROUND = 360.0
@@ -38,14 +38,14 @@ class LiveFlags:
 
     policy: str | None
     placer: str | None
-    told: Told
+    told: GivenFlags
 
 
 def read_flags(given: Mapping[str, Any], cluster: Cluster, devices: Sequence[str]) -> LiveFlags:
     """Whatever is wrong with one of them is said here. `devices`: the names of the cluster's GPUs."""
     for name in given:
         if name not in LIVE:
-            raise NameUnknown("flag of rota up", name, LIVE, hint="rota up --help")
+            raise UnknownNameError("flag of rota up", name, LIVE, hint="rota up --help")
     study = Study(trace="", **given)
     check_limits(study)
     physics = make_physics(study, {"rates": Rates(model=Catalogue())}, cluster)
@@ -55,7 +55,7 @@ def read_flags(given: Mapping[str, Any], cluster: Cluster, devices: Sequence[str
     make_tactics(study.tactics)
     if "policy" in given:
         named_parts(study)
-    told: dict[str, dict[str, Plain]] = {name: {"said": given[name]} for name in KEPT if name in given}
+    told: dict[str, dict[str, Plain]] = {name: {"said": given[name]} for name in REMEMBERED_FIELDS if name in given}
     if study.profile is not None:
         told["profile"] = {"said": _absolute(study.profile), "value": plain_rates(physics.rates)}
     if study.tensors is not None:
@@ -70,14 +70,14 @@ def forgettable(names: Iterable[str]) -> tuple[str, ...]:
     """Fields by their flags, with or without dashes before; `all`: every one."""
     plain = [name.strip().removeprefix("--").replace("-", "_") for each in names for name in each.split(",")]
     for name in plain:
-        if name not in (*KEPT, "all"):
-            kept = [each.replace("_", "-") for each in KEPT]
+        if name not in (*REMEMBERED_FIELDS, "all"):
+            kept = [each.replace("_", "-") for each in REMEMBERED_FIELDS]
             problem = f"a home keeps no such flag.{closest(name.replace('_', '-'), kept)}"
             raise OptionError(problem, field="--forget", value=name.replace("_", "-"), hint=f"one of {', '.join(kept)}, or all")
-    return KEPT if "all" in plain else tuple(plain)
+    return REMEMBERED_FIELDS if "all" in plain else tuple(plain)
 
 
-def merge_told(before: Told, given: Told, forgotten: Iterable[str] = ()) -> Told:
+def merge_given(before: GivenFlags, given: GivenFlags, forgotten: Iterable[str] = ()) -> GivenFlags:
     """What holds from now on. How runs become scores is told with the file of the runs, and goes with it."""
     gone = {*forgotten}
     if "variability" in {*given, *gone}:
@@ -85,17 +85,17 @@ def merge_told(before: Told, given: Told, forgotten: Iterable[str] = ()) -> Told
     return {**{name: each for name, each in before.items() if name not in gone}, **given}
 
 
-def decide_as_told(told: Told) -> When:
+def given_decision_timing(told: GivenFlags) -> DecisionTiming:
     """When the scheduler decides."""
     said = {name: each["said"] for name, each in told.items()}
     return when_to_decide(AtEvents(), said.get("decide"), said.get("round_seconds"))
 
 
-def changes_told(before: Told, now: Told) -> list[str]:
+def describe_given_changes(before: GivenFlags, now: GivenFlags) -> list[str]:
     """For the operator: what goes on as it was, and what has changed."""
-    same = [_flag(name, now[name]) for name in KEPT if name in now and now[name] == before.get(name)]
+    same = [_flag(name, now[name]) for name in REMEMBERED_FIELDS if name in now and now[name] == before.get(name)]
     found = [f"as before: {', '.join(same)}"] if same else []
-    for name in KEPT:
+    for name in REMEMBERED_FIELDS:
         old, new = before.get(name), now.get(name)
         if old == new:
             continue

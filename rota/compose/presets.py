@@ -6,8 +6,8 @@ from typing import Any
 
 from rota.beliefs.rates import Rates
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
-from rota.core.selection import Drawing
-from rota.errors import NameUnknown
+from rota.core.selection import SelectionRules
+from rota.errors import UnknownNameError
 from rota.model.accelerators import REFERENCE
 from rota.profiles.catalogue import Catalogue
 
@@ -50,7 +50,7 @@ PRESETS: Mapping[str, Preset] = {
         physics={"rates": Rates(model=Catalogue()), "spread_penalty": 1.0, "whole_steps_seconds": 360.0},
         settings={
             "decide": WholeSteps(round_seconds=360.0, solve_every_seconds=1920.0),
-            "drawing": Drawing(deficits_break_ties=True, steady=True, upgrades=True),
+            "drawing": SelectionRules(deficits_break_ties=True, steady=True, upgrades=True),
         },
         dollars_per_hour={"V100": 0.74, "P100": 0.43, "K80": 0.135},
     ),
@@ -61,7 +61,7 @@ PRESETS: Mapping[str, Preset] = {
             "spread_penalty": 1.7,
             "ends_every_seconds": 360.0,
         },
-        settings={"decide": AtRounds(round_seconds=360.0), "drawing": Drawing(backfill=False)},
+        settings={"decide": AtRounds(round_seconds=360.0), "drawing": SelectionRules(backfill=False)},
         options={
             "pal": {"sticky": "false"},
             "pm-first": {"sticky": "false"},
@@ -78,4 +78,4 @@ def preset(name: str | None) -> Preset:
         return MEASURED
     if name in PRESETS:
         return PRESETS[name]
-    raise NameUnknown("preset", name, PRESETS, hint="rota sim --help")
+    raise UnknownNameError("preset", name, PRESETS, hint="rota sim --help")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rota.compose.option_syntax import Spelled, fit
-from rota.errors import NameUnknown, OptionError, RotaError
+from rota.compose.option_syntax import ParsedName, fit
+from rota.errors import OptionError, RotaError, UnknownNameError
 from rota.files.csv_table import closest
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
@@ -90,7 +90,7 @@ class Registry:
         several = [part.strip() for part in name.split(",")]
         if len(several) > 1 and all(part in self.names() for part in several):
             raise OptionError("has a comma.", field=self.what, value=name, hint=f"put spaces between: {' '.join(several)}")
-        raise NameUnknown(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
+        raise UnknownNameError(self.what, name, self.names(), hint="rota policy list, or a file: ./mine.py:Mine")
 
     def _checked(self, found: Any, name: str) -> type:
         if not isinstance(found, type) or not callable(getattr(found, self.method, None)):
@@ -104,7 +104,7 @@ class Registry:
 
     def make(self, text: str, usual: Mapping[str, Mapping[str, str]] | None = None) -> Any:
         """Construct what a text names, with its options; `usual` has those of some names where the text says nothing."""
-        spelled = Spelled.parse(text, self.what)
+        spelled = ParsedName.parse(text, self.what)
         return fit(self.find(spelled.name), {**(usual or {}).get(spelled.name, {}), **spelled.options}, spelled.name)
 
 
@@ -146,7 +146,7 @@ def make_placer(given: str | Placer, usual: Mapping[str, Mapping[str, str]] | No
 
 def is_placer(text: str) -> bool:
     """Whether a text names a placer and no policy."""
-    name = Spelled.parse(text, "policy").name
+    name = ParsedName.parse(text, "policy").name
     if name in POLICY_REGISTRY.names() or name in PLACER_REGISTRY.names():
         return name not in POLICY_REGISTRY.names()
     if not name.partition(":")[0].endswith(".py"):
@@ -182,7 +182,7 @@ def _from_file(registry: Registry, path: Path, attribute: str) -> Any:
     if attribute:
         if not hasattr(module, attribute):
             known = [n for n, v in vars(module).items() if isinstance(v, type) and callable(getattr(v, registry.method, None))]
-            raise NameUnknown(f"{registry.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
+            raise UnknownNameError(f"{registry.what} in {path}", attribute, known, hint=f"{path}:{known[0] if known else 'Mine'}")
         return getattr(module, attribute)
     here = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     found = [v for v in here if callable(getattr(v, registry.method, None)) or v in registry.declared.values()]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rota.beliefs.move_costs import DRIVER_CHECKPOINT, LINK_SPEED, MemoryCosts
-from rota.errors import NameUnknown
+from rota.errors import UnknownNameError
 from rota.model.job import JobSpec
 from rota.sim.physics import Physics
 from rota.traces.trace import Trace
@@ -20,7 +20,7 @@ USUAL_GIB = 4.0
 def parked(way: str, physics: Physics, trace: Trace) -> tuple[Physics, Trace]:
     """The same with jobs that can be parked this way."""
     if way not in WAYS:
-        raise NameUnknown("way to park", way, WAYS, hint="--park link")
+        raise UnknownNameError("way to park", way, WAYS, hint="--park link")
     if physics.memory == MemoryCosts():
         physics = replace(physics, memory=WAYS[way])
     arrivals = tuple(arrival._replace(spec=_that_parks(arrival.spec)) for arrival in trace.arrivals)

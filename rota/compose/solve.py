@@ -52,7 +52,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolveResult:
     """A policy's answer to it."""
 
     objective: float | None
@@ -131,7 +131,7 @@ def _finite(value: Any, name: str) -> float:
     return number
 
 
-def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
+def solve(instance: Instance, policy: Policy, placer: Placer) -> SolveResult:
     """Ask a policy for one allocation. The clock runs from the view to its answer; loading the solver's modules is not part of
     it."""
     import_module("rota.solver.program")
@@ -154,7 +154,7 @@ def solve(instance: Instance, policy: Policy, placer: Placer) -> Solved:
     value = float(objective(Effect(view, share))) if objective is not None and len(view.jobs) else math.nan
     prices = getattr(answer, "prices", None)
     names = [order[job] for job in view.jobs.ids.tolist()]
-    return Solved(
+    return SolveResult(
         value if math.isfinite(value) else None,
         seconds,
         _units(share, table, names, instance.cluster, len(order) // copies),

@@ -144,5 +144,5 @@ class WholeSteps(_Rounds):
         return np.maximum(np.floor(rate * self.round_seconds), 1.0)
 
 
-When = AtEvents | AtRounds | WholeSteps
+DecisionTiming = AtEvents | AtRounds | WholeSteps
 """What `Settings.decide` is one of."""

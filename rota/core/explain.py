@@ -165,7 +165,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         free, kept = _free(state, row), keep_gpus(state)
         young = [each for each in _min_run(state) if each not in kept]
         others = _in_min_run(state, young) + "".join(f" {line}" for line in taken_gpus(state))
-        sentence = f"It needs {_counted(gpus, 'GPU')} of {types}; {free} {_are(free)} free." + _left_running(kept) + others
+        sentence = f"It needs {_counted(gpus, 'GPU')} of {types}; {free} {_are(free)} free." + _kept_sentence(kept) + others
         return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young})
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
@@ -197,7 +197,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
     return Explanation(code, sentence, {"submitted_s": float(table.submitted_s[row])})
 
 
-def _left_running(jobs: list[int]) -> str:
+def _kept_sentence(jobs: list[int]) -> str:
     if not jobs:
         return ""
     names = ", ".join(map(str, jobs[:5])) + (", ..." if len(jobs) > 5 else "")

@@ -11,12 +11,12 @@ from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.job import Phase
 from rota.model.occupancy import FREE
-from rota.model.plan import Change, Plan
+from rota.model.plan import PlacementChange, Plan
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
 @dataclass(slots=True)
-class Given:
+class PassGrants:
     """What jobs were given in this very pass."""
 
     jobs: set[int] = field(default_factory=set)
@@ -37,17 +37,17 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     taken = state.machines.observed.holder != FREE
     if not state.machines.node_up.all():
         taken |= ~state.machines.node_up[state.machines.cluster.gpu_node]
-    given = Given()
+    given = PassGrants()
     host_gib = state.machines.host_gib.copy()  # what parking in this very pass has left of it
     commands: list[JobCommand] = []
-    starts: list[Change] = []
+    starts: list[PlacementChange] = []
     for job in sorted(todo):
         wish = changes.get(job)
         if job in state.jobs.in_flight and job not in state.jobs.doomed:
             continue  # it has been told something, and has not answered
         if wish is None:
             table, row = state.jobs.table, state.jobs.row[job]
-            wish = Change(job, table.option.item(row), state.jobs.desired.get(job), table.partner.item(row))
+            wish = PlacementChange(job, table.option.item(row), state.jobs.desired.get(job), table.partner.item(row))
         incarnation = state.jobs.incarnations.get(job)
         if incarnation is not None:
             command = _next_command(state, settings, wish, incarnation, host_gib, taken, given)
@@ -62,7 +62,7 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
     return commands
 
 
-def _launches(state: State, settings: Settings, starts: list[Change], taken: Bools, given: Given) -> list[Launch]:
+def _launches(state: State, settings: Settings, starts: list[PlacementChange], taken: Bools, given: PassGrants) -> list[Launch]:
     """Launches of all whose GPUs are free for them."""
     table, boots = state.jobs.table, state.machines.node_boot
     lease_s = state.now_s + settings.lease_seconds
@@ -80,7 +80,7 @@ def _launches(state: State, settings: Settings, starts: list[Change], taken: Boo
     return found
 
 
-def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: Given) -> bool:
+def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, given: PassGrants) -> bool:
     """These GPUs are free, or its partner's alone, or have room for the part of a GPU that it asks for. `given`: what others were
     given in this pass."""
     gpu = want.item(0)
@@ -118,11 +118,11 @@ def _only_partner(state: State, want: Ints, partner: int) -> bool:
 def _next_command(
     state: State,
     settings: Settings,
-    wish: Change,
+    wish: PlacementChange,
     incarnation: Incarnation,
     host_gib: Floats,
     taken: Bools,
-    given: Given,
+    given: PassGrants,
 ) -> JobCommand | None:
     """What an incarnation that exists should be told, if anything."""
     job, want = wish.job, wish.gpus
@@ -156,7 +156,7 @@ def _may_lose(state: State, job: int, incarnation: Incarnation) -> bool:
     return not state.machines.draining.isdisjoint(incarnation.parts) or not state.usable()[0][incarnation.gpus].all()
 
 
-def _may_resize(state: State, wish: Change, want: Ints, incarnation: Incarnation) -> bool:
+def _may_resize(state: State, wish: PlacementChange, want: Ints, incarnation: Incarnation) -> bool:
     """It can change its size while it runs, stays on its nodes, only grows or only shrinks, and shares with no other job. A job
     that shrinks never waits for another, so a job that waits to grow waits for others that do not wait."""
     if not state.jobs.specs[wish.job].can_resize or wish.partner >= 0:
@@ -174,11 +174,11 @@ def _may_resize(state: State, wish: Change, want: Ints, incarnation: Incarnation
 def _for_parked(
     state: State,
     settings: Settings,
-    wish: Change,
+    wish: PlacementChange,
     incarnation: Incarnation,
     sequence: int,
     taken: Bools,
-    given: Given,
+    given: PassGrants,
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     job, want = wish.job, wish.gpus
@@ -193,7 +193,7 @@ def _for_parked(
     return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, wish.partner)
 
 
-def stray_kills(state: State) -> list[Kill]:
+def unknown_attempt_kills(state: State) -> list[Kill]:
     """Processes that run where no job should. The sequence only has to be newer than anything that incarnation was told."""
     return [
         Kill(

@@ -19,12 +19,12 @@ from rota.core.fold.apply import advance, apply, asked_to_wake, set_clock
 from rota.core.learn.cordon import cordon
 from rota.core.learn.job_lengths import foresee
 from rota.core.plan.planner import make_plan
-from rota.core.reconcile import reconcile, renewals, stray_kills
+from rota.core.reconcile import reconcile, renewals, unknown_attempt_kills
 from rota.core.settings import Settings
 from rota.core.state.state import State
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec, Plain
-from rota.model.commands import Command, Solve, WakeAt
+from rota.model.commands import CallPolicy, Command, SetTimer
 from rota.model.events import Decided, External
 from rota.model.placement_view import Placer
 from rota.model.units import FOREVER
@@ -79,7 +79,7 @@ class Scheduler:
                 ticket = state.question.decision + 1
         commands = reconcile(state, settings, plan)
         renewed = renewals(state, settings) if settings.leased else ()
-        strays = stray_kills(state) if state.jobs.orphans else ()
+        strays = unknown_attempt_kills(state) if state.jobs.orphans else ()
         if plan is None and not (ticket or commands or renewed or strays):
             return None
         return Decided(state.now_s, plan, tuple(commands), tuple(renewed), tuple(strays), ticket)
@@ -91,11 +91,11 @@ class Scheduler:
             apply(self.state, self.settings, decided)
             commands = [*decided.commands, *decided.renewals, *decided.strays]
             if decided.ticket:
-                commands.append(Solve(decided.ticket, self.view()))
+                commands.append(CallPolicy(decided.ticket, self.view()))
         wake_s = self._next_wake_s()
         if wake_s != self.state.question.wake_s:
             asked_to_wake(self.state, wake_s)
-            commands.append(WakeAt(wake_s))
+            commands.append(SetTimer(wake_s))
         return commands
 
     def view(self) -> View:

@@ -20,7 +20,7 @@ MOST_LOST = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class SelectionRules:
     """The defaults are Rota's own way. Presets of other simulators have theirs."""
 
     deficits_break_ties: bool = False

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from rota.core.active_tactics import Tactics
-from rota.core.decision_timing import AtEvents, When
-from rota.core.selection import Drawing
+from rota.core.decision_timing import AtEvents, DecisionTiming
+from rota.core.selection import SelectionRules
 from rota.errors import OptionError
 from rota.model.units import FOREVER
 
@@ -16,9 +16,9 @@ RENEWAL_SECONDS = 600.0
 class Settings:
     """The defaults suit a simulation of perfect machines: decisions at events, no leases, nothing is ever sent twice."""
 
-    decide: When = field(default_factory=AtEvents)
+    decide: DecisionTiming = field(default_factory=AtEvents)
     """When it decides: at events, at rounds, or in rounds of whole steps."""
-    drawing: Drawing = field(default_factory=Drawing)
+    drawing: SelectionRules = field(default_factory=SelectionRules)
     """How it draws from an answer who may run."""
     wait_for_place: bool = False
     """A job whose GPUs the placer would keep together waits until they can be had on as few nodes as they need; running jobs keep

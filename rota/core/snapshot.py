@@ -16,16 +16,16 @@ from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.active_tactics import Tactics
 from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
-from rota.core.selection import Drawing
+from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
-from rota.core.state.records import Answer, FailedStart, Incarnation, InFlight, Setback, Verdict
+from rota.core.state.records import AttemptEnd, FailedStart, Incarnation, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
-from rota.model.length_prediction import Prediction
+from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
 from rota.model.options import Kind, OptionRow, Options
 
@@ -44,24 +44,24 @@ EVENT_TYPES: tuple[type, ...] = (
     events.NodesReported,
     events.NodeLost,
     events.NodeJoined,
-    events.NodeDrained,
+    events.NodeDrainChanged,
     events.GpusTaken,
     events.NodeLeft,
-    events.Part,
-    events.PartState,
+    events.InventoryItem,
+    events.ProcessState,
     events.Outcome,
-    events.CancelAsked,
-    events.HoldAsked,
+    events.CancelRequested,
+    events.HoldRequested,
     events.Attached,
     events.Allocated,
     events.PolicyFailed,
-    events.TimedOut,
-    events.Woke,
+    events.PolicyTimedOut,
+    events.TimerFired,
     events.Decided,
     job.JobSpec,
     job.Demand,
     plan.Plan,
-    plan.Change,
+    plan.PlacementChange,
     trial.Trial,
     trial.TrialVerdict,
     allocation.Ranking,
@@ -81,8 +81,8 @@ _STATE_TYPES = (
     Incarnation,
     InFlight,
     Setback,
-    Answer,
-    Verdict,
+    PolicyAnswer,
+    AttemptEnd,
     FailedStart,
     Kind,
     Node,
@@ -99,13 +99,13 @@ _STATE_TYPES = (
     AtEvents,
     AtRounds,
     WholeSteps,
-    Drawing,
+    SelectionRules,
     Tactics,
     *(kind for hint in get_type_hints(Tactics).values() for kind in get_args(hint) if kind is not NoneType),
 )
 
 
-def codec(*memory_types: type) -> Codec:
+def make_codec(*memory_types: type) -> Codec:
     """What journals and snapshots are written with."""
     return Codec(*EVENT_TYPES, *_STATE_TYPES, *memory_types)
 
@@ -193,12 +193,12 @@ _SHAPES: dict[Any, _Shape] = {
     JobTable: _Shape(_pack_table, _unpack_table),
     Options: _Shape(_pack_options, _unpack_options),
     Occupancy: _Shape(lambda held: [held.holder, held.parts], lambda packed: Occupancy(*packed)),
-    dict[trial.PairKey, trial.PairSeen]: _Shape(
+    dict[trial.PairKey, trial.PairStats]: _Shape(
         lambda pairs: {key: tuple(seen) for key, seen in pairs.items()},
-        lambda packed: {key: trial.PairSeen(*seen) for key, seen in packed.items()},
+        lambda packed: {key: trial.PairStats(*seen) for key, seen in packed.items()},
     ),
-    tuple[Prediction, ...]: _Shape(
-        lambda made: [tuple(each) for each in made], lambda packed: tuple(Prediction(*each) for each in packed)
+    tuple[LengthPrediction, ...]: _Shape(
+        lambda made: [tuple(each) for each in made], lambda packed: tuple(LengthPrediction(*each) for each in packed)
     ),
     dict[Kind, int]: _Shape(list, lambda kinds: {kind: number for number, kind in enumerate(kinds)}),
 }

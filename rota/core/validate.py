@@ -3,12 +3,12 @@
 import numpy as np
 
 from rota.core.fold.colocation import partner_of
-from rota.core.state.job_table import NOBODY
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.records import NO_GPUS, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import Resize
 from rota.model.job import Phase
-from rota.model.occupancy import FREE, HALF, IN_PARTS, Occupancy
+from rota.model.occupancy import FRACTIONAL, FREE, HALF, Occupancy
 from rota.model.units import MILLI
 
 
@@ -66,8 +66,8 @@ def _check_caches(state: State) -> None:
 def _check_gpus(state: State) -> None:
     for occupancy in (state.machines.observed, state.machines.planned):
         for gpu in occupancy.parts:
-            assert occupancy.holder[gpu] == IN_PARTS and occupancy.room(gpu) >= 0, f"more of GPU {gpu} is taken than there is"
-        assert set((occupancy.holder == IN_PARTS).nonzero()[0].tolist()) == set(occupancy.parts), (
+            assert occupancy.holder[gpu] == FRACTIONAL and occupancy.room(gpu) >= 0, f"more of GPU {gpu} is taken than there is"
+        assert set((occupancy.holder == FRACTIONAL).nonzero()[0].tolist()) == set(occupancy.parts), (
             "the table of parts is out of step"
         )
     for job in state.machines.observed.holders(np.arange(state.machines.cluster.gpus)):
@@ -97,11 +97,11 @@ def _check_wishes(state: State) -> None:
     for job, gpus in sorted(state.jobs.desired.items()):
         row = state.jobs.row[job]
         partner = int(table.partner[row])
-        part = HALF if partner != NOBODY else state.jobs.specs[job].part
+        part = HALF if partner != NO_JOB else state.jobs.specs[job].part
         assert all(expected.room(gpu) >= part for gpu in gpus.tolist()), f"GPUs of job {job} are promised twice"
         expected.take(job, gpus, part)
         assert table.option[row] >= 0, f"job {job} is placed but not granted"
-        if partner != NOBODY:
+        if partner != NO_JOB:
             assert table.partner[state.jobs.row[partner]] == job, (
                 f"job {job} is to share with job {partner}, but not the other way round"
             )
@@ -135,7 +135,7 @@ def _check_company(state: State) -> None:
         assert leaving or table.partner[state.jobs.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
     for job, incarnation in state.jobs.incarnations.items():
         using = table.using[state.jobs.row[job]]
-        crowd = 1 if partner_of(state, job, incarnation) == NOBODY else 2
+        crowd = 1 if partner_of(state, job, incarnation) == NO_JOB else 2
         assert using in (0, state.knowledge.options.milligpus[incarnation.option] / MILLI / crowd), (
             f"job {job} is believed to use {using} of {len(incarnation.gpus)} GPUs"
         )

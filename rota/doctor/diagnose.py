@@ -10,7 +10,7 @@ from rota.doctor.home_checks import check_home, check_jobs, check_journal
 from rota.doctor.machine_checks import check_limits, check_packages
 from rota.doctor.ray_checks import check_ray
 from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
-from rota.doctor.unknown_attempt_checks import check_leftovers
+from rota.doctor.unknown_attempt_checks import check_unknown_attempts
 from rota.wire.home import other_owner
 
 
@@ -25,7 +25,7 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
         yield from _all("home", lambda: check_home(home))
         yield from _all("journal", lambda: check_journal(home))
         yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
-        yield from _all("leftovers", lambda: check_leftovers(home))
+        yield from _all("leftovers", lambda: check_unknown_attempts(home))
         yield from _all("jobs", lambda: check_jobs(home))
     yield from _all("Ray", check_ray)
     yield from _all("GPUs", lambda: check_gpus(scheduler.nodes, home))

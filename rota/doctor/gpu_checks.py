@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.attempt_files import read_order
-from rota.agent.constants import LIFE
+from rota.agent.constants import ATTEMPT_ID
 from rota.agent.disk import RUN
 from rota.agent.gpu_lock import holder_of
 from rota.agent.gpu_readings import GpuReader
 from rota.agent.gpus import Gpu, find_gpus, text
-from rota.agent.host_memory import PARKED_PART, available_gib, total_gib
+from rota.agent.host_memory import PARKING_FRACTION, available_gib, total_gib
 from rota.agent.other_programs import OtherPrograms
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.park.facts import package_folders, parking_facts, python_of, torch_cuda
-from rota.park.park_method import EXIT, how_to_park
+from rota.park.park_method import EXIT, choose_park_method
 from rota.wire.rows import NodeRow
 
 PLAIN_JOB = ("python", "train.py")
@@ -111,7 +111,7 @@ def _used_by_others(gpus: Sequence[Gpu], home: Path) -> Iterator[Diagnosis]:
     if not gpus:
         return
     orders = [read_order(folder) for folder in (home / RUN).glob("[0-9]*/[0-9]*")]
-    lives = {order.env.get(LIFE, "") for order in orders if order is not None}
+    lives = {order.env.get(ATTEMPT_ID, "") for order in orders if order is not None}
     reader = GpuReader()
     others = OtherPrograms(home).look(reader.read(), lives)
     reader.close()
@@ -147,7 +147,7 @@ def _torch(facts: DriverFacts) -> Diagnosis:
 def _parking(real_gpus: bool) -> Diagnosis:
     """Of a plain job of one GPU."""
     facts = parking_facts(PLAIN_JOB, os.environ, str(Path.cwd()), wanted=True, gpus=1, real_gpus=real_gpus)
-    way, why = how_to_park(facts)
+    way, why = choose_park_method(facts)
     if way == EXIT:
         found = f"a plain `python` job is suspended by SIGTERM and has to save by itself: {why}"
         return warn("parking", found, "see `Parking` in docs/live.md; with PyTorch: pip install 'rota-scheduler[park]'")
@@ -160,8 +160,8 @@ def _host_memory(gpus: Sequence[Gpu]) -> Diagnosis:
         return warn("host memory", "cannot be read", "look at /proc/meminfo")
     words = f"{total:,.0f} GiB" + (f", {free:,.0f} GiB of it free" if free is not None else "")
     largest = max((gpu.memory_gib for gpu in gpus), default=0.0)
-    if gpus and PARKED_PART * total < largest:
-        found = f"{words}: parked jobs may take {PARKED_PART * total:,.0f} GiB, less than one GPU has ({largest:,.0f} GiB)"
+    if gpus and PARKING_FRACTION * total < largest:
+        found = f"{words}: parked jobs may take {PARKING_FRACTION * total:,.0f} GiB, less than one GPU has ({largest:,.0f} GiB)"
         return warn("host memory", found, "a larger memory limit for the container, or more memory; larger jobs leave by SIGTERM")
     return ok("host memory", words)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.agent.constants import URL_MARK
 from rota.agent.log import too_little_room
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.snapshot import VERSION as SNAPSHOT_VERSION
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.doctor.postgres_checks import Rows, check_postgres, unfinished_jobs
@@ -21,7 +21,7 @@ from rota.folders import check_folder
 from rota.live.identity import find_original
 from rota.live.journal_entries import EntryReader
 from rota.live.journal_packs import counted
-from rota.live.journal_place import PostgresPlace, find_place
+from rota.live.journal_place import PostgresLocation, find_journal
 from rota.live.journal_store import READABLE, SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
 from rota.live.sqlite_store import connect_to_read
@@ -126,11 +126,11 @@ def check_journal(home: Path) -> Iterator[Diagnosis]:
     if not home.is_dir():
         return
     try:
-        place = find_place(home)
+        place = find_journal(home)
     except RotaError as problem:
         yield fail("journal", problem.message, problem.hint)
         return
-    if isinstance(place, PostgresPlace):
+    if isinstance(place, PostgresLocation):
         yield from check_postgres(place, check_entries)
         return
     path = place.path
@@ -178,7 +178,7 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
             return fail("journal", found, older)
     number = after
     try:
-        for entry in EntryReader(rows, WORDS).entries(after):
+        for entry in EntryReader(rows, JOURNAL_CODEC).entries(after):
             number = entry.number
     except (ValueError, TypeError, KeyError, JournalError) as problem:
         return fail("journal", f"{path}: entry {number + 1} cannot be read ({problem})", older)
@@ -197,8 +197,8 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
 def check_jobs(home: Path) -> Iterator[Diagnosis]:
     """Whether those that have not ended could run: their folders are there."""
     try:
-        place = find_place(home)
-        if isinstance(place, PostgresPlace):
+        place = find_journal(home)
+        if isinstance(place, PostgresLocation):
             jobs = unfinished_jobs(place)
         elif place.path.exists():
             with contextlib.closing(connect_to_read(place.path)) as db:

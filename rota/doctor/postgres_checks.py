@@ -9,14 +9,14 @@ from typing import Any
 from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.errors import RotaError
 from rota.live.election import Election
-from rota.live.journal_place import PostgresPlace, has_journal
+from rota.live.journal_place import PostgresLocation, has_journal
 from rota.live.postgres_store import PostgresStore
 
 Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """What a statement with these values finds."""
 
 
-def check_postgres(place: PostgresPlace, check_entries: Callable[[Rows, str, str], Diagnosis]) -> Iterator[Diagnosis]:
+def check_postgres(place: PostgresLocation, check_entries: Callable[[Rows, str, str], Diagnosis]) -> Iterator[Diagnosis]:
     """`check_entries`: looks at what is in it."""
     try:
         if not has_journal(place):
@@ -43,7 +43,7 @@ def _lead(election: Election) -> Diagnosis:
     return warn("lead", f"no scheduler leads; the last was {leader}" if leader else "no scheduler has led yet", "rota up")
 
 
-def unfinished_jobs(place: PostgresPlace) -> list[tuple[int, dict[str, Any]]]:
+def unfinished_jobs(place: PostgresLocation) -> list[tuple[int, dict[str, Any]]]:
     with contextlib.closing(PostgresStore(place)) as store:
         rows = store.rows("SELECT id, spec FROM jobs WHERE ended = 0 ORDER BY id")
         return [(number, json.loads(spec)) for number, spec in rows]

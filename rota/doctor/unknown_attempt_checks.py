@@ -12,7 +12,7 @@ from rota.doctor.diagnosis import Diagnosis, fail, ok, warn
 from rota.wire.home import scheduler_runs
 
 
-def check_leftovers(home: Path) -> Iterator[Diagnosis]:
+def check_unknown_attempts(home: Path) -> Iterator[Diagnosis]:
     """Incarnations on disk that are not looked after."""
     if not (home / RUN).is_dir():
         return

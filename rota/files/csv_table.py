@@ -28,7 +28,7 @@ MOST_COMPARED = 1000
 """Among so many names the closest is looked for; more would take noticeable time."""
 
 
-class Row(NamedTuple):
+class CsvRow(NamedTuple):
     """One line of a file: column -> cell, without the blanks around it."""
 
     where: str
@@ -101,7 +101,7 @@ class FileTable:
         lower = tuple(name if known is None or name in known else typed for typed in self.columns for name in (typed.lower(),))
         return replace(self, columns=lower) if len(set(lower)) == len(lower) else self
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CsvRow]:
         """Every line below the header that is not blank."""
         columns, where, error, headless = self.columns, self.where, self.error, self.headless
         start = self.header_line - headless
@@ -115,7 +115,7 @@ class FileTable:
                 _check_lengths(zip(columns, cells, strict=True), where, line, error)
             if not headless and "'" in text:
                 cells = [as_written(cell.strip()) for cell in cells]
-            yield Row(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
+            yield CsvRow(where, line, {column: cell.strip() for column, cell in zip(columns, cells, strict=True)}, error)
 
     def check_header(self, what: str, known: Sequence[str], required: Sequence[str], example: str) -> None:
         """Refuse columns that `what` does not have, and the lack of one that it needs."""

@@ -12,7 +12,7 @@ import numpy as np
 from rota.agent import rules
 from rota.agent.constants import ENDED, LEASE, PARKED, RUNNING, SESSION, SUSPEND, SUSPENDED
 from rota.agent.orders import IncarnationStatus, held
-from rota.agent.outcome import SAVED_AND_LEFT, length_text, worked_seconds
+from rota.agent.outcome import EXIT_YIELDED, length_text, worked_seconds
 from rota.live.driver import DriverContext
 from rota.live.starts import Starts
 from rota.model.commands import SuspendKind
@@ -26,7 +26,7 @@ EARLY_SECONDS = 10.0
 """A job that leaves with exit code 75 unasked, earlier than this and without having saved a step, gets nowhere."""
 
 
-class PartEvents:
+class AttemptEvents:
     """Of one machine."""
 
     def __init__(
@@ -165,7 +165,7 @@ class PartEvents:
         gang has no say in it."""
         if not self._is_first(status):
             return FOREVER
-        if not self._tells(status) and status.exit_code in (0, SAVED_AND_LEFT):
+        if not self._tells(status) and status.exit_code in (0, EXIT_YIELDED):
             return status.steps_saved + worked_seconds(status, status.ended_s or 0.0)
         return status.steps_saved
 
@@ -174,7 +174,7 @@ class PartEvents:
         was told to stop while it came up may have had no chance to."""
         if not self._is_first(status) or self._context.submitted(status.job).progress == SESSION:
             return False
-        if status.exit_code in (0, SAVED_AND_LEFT) or status.steps_saved > status.from_step:
+        if status.exit_code in (0, EXIT_YIELDED) or status.steps_saved > status.from_step:
             return False
         if self._tells(status):
             return status.steps_done > status.from_step
@@ -182,12 +182,12 @@ class PartEvents:
 
     def _left_early(self, status: IncarnationStatus) -> str:
         """It left with exit code 75 by itself, as soon as it was started: the next attempt will leave as soon. In words."""
-        if status.exit_code != SAVED_AND_LEFT or status.asked is not None or not self._is_first(status):
+        if status.exit_code != EXIT_YIELDED or status.asked is not None or not self._is_first(status):
             return ""
         seconds = worked_seconds(status)
         if seconds >= EARLY_SECONDS or (self._tells(status) and status.steps_saved > status.from_step):
             return ""
-        return f"it left with exit code {SAVED_AND_LEFT} after {length_text(seconds)}, without being asked to stop"
+        return f"it left with exit code {EXIT_YIELDED} after {length_text(seconds)}, without being asked to stop"
 
     def _tells(self, status: IncarnationStatus) -> bool:
         return status.tells_steps or bool(self._context.submitted(status.job).progress)
@@ -235,7 +235,7 @@ def progress_in_one(events: list[External]) -> list[External]:
 def _broken_save(status: IncarnationStatus) -> str:
     """It was asked to stop and its state could not be saved: why not, in words; empty: it was saved, or there was no such
     problem."""
-    broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, SAVED_AND_LEFT) and status.saving_problem
+    broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
     return f"its state could not be saved: {status.saving_problem}" if broken else ""
 
 

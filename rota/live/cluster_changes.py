@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rota.core.explain import explain, reasons
 from rota.core.state.state import State
 from rota.model.cluster import Cluster, Node
-from rota.model.events import External, NodeDrained, NodeJoined, NodeLeft
+from rota.model.events import External, NodeDrainChanged, NodeJoined, NodeLeft
 from rota.model.reasons import Reason
 
 Devices = tuple[str, ...]
@@ -52,7 +52,7 @@ class ClusterChanges:
         absent = {number: mine for number, mine in here.items() if number not in self._staying}
         self._leaving = {} if absent_stay else absent
         self._back_in_use = set() if absent_stay else self._staying
-        self.text = _told([str(mine) for mine in self._leaving.values()], [str(new) for new in self._joining])
+        self.text = _format_changes([str(mine) for mine in self._leaving.values()], [str(new) for new in self._joining])
         """The change in words; empty: there is none."""
 
     @property
@@ -69,8 +69,8 @@ class ClusterChanges:
         if self.done and not self._back_in_use & draining:
             return []
         occupied = _occupied(state)
-        events: list[External] = [NodeDrained(node, now_s, draining=False) for node in sorted(self._back_in_use & draining)]
-        events += [NodeDrained(node, now_s) for node in sorted(self._leaving.keys() & (occupied - draining))]
+        events: list[External] = [NodeDrainChanged(node, now_s, draining=False) for node in sorted(self._back_in_use & draining)]
+        events += [NodeDrainChanged(node, now_s) for node in sorted(self._leaving.keys() & (occupied - draining))]
         empty = sorted(self._leaving.keys() - occupied)
         events += [NodeLeft(node, now_s) for node in empty]
         for node in empty:
@@ -91,7 +91,7 @@ def named_nodes(cluster: Cluster, devices: Sequence[Devices]) -> list[NamedNode]
     return [NamedNode(node, names) for node, names in zip(cluster.nodes, devices, strict=True)]
 
 
-def made_up_devices(cluster: Cluster) -> tuple[Devices, ...]:
+def pretend_devices(cluster: Cluster) -> tuple[Devices, ...]:
     """Names for GPUs that have none of their own: the first V100 of a cluster is the first V100 of a larger one."""
     counts: dict[str, int] = {}
     found = []
@@ -151,6 +151,6 @@ def _free_name(name: str, taken: set[str]) -> str:
     return found
 
 
-def _told(leaving: list[str], joining: list[str]) -> str:
+def _format_changes(leaving: list[str], joining: list[str]) -> str:
     parts = [f"{', '.join(leaving)} left"] * bool(leaving) + [f"{', '.join(joining)} joined"] * bool(joining)
     return "; ".join(parts)

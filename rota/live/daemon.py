@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from rota.beliefs.make_options import make_options, why_never
-from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
+from rota.errors import BusyError, ConflictError, OptionError, RotaError, UnknownNameError
 from rota.live.clock import Clock
-from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, made_up_devices, named_nodes, never_run
+from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, named_nodes, never_run, pretend_devices
 from rota.live.driver import Driver, DriverContext
 from rota.live.find_record import find_record
-from rota.live.given_beliefs import SCORED, same_told, scored_devices
+from rota.live.given_beliefs import SCORED, same_given, scored_devices
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
 from rota.live.journal import AskedAbout, Journal
-from rota.live.journal_place import find_place, open_journal
-from rota.live.journal_store import JournalAway, JournalFull, LeadLost
+from rota.live.journal_place import find_journal, open_journal
+from rota.live.journal_store import JournalFull, JournalUnavailable, LeadershipLost
 from rota.live.listing import by_number, page_of
 from rota.live.log_chunks import log_chunk
 from rota.live.node_log import NodeLog
@@ -40,22 +40,22 @@ from rota.live.policy_client import PolicyClient
 from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, SetScores, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import lost_with_their_files, recover
-from rota.live.replay import Make, configured_anew
-from rota.live.requests import asked_for, scheduler_spec, submitted_job
+from rota.live.replay import Make, reconfigured
+from rota.live.requests import asked_for, submitted_job, to_job_spec
 from rota.live.reserve import DiskReserve
 from rota.live.status_row import status_row
-from rota.live.takeover_leases import leases_told_again
+from rota.live.takeover_leases import renewals_after_takeover
 from rota.live.trial_rows import trials_of
 from rota.live.upkeep import JournalUpkeep
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
-from rota.model.commands import Command, Launch, Solve, WakeAt
-from rota.model.events import CancelAsked, External, GpusTaken, Submitted, TimedOut, Woke
+from rota.model.commands import CallPolicy, Command, Launch, SetTimer
+from rota.model.events import CancelRequested, External, GpusTaken, PolicyTimedOut, Submitted, TimerFired
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
-from rota.park.park_method import STAY, can_sleep, left_running
+from rota.park.park_method import STAY, can_sleep, park_or_stay
 from rota.wire.job_filter import UNFINISHED, JobFilter
 from rota.wire.rows import CancelRow, JobRow, LogChunk, NodeRow, PageRow, ReadyRow, StatusRow, TakenRow, WhyRow
 from rota.wire.spec import Spec
@@ -107,7 +107,7 @@ class Daemon:
         """Since when a write to the journal is under way, by the monotonic clock."""
         self._away = ""
         """Why the journal cannot be written now, if its server does not answer."""
-        self.journal = journal if journal is not None else open_journal(find_place(home), words)
+        self.journal = journal if journal is not None else open_journal(find_journal(home), words)
         before = self.journal.configuration()
         there = named_nodes(driver.machines(), driver.devices())
         known = _known_devices(before, there)
@@ -176,7 +176,7 @@ class Daemon:
                 self._tell(f"the cluster is another than before: {self._cluster.text}")
             self._turn(self._first_news())
             if self._on_another_machine and self.driver.nodes_may_be_silent:
-                self.driver.carry_out(leases_told_again(self.scheduler.state))
+                self.driver.carry_out(renewals_after_takeover(self.scheduler.state))
             state = self.scheduler.state
             self.driver.end_strays(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
@@ -186,7 +186,7 @@ class Daemon:
             while not self._stopping:
                 self._see_to_disk()
                 self._turn(self._wait())
-        except (LeadLost, JournalAway) as problem:  # not a defect
+        except (LeadershipLost, JournalUnavailable) as problem:  # not a defect
             self._on_failure(problem)
         except BaseException as problem:
             self._on_failure(problem)
@@ -203,9 +203,9 @@ class Daemon:
             there = {(status.job, status.incarnation) for status in self.driver.inventory()}
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
         if self.scheduler.state.question.asked is not None:
-            events.append(TimedOut(self.scheduler.state.question.decision, self.clock()))
+            events.append(PolicyTimedOut(self.scheduler.state.question.decision, self.clock()))
         if self._set_up_anew:
-            events.append(Woke(self.clock()))
+            events.append(TimerFired(self.clock()))
         return events
 
     def _wait(self) -> list[Item]:
@@ -265,7 +265,7 @@ class Daemon:
                     self._away = ""
                     self._tell("the journal can be written again")
                 return
-            except JournalAway as problem:
+            except JournalUnavailable as problem:
                 if self._stopping:
                     raise
                 if not self._away:
@@ -306,15 +306,15 @@ class Daemon:
             elif isinstance(item, KnownJobAgain):
                 answered.append((item.done, item.job))  # after the turn that wrote it down
             elif isinstance(item, Cancel):
-                events.append(CancelAsked(item.job, now))
+                events.append(CancelRequested(item.job, now))
                 answered.append((item.done, item.job))
             elif isinstance(item, SetPolicy):
                 self._change_policy(item)
-                events.append(Woke(now))
+                events.append(TimerFired(now))
                 answered.append((item.done, 0))
             elif isinstance(item, SetScores):
                 self._set_up({**self.configuration, SCORED: item.names})
-                events.append(Woke(now))
+                events.append(TimerFired(now))
             elif item is not None:
                 events.append(item)
         events.extend(self.driver.events())
@@ -322,7 +322,7 @@ class Daemon:
         events.extend(self._cluster.events(self.scheduler.state, now))
         if now >= self._wake_s:
             self._wake_s = FOREVER
-            events.append(Woke(now))
+            events.append(TimerFired(now))
         return events
 
     def _look_at_machines(self) -> None:
@@ -360,7 +360,7 @@ class Daemon:
     def _set_up(self, configuration: dict[str, Any]) -> None:
         """From the next entry on."""
         with self._lock:
-            self.scheduler = configured_anew(self.scheduler, self._make, self.configuration, configuration)
+            self.scheduler = reconfigured(self.scheduler, self._make, self.configuration, configuration)
             self.configuration = configuration
         self._durably(lambda: self.journal.configure(self.configuration))
 
@@ -380,7 +380,7 @@ class Daemon:
         if self._cluster.done and not self._settled:
             self._settled = True
             names = scored_devices(self._devices())
-            if not same_told(self.configuration, {**self.configuration, SCORED: names}):
+            if not same_given(self.configuration, {**self.configuration, SCORED: names}):
                 self._items.put(SetScores(names))
             for job, why in never_run(state):
                 self._tell(f"job {job} cannot run now: {why} It is kept, and runs when such GPUs are there.")
@@ -391,12 +391,12 @@ class Daemon:
     def _do(self, commands: Sequence[Command]) -> None:
         """Two kinds of command are the daemon's own; the rest go to the driver, all at once."""
         for command in commands:
-            if isinstance(command, WakeAt):
+            if isinstance(command, SetTimer):
                 self._wake_s = command.at_s
-            elif isinstance(command, Solve):
+            elif isinstance(command, CallPolicy):
                 with self._lock:
                     self._policy_client.ask(command)
-        for_driver = [command for command in commands if not isinstance(command, Solve | WakeAt)]
+        for_driver = [command for command in commands if not isinstance(command, CallPolicy | SetTimer)]
         if self._reserve.full:  # a launch that is not answered is sent again
             for_driver = [command for command in for_driver if not isinstance(command, Launch)]
         if for_driver and self.journal.epoch:  # this process may have stood still since it wrote them down
@@ -449,8 +449,8 @@ class Daemon:
         if job.preemptible is False:
             way, why = STAY, "its spec says preemptible: false"
         elif job.saves is False and not job.preemptible:
-            way, why = left_running(way, why)
-        wanted = scheduler_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
+            way, why = park_or_stay(way, why)
+        wanted = to_job_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         kind = Kind.of(wanted)
         if possible is None or kind not in possible:
             self._check_possible(wanted)
@@ -484,7 +484,7 @@ class Daemon:
         client = self._client(configuration["policy"])
         try:
             with self._lock:
-                twin = configured_anew(self.scheduler.fork(), self._make, self.configuration, configuration)
+                twin = reconfigured(self.scheduler.fork(), self._make, self.configuration, configuration)
             try_policy(twin, client, named)
             done: Future[int] = Future()
             self._items.put(SetPolicy(configuration, client, done))
@@ -496,7 +496,7 @@ class Daemon:
 
     def cancel(self, job: int) -> JobRow:
         if job not in self.history.records:
-            raise NameUnknown("job", str(job), [], hint="rota jobs --all")
+            raise UnknownNameError("job", str(job), [], hint="rota jobs --all")
         return self._cancel([job])[0].job
 
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:
@@ -593,5 +593,5 @@ def _known_devices(before: Mapping[str, Any] | None, there: Sequence[NamedNode])
         nodes = Cluster.parse(before["cluster"])
         alike = [(node.accelerator, node.gpus) for node in nodes.nodes] == [(n.node.accelerator, n.node.gpus) for n in there]
         if before["pretend"] or not alike:
-            return {str(i): list(names) for i, names in enumerate(made_up_devices(nodes))}
+            return {str(i): list(names) for i, names in enumerate(pretend_devices(nodes))}
     return {str(i): list(each.devices) for i, each in enumerate(there)}

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from rota.live.journal_place import PostgresPlace
-from rota.live.journal_store import JournalAway, lead_lost
+from rota.live.journal_place import PostgresLocation
+from rota.live.journal_store import JournalUnavailable, lead_lost
 from rota.live.postgres_store import connect, create_tables, driver, fault
 
 SILENT_SECONDS = 15
@@ -43,7 +43,7 @@ class Leader(NamedTuple):
 class Election:
     """Of one home, for one process."""
 
-    def __init__(self, place: PostgresPlace) -> None:
+    def __init__(self, place: PostgresLocation) -> None:
         self._place, self._psycopg = place, driver()
         self._key = int.from_bytes(hashlib.sha256(f"rota {place.schema}".encode()).digest()[:8], "big", signed=True)
         self._session: Any = None
@@ -55,7 +55,7 @@ class Election:
         """When the server last confirmed the lead, by the monotonic clock."""
 
     def try_to_lead(self) -> bool:
-        """Whether this process leads from now on. Raises `JournalAway`."""
+        """Whether this process leads from now on. Raises `JournalUnavailable`."""
         try:
             session = self._begin_session()
             create_tables(session, self._place)
@@ -122,7 +122,7 @@ class Election:
             while not self._stop.wait(TELL_SECONDS):
                 try:
                     self.hold()
-                except JournalAway:
+                except JournalUnavailable:
                     continue  # while it is away no other can lead
                 except BaseException as problem:
                     on_lost(problem)
@@ -132,7 +132,7 @@ class Election:
         self._thread.start()
 
     def hold(self) -> None:
-        """Tell the server that this leader is there, and take the lock again if the session was lost. Raises `LeadLost`."""
+        """Tell the server that this leader is there, and take the lock again if the session was lost. Raises `LeadershipLost`."""
         fresh = self._session is None
         try:
             session = self._begin_session()

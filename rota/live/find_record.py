@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.live.history import JobRecord
 
 MOST_LISTED = 8
@@ -17,7 +17,9 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
     if not found and key:
         found = [record for record in records.values() if record.submitted.name.startswith(key)]
     if not found:
-        raise NameUnknown("job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all")
+        raise UnknownNameError(
+            "job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all"
+        )
     unfinished = [record for record in found if not record.ended]
     found = unfinished or found
     names = sorted({record.submitted.name for record in found})

@@ -25,23 +25,33 @@ from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, together
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.node_agent import PARKING, NodeFacts, read_facts, read_part
-from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.orders import IncarnationStatus, LaunchOrder
 from rota.agent.processes import boot_s
 from rota.folders import make_folder
-from rota.live.attempt_events import PartEvents, progress_in_one
+from rota.live.attempt_events import AttemptEvents, progress_in_one
 from rota.live.driver import DriverCommand, DriverContext
-from rota.live.fleet_node import Errand, FleetNode, PartKey
+from rota.live.fleet_node import AttemptKey, FleetNode, PendingMessage
 from rota.live.fleet_starts import LateStarts
 from rota.live.home_id import home_id
 from rota.live.job_environment import GangPlace, job_environment
 from rota.live.journal_store import lead_lost
-from rota.live.node_channel import HostAnswer, Hosts, HostThere
+from rota.live.node_channel import HostReply, NodeChannel, ReachableHost
 from rota.live.placement_text import where_text
 from rota.live.reported_steps import within_requested
 from rota.live.step_rates import MeasuredRows, measured_of
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, GpusTaken, Measured, NodeDrained, NodeLeft, NodeReported, NodesReported, Outcome
+from rota.model.events import (
+    Exited,
+    External,
+    GpusTaken,
+    Measured,
+    NodeDrainChanged,
+    NodeLeft,
+    NodeReported,
+    NodesReported,
+    Outcome,
+)
 from rota.model.units import FOREVER
 from rota.park.park_method import PRELOAD, how_to_park_on_a_node
 from rota.wire.submitted import SubmittedJob
@@ -69,7 +79,7 @@ class Fleet:
     def __init__(
         self,
         home: Path,
-        hosts: Hosts,
+        hosts: NodeChannel,
         *,
         lease_grace_seconds: float,
         gone_after_seconds: float,
@@ -86,8 +96,8 @@ class Fleet:
         """By the core's number."""
         self._by_host: dict[str, FleetNode] = {}
         """Those that are there."""
-        self._seen: Mapping[str, HostThere] = {}
-        self._matched: tuple[Mapping[str, HostThere], Cluster] | None = None
+        self._seen: Mapping[str, ReachableHost] = {}
+        self._matched: tuple[Mapping[str, ReachableHost], Cluster] | None = None
         """The hosts and the core's nodes that `_match` last saw."""
         self._cluster: Cluster
         self._device_names: tuple[tuple[str, ...], ...] = ()
@@ -99,9 +109,9 @@ class Fleet:
         self._readings: Readings = {}
         self._gpus_changed = False
         """A node has told how its GPUs are, or nodes came or went, since they were last looked at."""
-        self._uses: dict[PartKey, GpuUse] = {}
+        self._uses: dict[AttemptKey, GpuUse] = {}
         """How jobs use their GPUs, as of the last measurement."""
-        self._first_ended: dict[PartKey, IncarnationStatus] = {}
+        self._first_ended: dict[AttemptKey, IncarnationStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
         self._late = LateStarts()
         self._look()
@@ -164,7 +174,7 @@ class Fleet:
                 node.stand_in(host, each.facts)
             if node.draining != each.draining:
                 node.draining = each.draining
-                events.append(NodeDrained(node.number, now_s, draining=each.draining))
+                events.append(NodeDrainChanged(node.number, now_s, draining=each.draining))
         for devices, number in numbers.items():
             if number not in self._nodes:  # a scheduler before this one knew it
                 known = cluster.nodes[number]
@@ -196,8 +206,8 @@ class Fleet:
             self._nodes[number].clears = set() if number >= self._first_joined else None
         return self._nodes[number]
 
-    def _parts_of(self, number: int) -> PartEvents:
-        return PartEvents(
+    def _parts_of(self, number: int) -> AttemptEvents:
+        return AttemptEvents(
             self._context,
             number,
             is_first=lambda status: self._nodes[number].is_first(status),
@@ -263,15 +273,15 @@ class Fleet:
         if line:
             self._context.tell(line)
 
-    def _start(self, command: Launch, place: GangPlace) -> Errand:
+    def _start(self, command: Launch, place: GangPlace) -> PendingMessage:
         job = self._context.submitted(command.job)
         parking = {"wanted": job.park, "gpus": _most_gpus(job)}
-        return Errand(lambda node: ["launch", vars(self._order(command, place, node)) | {PARKING: parking}])
+        return PendingMessage(lambda node: ["launch", vars(self._order(command, place, node)) | {PARKING: parking}])
 
-    def _order(self, command: Launch, place: GangPlace, node: FleetNode) -> Order:
+    def _order(self, command: Launch, place: GangPlace, node: FleetNode) -> LaunchOrder:
         job = self._context.submitted(command.job)
         assert node.behind_s is not None
-        return Order(
+        return LaunchOrder(
             job=command.job,
             incarnation=command.incarnation,
             sequence=command.sequence,
@@ -340,7 +350,7 @@ class Fleet:
             self._read_gpus(now_s)
         return progress_in_one(events)
 
-    def _heard(self, node: FleetNode, answer: HostAnswer, now_s: float) -> list[External]:
+    def _heard(self, node: FleetNode, answer: HostReply, now_s: float) -> list[External]:
         if answer.text is None:
             node.lose()
             node.due_s = now_s + AGAIN_SECONDS
@@ -423,9 +433,9 @@ class Fleet:
             if node.host and reading.at_s > now_s - STALE_SECONDS
         }
 
-    def _all_uses(self) -> dict[PartKey, GpuUse]:
+    def _all_uses(self) -> dict[AttemptKey, GpuUse]:
         """How jobs use their GPUs, of which all parts were read."""
-        parts, uses = Counter(key for node in self._nodes.values() for key in node.known), dict[PartKey, list[GpuUse]]()
+        parts, uses = Counter(key for node in self._nodes.values() for key in node.known), dict[AttemptKey, list[GpuUse]]()
         for node in self._nodes.values():
             for key, use in node.uses().items():
                 uses.setdefault(key, []).append(use)
@@ -478,23 +488,23 @@ class Fleet:
         return self.home / "logs" / (f"{job}.log" if rank == 0 else f"{job}.node{rank}.log")
 
 
-def _errand(command: Suspend | Resume | Resize | Kill | Renew) -> Errand:
+def _errand(command: Suspend | Resume | Resize | Kill | Renew) -> PendingMessage:
     key = [command.job, command.incarnation]
     if isinstance(command, Renew):
         lease_s, renews = command.lease_s, (command.job, command.incarnation)
-        return Errand(lambda node: ["renew", [*key, lease_s - (node.behind_s or 0.0)]], renews)
+        return PendingMessage(lambda node: ["renew", [*key, lease_s - (node.behind_s or 0.0)]], renews)
     if isinstance(command, Resume):
-        return Errand(lambda node: ["resume", [*key, command.sequence, command.lease_s - (node.behind_s or 0.0)]])
+        return PendingMessage(lambda node: ["resume", [*key, command.sequence, command.lease_s - (node.behind_s or 0.0)]])
     if isinstance(command, Resize):
-        return Errand(lambda node: ["resize", [*key, command.sequence, command.batch_size]])
+        return PendingMessage(lambda node: ["resize", [*key, command.sequence, command.batch_size]])
     if isinstance(command, Kill):
-        return Errand(lambda node: ["kill", [*key, command.sequence]])
+        return PendingMessage(lambda node: ["kill", [*key, command.sequence]])
     word = "park" if command.kind is SuspendKind.PARK else "suspend"
-    return Errand(lambda node: [word, [*key, command.sequence]])
+    return PendingMessage(lambda node: [word, [*key, command.sequence]])
 
 
-def _forget(job: int, incarnation: int) -> Errand:
-    return Errand(lambda node: ["forget", [job, incarnation]])
+def _forget(job: int, incarnation: int) -> PendingMessage:
+    return PendingMessage(lambda node: ["forget", [job, incarnation]])
 
 
 def _most_gpus(job: SubmittedJob) -> float:

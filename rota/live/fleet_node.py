@@ -9,32 +9,32 @@ from rota.agent.gpu_report import GpuReport
 from rota.agent.gpu_use import GpuUse
 from rota.agent.node_agent import NodeFacts
 from rota.agent.orders import IncarnationStatus
-from rota.live.attempt_events import PartEvents
+from rota.live.attempt_events import AttemptEvents
 from rota.live.step_rates import StepRates
-from rota.model.events import Part, PartState
+from rota.model.events import InventoryItem, ProcessState
 from rota.model.units import FOREVER
 
-PartKey = tuple[int, int]
+AttemptKey = tuple[int, int]
 """Job and incarnation."""
 
 
 LAST_SEQUENCE = 1 << 40
 """Of a command that is newer than all others for its incarnation."""
-_STATES = {PARKED: PartState.PARKED}
+_STATES = {PARKED: ProcessState.PARKED}
 
 
-class Errand(NamedTuple):
+class PendingMessage(NamedTuple):
     """Something that a node is to be told. It is put into words when it is sent: leases are instants of the node's own clock."""
 
     words: Callable[["FleetNode"], list[Any]]
-    renews: PartKey | None = None
+    renews: AttemptKey | None = None
     """Whose lease it extends. The core takes that for done, so it is sent again if it got lost; the latest counts."""
 
 
 class FleetNode:
     """A node, and the host that is there for it."""
 
-    def __init__(self, number: int, facts: NodeFacts, parts: PartEvents) -> None:
+    def __init__(self, number: int, facts: NodeFacts, parts: AttemptEvents) -> None:
         self.number, self.facts, self.parts = number, facts, parts
         self.host = ""
         """Empty: none is there."""
@@ -44,8 +44,8 @@ class FleetNode:
         """Its agent has another number for this boot than the scheduler, and is to take the scheduler's."""
         self.away_s: float | None = None
         """Since when it is not there; infinite: it has left."""
-        self.outbox: list[Errand] = []
-        self.sent: list[Errand] | None = None
+        self.outbox: list[PendingMessage] = []
+        self.sent: list[PendingMessage] | None = None
         """What its last message asked for, while the answer is awaited."""
         self.sent_s = 0.0
         self.message = 0
@@ -58,12 +58,12 @@ class FleetNode:
         """When the core was last told that it is there."""
         self.behind_s: float | None = None
         """How far its clock is behind ours, at most; None: it has not told."""
-        self.known: dict[PartKey, tuple[IncarnationStatus, int]] = {}
+        self.known: dict[AttemptKey, tuple[IncarnationStatus, int]] = {}
         """Its parts of jobs, each with its place in the gang."""
-        self.ended: set[PartKey] = set()
+        self.ended: set[AttemptKey] = set()
         """Of those, the ones that have ended and were told."""
         self.draining = False
-        self.clears: set[PartKey] | None = None
+        self.clears: set[AttemptKey] | None = None
         """Of a node that has joined and is not used yet: what it still has from before, and was told to end."""
         self.read_s = float("-inf")
         """When it was last asked how its GPUs are,"""
@@ -96,12 +96,12 @@ class FleetNode:
         self.outbox, self.sent, self.whole = list(renewals.values()), None, True
         self.clears = None if self.clears is None else set()
 
-    def add(self, errand: Errand) -> None:
+    def add(self, errand: PendingMessage) -> None:
         if errand.renews is not None:
             self.outbox = [other for other in self.outbox if other.renews != errand.renews]
         self.outbox.append(errand)
 
-    def leave(self, parts: PartEvents) -> None:
+    def leave(self, parts: AttemptEvents) -> None:
         """All it had is dead."""
         self.away_s, self.parts = FOREVER, parts
         self.known.clear()
@@ -129,7 +129,7 @@ class FleetNode:
             self.parts.only(there)
         self.known |= {(status.job, status.incarnation): (status, rank) for status, rank in told}
 
-    def look(self, uses: Mapping[PartKey, GpuUse]) -> None:
+    def look(self, uses: Mapping[AttemptKey, GpuUse]) -> None:
         """After news: which jobs run there, and how fast. Jobs that share GPUs have their first parts on one node, so what
         this node tells is enough."""
         first = [status for status, rank in self.known.values() if rank == 0]
@@ -141,19 +141,19 @@ class FleetNode:
         known = self.known.get((status.job, status.incarnation))
         return known is not None and known[1] == 0
 
-    def uses(self) -> dict[PartKey, GpuUse]:
+    def uses(self) -> dict[AttemptKey, GpuUse]:
         """How those use its GPUs that run there."""
         runs = {key for key, (status, _) in self.known.items() if status.state == RUNNING}
         return {key: use for key, use in self.gpus.uses.items() if key in runs}
 
-    def inventory(self) -> tuple[Part, ...]:
+    def inventory(self) -> tuple[InventoryItem, ...]:
         """What lives there. Under no sequence: whether it answers a command is told by an event of its own."""
         return tuple(
-            Part(status.job, status.incarnation, 0, _STATES.get(status.state, PartState.RUNNING), status.steps_done)
+            InventoryItem(status.job, status.incarnation, 0, _STATES.get(status.state, ProcessState.RUNNING), status.steps_done)
             for status, _ in self.known.values()
             if status.state != ENDED
         )
 
 
-def _end(job: int, incarnation: int) -> Errand:
-    return Errand(lambda node: ["kill", [job, incarnation, LAST_SEQUENCE]])
+def _end(job: int, incarnation: int) -> PendingMessage:
+    return PendingMessage(lambda node: ["kill", [job, incarnation, LAST_SEQUENCE]])

@@ -7,7 +7,7 @@ the attempt is in the inventory that it tells.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.live.fleet_node import PartKey
+from rota.live.fleet_node import AttemptKey
 
 LATE_SECONDS = 15.0
 """An acknowledgement usually takes less than a second."""
@@ -30,9 +30,9 @@ class LateStarts:
     """Of all nodes."""
 
     def __init__(self) -> None:
-        self._starts: dict[PartKey, _SentLaunch] = {}
+        self._starts: dict[AttemptKey, _SentLaunch] = {}
 
-    def sent(self, key: PartKey, owing: Sequence[str], problem: str, now_s: float) -> str:
+    def sent(self, key: AttemptKey, owing: Sequence[str], problem: str, now_s: float) -> str:
         """A launch was sent now, and these nodes have not acknowledged it before; `problem`: why it could not be sent. A line
         for the operator when it is late, once."""
         self._starts = {each: start for each, start in self._starts.items() if start.last_s > now_s - FORGET_SECONDS}

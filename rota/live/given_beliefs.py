@@ -28,8 +28,8 @@ from rota.core.fold import colocation
 from rota.core.fold.attempts import refresh_schedulable
 from rota.core.learn.cordon import cordon
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
-from rota.core.state.job_table import NOBODY
+from rota.core.snapshot import make_codec
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.state import State
 from rota.model.codec import Plain
 from rota.model.units import FOREVER, MILLI
@@ -37,7 +37,7 @@ from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.scaling import SOURCES, StepTimes
 
-TOLD = "told"
+GIVEN = "told"
 """In a configuration: name of a field -> what was `said`, and for a file the `value` that was read from it."""
 SCORED = "scored"
 """In a configuration: the names of the GPUs, by the numbers that they have when they are told their scores."""
@@ -46,12 +46,12 @@ CONTEXT = "context_gib"
 LAUNCH_SECONDS = 1.0
 """What starting a process is believed to cost before any was started."""
 
-_WORDS = codec(*SOURCES)
+_CODEC = make_codec(*SOURCES)
 _TABLES = ("table", "apart", "pairs", "batches")
 
 
 @dataclass(frozen=True)
-class ToldBeliefs:
+class GivenBeliefs:
     """What a configuration says."""
 
     rates: Rates
@@ -61,12 +61,12 @@ class ToldBeliefs:
     """Of GPUs by number; None: nothing was said of them."""
 
     @classmethod
-    def of(cls, configuration: Mapping[str, Any]) -> "ToldBeliefs":
-        told = configuration.get(TOLD, {})
+    def of(cls, configuration: Mapping[str, Any]) -> "GivenBeliefs":
+        told = configuration.get(GIVEN, {})
         said = {name: each["said"] for name, each in told.items()}
         read = {name: each["value"] for name, each in told.items() if "value" in each}
         return cls(
-            told_rates(told),
+            given_rates(told),
             MoveCosts(
                 said.get("launch_seconds", LAUNCH_SECONDS),
                 said.get("checkpoint_seconds", 0.0),
@@ -79,9 +79,9 @@ class ToldBeliefs:
         )
 
 
-def told_rates(told: Mapping[str, Mapping[str, Plain]]) -> Rates:
+def given_rates(told: Mapping[str, Mapping[str, Plain]]) -> Rates:
     """What was measured comes from the profile, the rest from the catalogue."""
-    measured = _WORDS.decode(told["profile"]["value"]) if "profile" in told else Rates()
+    measured = _CODEC.decode(told["profile"]["value"]) if "profile" in told else Rates()
     penalty = Locality.of(told["spread_penalty"]["said"]) if "spread_penalty" in told else None
     model = measured.model if measured.model is not None else Catalogue()
     return replace(measured, speeds=SPEEDS, model=model, spread_penalty=penalty, efficiency=published_efficiency().modelled())
@@ -90,7 +90,7 @@ def told_rates(told: Mapping[str, Mapping[str, Plain]]) -> Rates:
 def plain_rates(measured: Rates) -> Plain:
     """What a file says of rates, as a configuration keeps it."""
     model = measured.model.fitted() if isinstance(measured.model, StepTimes) else None
-    return _WORDS.encode(replace(measured, speeds={}, model=model, spread_penalty=None, efficiency=Efficiency()))
+    return _CODEC.encode(replace(measured, speeds={}, model=model, spread_penalty=None, efficiency=Efficiency()))
 
 
 def plain_scores(scores: Variability, devices: Sequence[str]) -> Plain:
@@ -115,9 +115,9 @@ def _numbered(plain: Plain, names: Sequence[str]) -> Variability:
     return Variability(classes, found[:, 0].T, found[:, 1].T, plain["class_of"])
 
 
-def same_told(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def same_given(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether two configurations say the same of what is believed."""
-    told = before.get(TOLD, {}), now.get(TOLD, {})
+    told = before.get(GIVEN, {}), now.get(GIVEN, {})
     if told[0] != told[1] or before.get(CONTEXT, 0.0) != now.get(CONTEXT, 0.0):
         return False
     return "variability" not in told[0] or before[SCORED] == now[SCORED]
@@ -128,7 +128,7 @@ def fitting(scores: Variability, gpus: int) -> Variability:
     return scores.first(gpus) if scores.gpus >= gpus else scores.grown(gpus - scores.gpus)
 
 
-def told_anew(state: State, before: ToldBeliefs, now: ToldBeliefs, settings: Settings) -> State:
+def apply_given(state: State, before: GivenBeliefs, now: GivenBeliefs, settings: Settings) -> State:
     """The state of a scheduler that is told this, instead of what it was told before."""
     state = state.copy()
     known = state.knowledge
@@ -211,6 +211,6 @@ def _set_options(state: State, settings: Settings) -> None:
         refresh_schedulable(state, job, row)
     runs = ((table.using[: table.size] > 0) & (table.rate[: table.size] > 0)).nonzero()[0]
     table.rate[runs] = options.rate[options.by_account[table.kind[runs], table.account[runs]]]
-    for row in runs[table.beside[runs] != NOBODY].tolist():
-        colocation.in_company(state, row)
+    for row in runs[table.beside[runs] != NO_JOB].tolist():
+        colocation.colocated_rate(state, row)
     table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]

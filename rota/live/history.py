@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.agent.orders import IncarnationStatus
-from rota.agent.outcome import SAVED_AND_LEFT, length_text, lost_seconds, signal_name
+from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.fold.setbacks import MOST
 from rota.core.state.state import State
@@ -18,10 +18,10 @@ from rota.live.journal import KeptJob
 from rota.live.placement_text import where_text
 from rota.live.submission_keys import SubmissionKeys
 from rota.model.commands import SuspendKind
-from rota.model.events import CancelAsked, Exited, External, Outcome, Started, Suspended
+from rota.model.events import CancelRequested, Exited, External, Outcome, Started, Suspended
 from rota.model.job import Phase
 from rota.model.reasons import Reason
-from rota.park.park_method import EXIT, STAY, can_sleep, left_running
+from rota.park.park_method import EXIT, STAY, can_sleep, park_or_stay
 from rota.wire.rows import ENDED, JobRow, ReasonRow, WhyRow
 from rota.wire.submitted import SubmittedJob
 
@@ -161,7 +161,7 @@ class JobHistory:
         self._finished |= {(event.job, event.incarnation) for event in exits if event.outcome is Outcome.FINISHED}
         self._failed |= {(event.job, event.incarnation) for event in exits if event.outcome is Outcome.FAILED}
         for event in events:
-            if isinstance(event, CancelAsked):
+            if isinstance(event, CancelRequested):
                 asked.add(event.job)
             elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.incarnation:
                 key = event.job, event.incarnation
@@ -373,7 +373,7 @@ def _parking(record: JobRecord, part: IncarnationStatus) -> str:
         return _unsaved(part.park_way)
     way, why = part.park_way, part.park_why
     stays = record.submitted.saves is False and not record.submitted.preemptible
-    return ": ".join(left_running(way, why) if stays else (way, why))
+    return ": ".join(park_or_stay(way, why) if stays else (way, why))
 
 
 def _parking_now(record: JobRecord, state: State) -> str:
@@ -386,7 +386,7 @@ def _parking_now(record: JobRecord, state: State) -> str:
         way, why = EXIT, "that was tried"
     if way != EXIT:
         return record.parking
-    return ": ".join(left_running(way, why, "it is not known to save its state"))
+    return ": ".join(park_or_stay(way, why, "it is not known to save its state"))
 
 
 def _unsaved(way: str) -> str:
@@ -399,8 +399,8 @@ def _how(part: IncarnationStatus | None) -> str:
         return ""
     if part.exit_code == 0:
         return ": it was told to stop and left with exit code 0, and its steps don't show that it is done"
-    if part.exit_code == SAVED_AND_LEFT:
-        return f": it saved its state and left with exit code {SAVED_AND_LEFT}"
+    if part.exit_code == EXIT_YIELDED:
+        return f": it saved its state and left with exit code {EXIT_YIELDED}"
     how = f"exit code {part.exit_code}" if part.exit_code > 0 else signal_name(-part.exit_code)
     if part.tells_steps and part.steps_saved >= part.steps_done:  # a launcher of ranks has an exit code of its own
         return f": it saved its state and left with {how}"

@@ -5,7 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
-from rota.agent.disk import sync_folder, write_whole
+from rota.agent.disk import sync_folder, write_atomic
 from rota.folders import read_file
 
 HOME_ID = "home-id"
@@ -17,7 +17,7 @@ def home_id(home: Path) -> str:
     path = home / HOME_ID
     if not path.exists():
         made = f".{HOME_ID}.{secrets.token_hex(4)}"
-        write_whole(home, made, secrets.token_hex(4).encode(), durable=True)
+        write_atomic(home, made, secrets.token_hex(4).encode(), durable=True)
         with contextlib.suppress(FileExistsError):
             os.link(home / made, path)
         (home / made).unlink()

@@ -13,7 +13,7 @@ from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK
 from rota.agent.log import LogPiece, log_end, read_log
 from rota.agent.orders import IncarnationStatus, incarnation_status
-from rota.live.attempt_events import PartEvents
+from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
 from rota.live.driver import DriverContext
 from rota.live.find_record import find_record
@@ -55,7 +55,7 @@ class HomeOnDisk:
             cluster=lambda: state.machines.cluster,
             device=str,
         )
-        parts = PartEvents(context)
+        parts = AttemptEvents(context)
         known = [each for each in statuses if self._is_current(each)]
         events = parts.take(known)
         before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.agent.copied import end_copied_attempts, supervised_elsewhere
-from rota.agent.disk import is_free, write_whole
+from rota.agent.disk import is_free, write_atomic
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import is_local, read_file
 from rota.live.home_id import HOME_ID
@@ -101,7 +101,7 @@ def _begin_new_identity(home: Path, original: Original, say: Callable[[str], Non
         )
     ended = end_copied_attempts(home, f"the home is a copy of {original.where}")
     (home / TOKEN_FILE).unlink(missing_ok=True)
-    write_whole(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
+    write_atomic(home, HOME_ID, secrets.token_hex(4).encode(), durable=True)
     attempts = f"{ended} attempt{'' if ended == 1 else 's'} of {original.where}"
     say(f"home {home} begins a new identity, apart from {attempts}; the jobs of the copy start again")
 
@@ -146,7 +146,7 @@ def record_home(home: Path) -> None:
     """Write down that this folder is the home. Called by the scheduler that leads in it."""
     record = HomeRecord(str(home), home.stat().st_ino, _machine(), socket.gethostname())
     if _recorded(home) != record:
-        write_whole(home, HOME_FILE, json.dumps(record._asdict()).encode(), durable=True)
+        write_atomic(home, HOME_FILE, json.dumps(record._asdict()).encode(), durable=True)
 
 
 def _machine() -> str:

@@ -20,7 +20,7 @@ from rota.live.answer_columns import KeptAnswer, write_answer
 from rota.live.clock import ClockOrigin
 from rota.live.journal_entries import EntryReader, JournalEntry, shorter_events
 from rota.live.journal_packs import PAGE, short
-from rota.live.journal_store import SCHEMA, JournalAway, JournalStore
+from rota.live.journal_store import SCHEMA, JournalStore, JournalUnavailable
 from rota.live.sqlite_store import SqliteStore
 from rota.model.allocation import Assignment
 from rota.model.codec import Codec, Plain
@@ -83,7 +83,7 @@ class Journal:
         return self._store.name
 
     def confirm(self) -> None:
-        """Raises `LeadLost` if this process no longer leads."""
+        """Raises `LeadershipLost` if this process no longer leads."""
         self._store.confirm()
 
     # Writing -----------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Journal:
         jobs: Mapping[int, KeptJob] | None = None,
         asked: AskedAbout | None = None,
     ) -> None:
-        """Durable when this returns; after a `JournalAway`, append the same again. `jobs`: what clients see of the jobs that
+        """Durable when this returns; after a `JournalUnavailable`, append the same again. `jobs`: what clients see of the jobs that
         changed, by number; `asked`: the question that was open before these events."""
         plain, kept = self._plain_events(events, asked)
         text = short(json.dumps(plain, separators=(",", ":")))
@@ -107,7 +107,7 @@ class Journal:
                 if self._doubtful != self.last + 1 or not self._is_there(self._doubtful):
                     self._store.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (self.last + 1, now_s, text, answer))
                     self._keep_jobs(jobs or {})
-        except JournalAway:
+        except JournalUnavailable:
             self._doubtful = self.last + 1
             raise
         self.last, self._doubtful, self._upgraded, self._answer = self.last + 1, 0, True, kept

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from rota.agent.disk import write_whole
+from rota.agent.disk import write_atomic
 from rota.errors import JournalError, NotYours, OptionError
 from rota.folders import check_file, make_folder, read_file
 from rota.live.home_id import home_id
@@ -33,7 +33,7 @@ _HINT = "--journal postgresql://USER@HOST/DATABASE"
 
 
 @dataclass(frozen=True)
-class PostgresPlace:
+class PostgresLocation:
     """A schema of a PostgreSQL database."""
 
     url: str
@@ -61,10 +61,10 @@ class SqlitePlace:
         return str(self.path)
 
 
-JournalPlace = SqlitePlace | PostgresPlace
+JournalLocation = SqlitePlace | PostgresLocation
 
 
-def find_place(home: Path, given: str | None = None) -> JournalPlace:
+def find_journal(home: Path, given: str | None = None) -> JournalLocation:
     """Where the journal of this home is, or is going to be. `given`: as --journal says; $ROTA_JOURNAL serves a new home too."""
     if given is not None and without_password(_checked(given))[1] is not None:
         raise OptionError(
@@ -77,23 +77,23 @@ def find_place(home: Path, given: str | None = None) -> JournalPlace:
     if there is not None and given is None:
         return there
     url = without_password(_checked(given or os.environ.get(VARIABLE, "")))[0]
-    if there is not None and there != (kept and PostgresPlace(url, kept.schema)):
+    if there is not None and there != (kept and PostgresLocation(url, kept.schema)):
         raise OptionError(
             f"the journal of {home} is {there}.", field="--journal", value=url, hint="leave it out, or another --home"
         )
     if there is not None or not url:
         return there or sqlite
     make_folder(home, instead=_ANOTHER_HOME)
-    return PostgresPlace(url, f"rota_{home_id(home)}")
+    return PostgresLocation(url, f"rota_{home_id(home)}")
 
 
-def keep_place(home: Path, place: JournalPlace) -> None:
+def keep_place(home: Path, place: JournalLocation) -> None:
     """Later commands find it there."""
-    if isinstance(place, PostgresPlace) and _kept(home) is None:
-        write_whole(home, PLACE_FILE, json.dumps({"url": place.url, "schema": place.schema}).encode(), durable=True)
+    if isinstance(place, PostgresLocation) and _kept(home) is None:
+        write_atomic(home, PLACE_FILE, json.dumps({"url": place.url, "schema": place.schema}).encode(), durable=True)
 
 
-def has_journal(place: JournalPlace) -> bool:
+def has_journal(place: JournalLocation) -> bool:
     """Whether a scheduler has run here."""
     if isinstance(place, SqlitePlace):
         return place.path.is_file()
@@ -102,7 +102,7 @@ def has_journal(place: JournalPlace) -> bool:
     return has_tables(place)
 
 
-def open_journal(place: JournalPlace, words: Codec, epoch: int = 0, *, read_only: bool = False) -> Journal:
+def open_journal(place: JournalLocation, words: Codec, epoch: int = 0, *, read_only: bool = False) -> Journal:
     """`epoch`: under which this process leads; without one, a journal in PostgreSQL is for reading alone. `read_only`: nothing is
     written to a file in the home either."""
     store: JournalStore
@@ -142,7 +142,7 @@ def _checked(url: str) -> str:
     return url
 
 
-def _kept(home: Path) -> PostgresPlace | None:
+def _kept(home: Path) -> PostgresLocation | None:
     path = home / PLACE_FILE
     try:
         plain: Any = json.loads(read_file(path))
@@ -156,4 +156,4 @@ def _kept(home: Path) -> PostgresPlace | None:
         raise JournalError(f"{path}: does not say where the journal is ({problem}).", hint=hint) from None
     if not _SCHEMA.fullmatch(schema):
         raise JournalError(f"{path}: {schema!r} is not the name of a schema of Rota's.", hint=f"put back a copy of {path}")
-    return PostgresPlace(url, schema)
+    return PostgresLocation(url, schema)

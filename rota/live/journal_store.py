@@ -19,11 +19,11 @@ class JournalFull(JournalError):
     """The journal cannot be written now: its disk has no room. What was to be written is not in it, and can be written again."""
 
 
-class JournalAway(JournalError):
+class JournalUnavailable(JournalError):
     """The journal's server does not answer. Whether what was to be written is in it is not known: write the same again."""
 
 
-class LeadLost(JournalError):
+class LeadershipLost(JournalError):
     """Another scheduler leads now. This one may write nothing more."""
 
 
@@ -36,7 +36,7 @@ class JournalStore(Protocol):
     """Under which this process leads; 0: there are no epochs here."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All of it or nothing, durable when it ends. Raises `JournalFull`, `JournalAway` or `LeadLost`."""
+        """All of it or nothing, durable when it ends. Raises `JournalFull`, `JournalUnavailable` or `LeadershipLost`."""
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> None:
         """Within a transaction."""
@@ -56,7 +56,7 @@ class JournalStore(Protocol):
         """Another one whenever another process has replaced the configuration with this number."""
 
     def confirm(self) -> None:
-        """Raises `LeadLost` if this process no longer leads, and `JournalAway`."""
+        """Raises `LeadershipLost` if this process no longer leads, and `JournalUnavailable`."""
 
     def close(self) -> None: ...
 
@@ -70,8 +70,8 @@ def check_schema(name: str, found: Sequence[tuple[Any, ...]]) -> None:
         )
 
 
-def lead_lost(epoch: int, latest: int) -> LeadLost:
-    return LeadLost(
+def lead_lost(epoch: int, latest: int) -> LeadershipLost:
+    return LeadershipLost(
         f"this scheduler led under epoch {epoch}, and another leads under epoch {latest}; it has written nothing since",
         hint="rota up --standby, which waits until it can lead; a service manager may do it",
     )

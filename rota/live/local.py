@@ -14,14 +14,14 @@ from rota.agent.gpu_readings import GpuWatch, Readings
 from rota.agent.gpu_use import GpuUse, IncarnationKey, gpu_use, holders
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
-from rota.agent.machine import Machine
+from rota.agent.machine import AttemptManager
 from rota.agent.mps import mps_environment
-from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.orders import IncarnationStatus, LaunchOrder
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_s, life_of
 from rota.folders import make_folder
-from rota.live.attempt_events import PartEvents
-from rota.live.cluster_changes import made_up_devices
+from rota.live.attempt_events import AttemptEvents
+from rota.live.cluster_changes import pretend_devices
 from rota.live.driver import DriverCommand, DriverContext
 from rota.live.home_id import home_id
 from rota.live.job_environment import GangPlace, job_environment, size_variables
@@ -34,7 +34,7 @@ from rota.model.events import Exited, External, GpusTaken, Outcome
 from rota.model.units import FOREVER, Ints
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
-from rota.park.park_method import PRELOAD, ParkingFacts, how_to_park
+from rota.park.park_method import PRELOAD, ParkingFacts, choose_park_method
 from rota.wire.submitted import SubmittedJob
 
 READ_SECONDS = 1.0
@@ -68,7 +68,7 @@ class Local:
         self._log_bytes, self._mps = log_bytes, mps
         self.home, self.cluster = home, cluster
         self._lease_grace = lease_grace_seconds
-        self._devices = made_up_devices(cluster)
+        self._devices = pretend_devices(cluster)
         self._index: dict[str, int] = {}
         """Of real GPUs: what they are called by CUDA, by name."""
         if gpus is not None:
@@ -82,9 +82,9 @@ class Local:
         self._watch: GpuWatch | None = None
         """Of real GPUs."""
         self._home_id = ""
-        self.machine: Machine
+        self.machine: AttemptManager
         self._context: DriverContext
-        self._parts: PartEvents
+        self._parts: AttemptEvents
         self._step_rates = StepRates()
         self._uses: Mapping[IncarnationKey, GpuUse] = {}
         self._progress_s = 0.0
@@ -109,10 +109,10 @@ class Local:
         return sorted(self._index)
 
     def open(self, context: DriverContext) -> None:
-        self._context, self._parts = context, PartEvents(context, keeps_memory=self._stays_pinned)
+        self._context, self._parts = context, AttemptEvents(context, keeps_memory=self._stays_pinned)
         make_folder(self.home / "logs")
         self._home_id = home_id(self.home)
-        self.machine = Machine(self.home, context.wake)
+        self.machine = AttemptManager(self.home, context.wake)
         self._watch = GpuWatch() if self._index else None
 
     def _stays_pinned(self, status: IncarnationStatus) -> bool:
@@ -138,7 +138,7 @@ class Local:
     def _launch(self, command: Launch) -> None:
         job = self._context.submitted(command.job)
         self.machine.launch(
-            Order(
+            LaunchOrder(
                 job=command.job,
                 incarnation=command.incarnation,
                 sequence=command.sequence,
@@ -190,7 +190,7 @@ class Local:
         self.machine.resume(command.job, command.incarnation, command.sequence, lease_seconds)
 
     def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
-        return how_to_park(self._parking_facts(job))
+        return choose_park_method(self._parking_facts(job))
 
     def _parking_facts(self, job: SubmittedJob) -> ParkingFacts:
         return parking_facts(

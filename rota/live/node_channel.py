@@ -11,7 +11,7 @@ from rota.agent.node_agent import NodeFacts
 
 
 @dataclass(frozen=True)
-class HostThere:
+class ReachableHost:
     """A host that can be reached."""
 
     facts: NodeFacts
@@ -19,7 +19,7 @@ class HostThere:
     """It is to leave: no new work for it."""
 
 
-class HostAnswer(NamedTuple):
+class HostReply(NamedTuple):
     """What became of a message."""
 
     host: str
@@ -29,19 +29,19 @@ class HostAnswer(NamedTuple):
     """When it came, on this machine's clock that counts from boot."""
 
 
-class Hosts(Protocol):
+class NodeChannel(Protocol):
     """All methods are quick: what takes time is done by threads of its own."""
 
     def open(self, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when there is an answer, a supervisor rang, or hosts came or went."""
 
-    def there(self) -> Mapping[str, HostThere]:
+    def there(self) -> Mapping[str, ReachableHost]:
         """Hosts that can be reached, by their names of one life."""
 
     def send(self, host: str, text: str) -> None:
         """A message for its agent (`NodeAgent.exchange`). One at a time for each host."""
 
-    def answers(self) -> list[HostAnswer]:
+    def answers(self) -> list[HostReply]:
         """What has come since the last call."""
 
     def changed(self, host: str, facts: NodeFacts) -> None:

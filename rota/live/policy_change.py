@@ -5,8 +5,8 @@ import queue
 from rota.core.scheduler import Scheduler
 from rota.errors import OptionError
 from rota.live.policy_client import PolicyClient
-from rota.model.commands import Solve
-from rota.model.events import Decided, External, Submitted, TimedOut
+from rota.model.commands import CallPolicy
+from rota.model.events import Decided, External, PolicyTimedOut, Submitted
 from rota.model.job import JobSpec
 
 
@@ -17,11 +17,11 @@ def try_policy(scheduler: Scheduler, client: PolicyClient, named: str) -> None:
     client.answer = answers.put
     state, now_s = scheduler.state, scheduler.state.now_s
     if state.question.asked is not None:
-        scheduler.fold(now_s, [TimedOut(state.question.decision, now_s)])
+        scheduler.fold(now_s, [PolicyTimedOut(state.question.decision, now_s)])
     if not len(state.jobs.rows):
         scheduler.fold(now_s, [Submitted(max(state.jobs.last_job, 0) + 1, JobSpec(name="trial", gpus=1, steps=100.0), now_s)])
     commands = scheduler.commit(Decided(now_s, None, (), ticket=state.question.decision + 1))
-    client.ask(next(command for command in commands if isinstance(command, Solve)))
+    client.ask(next(command for command in commands if isinstance(command, CallPolicy)))
     try:
         scheduler.fold(now_s, [answers.get()])
         fault = state.question.policy_fault

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rota.live.views import decode_answer, encode_view
-from rota.model.commands import Solve
-from rota.model.events import Allocated, External, PolicyFailed, TimedOut
+from rota.model.commands import CallPolicy
+from rota.model.events import Allocated, External, PolicyFailed, PolicyTimedOut
 
 ANSWER_WITHIN_SECONDS = 60.0
 LONGEST_MESSAGE = 500
@@ -48,7 +48,7 @@ class PolicyClient:
         worker = self._worker
         return worker.pid if worker is not None and worker.poll() is None else None
 
-    def ask(self, command: Solve) -> None:
+    def ask(self, command: CallPolicy) -> None:
         """The view is read here and now; the rest happens beside."""
         question = json.dumps({"ticket": command.ticket, "view": encode_view(command.view)}, separators=(",", ":"))
         self._put((command.ticket, question))
@@ -104,7 +104,7 @@ class PolicyClient:
         line = self._line(worker)
         if line is None:
             self._end()
-            return TimedOut(ticket, self._clock())
+            return PolicyTimedOut(ticket, self._clock())
         if not line:
             self._end()
             return PolicyFailed(ticket, self._clock(), f"its worker died (exit code {worker.returncode})")

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from rota.errors import JournalError, OptionError
-from rota.live.journal_place import PostgresPlace
-from rota.live.journal_store import SCHEMA, JournalAway, check_schema, lead_lost
+from rota.live.journal_place import PostgresLocation
+from rota.live.journal_store import SCHEMA, JournalUnavailable, check_schema, lead_lost
 
 OLDEST = 140000
 """PostgreSQL 14: the first that ends idle sessions by itself."""
@@ -57,8 +57,8 @@ def driver() -> Any:
     return psycopg
 
 
-def connect(place: PostgresPlace) -> Any:
-    """A connection that is set up for this schema. Raises `JournalAway`."""
+def connect(place: PostgresLocation) -> Any:
+    """A connection that is set up for this schema. Raises `JournalUnavailable`."""
     psycopg = driver()
     secret = {} if (password := place.password()) is None else {"password": password}
     try:
@@ -82,10 +82,10 @@ def connect(place: PostgresPlace) -> Any:
     return connection
 
 
-def away(place: PostgresPlace, problem: BaseException) -> JournalAway:
+def away(place: PostgresLocation, problem: BaseException) -> JournalUnavailable:
     hint = f"is it running, and is the password in ROTA_JOURNAL, PGPASSWORD or ~/.pgpass? psql '{place.url}' tells more"
     full = (getattr(problem, "sqlstate", None) or "").startswith(("53", "55"))  # no room or connections left; locked
-    return JournalAway(f"the journal {place} cannot be {'used now' if full else 'reached'}: {_line(problem)}.", hint=hint)
+    return JournalUnavailable(f"the journal {place} cannot be {'used now' if full else 'reached'}: {_line(problem)}.", hint=hint)
 
 
 def is_passing(problem: BaseException) -> bool:
@@ -95,14 +95,14 @@ def is_passing(problem: BaseException) -> bool:
     return isinstance(problem, (psycopg.OperationalError, psycopg.InterfaceError, *passing))
 
 
-def fault(place: PostgresPlace, problem: BaseException) -> JournalError:
+def fault(place: PostgresLocation, problem: BaseException) -> JournalError:
     """What an error of psycopg's means for the journal."""
     if is_passing(problem):
         return away(place, problem)
     return JournalError(f"{place}: cannot be used ({_line(problem)}).", hint="rota doctor, or another --journal")
 
 
-def has_tables(place: PostgresPlace) -> bool:
+def has_tables(place: PostgresLocation) -> bool:
     connection = connect(place)
     try:
         return _has_tables(connection)
@@ -112,7 +112,7 @@ def has_tables(place: PostgresPlace) -> bool:
         connection.close()
 
 
-def create_tables(connection: Any, place: PostgresPlace) -> None:
+def create_tables(connection: Any, place: PostgresLocation) -> None:
     """Unless they are there. Several processes may try at once."""
     psycopg = driver()
     with connection.transaction():
@@ -140,7 +140,7 @@ def _has_tables(connection: Any) -> bool:
 class PostgresStore:
     """A `JournalStore`."""
 
-    def __init__(self, place: PostgresPlace, epoch: int = 0) -> None:
+    def __init__(self, place: PostgresLocation, epoch: int = 0) -> None:
         """`epoch`: 0: for reading alone."""
         self.name, self.epoch = str(place), epoch
         self._place, self._psycopg = place, driver()

@@ -19,7 +19,7 @@ from rota.beliefs.rates import at_size, local_batch
 from rota.errors import OptionError
 from rota.live.driver import DriverContext
 from rota.live.local import Local
-from rota.live.requests import scheduler_spec
+from rota.live.requests import to_job_spec
 from rota.live.step_rates import LEAST_STEPS
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Suspend
@@ -84,7 +84,7 @@ def profile_key(job: SubmittedJob, fallback: str) -> str:
 
 def profile_options(job: SubmittedJob, key: str, cluster: Cluster) -> list[ProfileOption]:
     """All ways in which the job accepts to run on GPUs of one node here; an error if there is none."""
-    spec: JobSpec = scheduler_spec(job, time.time())
+    spec: JobSpec = to_job_spec(job, time.time())
     demand = Kind.of(spec).demand
     counts = spec.gpu_counts or (spec.width,)
     batches = spec.batch_sizes or (spec.batch_size,)

@@ -7,7 +7,7 @@ from rota.agent.processes import end_job
 from rota.core.scheduler import Scheduler
 from rota.core.state.state import State
 from rota.live.journal import Journal
-from rota.live.replay import Make, configured_anew
+from rota.live.replay import Make, reconfigured
 from rota.model.codec import Codec
 from rota.model.events import Exited, Outcome
 from rota.model.job import Phase
@@ -25,10 +25,10 @@ def recover(journal: Journal, words: Codec, make: Make, configuration: Mapping[s
     for entry in journal.entries(after=after):
         now = journal.configuration(entry.number) or configured
         if now != configured:
-            scheduler, configured = configured_anew(scheduler, make, configured, now), now
+            scheduler, configured = reconfigured(scheduler, make, configured, now), now
         scheduler.fold(entry.now_s, entry.events)
         scheduler.commit(entry.decided)
-    return configured_anew(scheduler, make, configured, configuration) if configuration != configured else scheduler
+    return reconfigured(scheduler, make, configured, configuration) if configuration != configured else scheduler
 
 
 def lost_with_their_files(state: State, there: Collection[tuple[int, int]], home_id: str, now_s: float) -> list[Exited]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.scheduler import Scheduler
-from rota.live.given_beliefs import ToldBeliefs, offer_pairs, same_told, told_anew
+from rota.live.given_beliefs import GivenBeliefs, apply_given, offer_pairs, same_given
 from rota.live.journal import Journal
 from rota.live.journal_entries import JournalEntry
 from rota.model.codec import Codec
@@ -30,14 +30,14 @@ def replay(journal: Journal, words: Codec, make: Make) -> Iterator[tuple[Journal
     for entry in journal.entries():
         configuration = journal.configuration(entry.number)
         if scheduler is None or configuration != configured:
-            scheduler, configured = configured_anew(scheduler, make, configured or {}, configuration or {}), configuration
+            scheduler, configured = reconfigured(scheduler, make, configured or {}, configuration or {}), configuration
         scheduler.fold(entry.now_s, entry.events)
         recorded, again = _text(entry.decided, words), _text(scheduler.decide(), words)
         scheduler.commit(entry.decided)
         yield entry, scheduler, None if recorded == again else Difference(entry.number, recorded, again)
 
 
-def configured_anew(
+def reconfigured(
     scheduler: Scheduler | None, make: Make, before: Mapping[str, Any], configuration: Mapping[str, Any]
 ) -> Scheduler:
     """A scheduler set up like this that knows what the other one knows. That one was set up as `before`: what the configuration
@@ -45,8 +45,8 @@ def configured_anew(
     fresh = make(configuration)
     if scheduler is not None:
         fresh.state = scheduler.state
-        if not same_told(before, configuration):
-            fresh.state = told_anew(fresh.state, ToldBeliefs.of(before), ToldBeliefs.of(configuration), fresh.settings)
+        if not same_given(before, configuration):
+            fresh.state = apply_given(fresh.state, GivenBeliefs.of(before), GivenBeliefs.of(configuration), fresh.settings)
         if fresh.settings.packing and not fresh.state.knowledge.options.shared:
             fresh.state = offer_pairs(fresh.state)
         if fresh.settings.tactics.pack is not None and not fresh.state.knowledge.sharing:

@@ -9,7 +9,7 @@ from rota.agent.constants import URL_MARK
 from rota.errors import SpecError
 from rota.model.job import JobSpec
 from rota.model.units import FOREVER
-from rota.wire.spec import TOLD_BY_SESSION, Range, Spec
+from rota.wire.spec import PROGRESS_BY_SESSION, Range, Spec
 from rota.wire.submitted import SubmittedJob
 
 LONGEST_COMMAND = 500
@@ -94,13 +94,13 @@ def _date_text(at_s: float | None) -> str | None:
 def can_resize(job: SubmittedJob, *, starts_anew: bool) -> bool:
     """Whether it takes another size while it runs. A session of one process takes another batch size by itself. For other GPUs
     its processes are started again, if its driver does that (`starts_anew`)."""
-    if job.progress != TOLD_BY_SESSION:
+    if job.progress != PROGRESS_BY_SESSION:
         return False
     alone = job.gpus <= 1 and len(job.gpu_counts) <= 1
     return (alone and len(job.batch_sizes) > 1) or (starts_anew and max(len(job.batch_sizes), len(job.gpu_counts)) > 1)
 
 
-def scheduler_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False, starts_anew: bool = False) -> JobSpec:
+def to_job_spec(job: SubmittedJob, wall_s: float, *, can_park: bool = False, starts_anew: bool = False) -> JobSpec:
     """The same as the scheduler sees it, submitted at this wall-clock time. `can_park`: its driver can put it to sleep;
     `starts_anew`: its driver starts it again with other GPUs."""
     if job.deadline_at is not None and job.deadline_at <= wall_s:

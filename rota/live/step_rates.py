@@ -39,7 +39,7 @@ class StepWindow(NamedTuple):
     """How long the window has to be."""
 
 
-class SeenUse(NamedTuple):
+class GpuUseWindow(NamedTuple):
     """How a job used its GPUs in the window that began then."""
 
     since_s: float
@@ -52,12 +52,12 @@ class SeenUse(NamedTuple):
     peak_gib: float = math.nan
     least_gib: float = math.nan
 
-    def taken(self, use: GpuUse) -> "SeenUse":
+    def taken(self, use: GpuUse) -> "GpuUseWindow":
         """With one more reading."""
         if use.at_s <= self.latest_s or use.at_s < self.since_s:
             return self
         known = use.utilisation == use.utilisation
-        return SeenUse(
+        return GpuUseWindow(
             self.since_s,
             use.at_s,
             self.readings + known,
@@ -71,7 +71,7 @@ class SeenUse(NamedTuple):
         return self.busy / self.readings if self.readings else math.nan
 
 
-MeasuredRows = dict[IncarnationKey, tuple[float, float, SeenUse]]
+MeasuredRows = dict[IncarnationKey, tuple[float, float, GpuUseWindow]]
 """When the window of each began, its pace, and how it used its GPUs."""
 
 
@@ -84,7 +84,7 @@ class StepRates:
         """Of the jobs that have a window."""
         self._left_s: dict[str, float] = {}
         """When a job last left these GPUs."""
-        self._seen: dict[IncarnationKey, SeenUse] = {}
+        self._seen: dict[IncarnationKey, GpuUseWindow] = {}
         self._uses: dict[IncarnationKey, GpuUse] = {}
         """Of all that work, as last read."""
         self._told_gib: dict[IncarnationKey, float] = {}
@@ -116,10 +116,10 @@ class StepRates:
         self._told_gib = {key: gib for key, gib in self._told_gib.items() if key in began_s}
         self._seen = {key: self._with_use(key, window) for key, window in self._windows.items()}
 
-    def _with_use(self, key: IncarnationKey, window: StepWindow) -> SeenUse:
+    def _with_use(self, key: IncarnationKey, window: StepWindow) -> GpuUseWindow:
         seen = self._seen.get(key)
         if seen is None or seen.since_s != window.since_s:
-            seen = SeenUse(window.since_s)
+            seen = GpuUseWindow(window.since_s)
         return seen.taken(self._uses[key]) if key in self._uses else seen
 
     def measured(self, now_s: float) -> Measured | None:
@@ -138,7 +138,7 @@ class StepRates:
                 self._windows[key] = StepWindow(status.stepped_s, status.steps_done, LATER_SECONDS)
         for key, use in self._uses.items():
             if key not in rows and use.gib > MEMORY_GROWTH * self._told_gib.get(key, 0.0):
-                rows[key] = use.at_s, math.nan, SeenUse(use.at_s, peak_gib=use.gib, least_gib=use.gib)
+                rows[key] = use.at_s, math.nan, GpuUseWindow(use.at_s, peak_gib=use.gib, least_gib=use.gib)
         self._told_gib |= {key: seen.peak_gib for key, (_, _, seen) in rows.items() if seen.peak_gib == seen.peak_gib}
         return rows
 

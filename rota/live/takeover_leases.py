@@ -13,7 +13,7 @@ def lease_left_seconds(state: State, now_s: float) -> float | None:
     return max(first_s - now_s, 0.0) if first_s < FOREVER else None
 
 
-def leases_told_again(state: State) -> list[Renew]:
+def renewals_after_takeover(state: State) -> list[Renew]:
     """Each lease as the core has it. On another machine the clock goes on from what was recorded last, so a lease ends later than
     its node knows, by the time that passed meanwhile. Once told, both mean the same instant, and no job ends too early."""
     jobs = state.jobs

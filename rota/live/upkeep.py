@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from rota.live.journal import Journal
-from rota.live.journal_store import JournalAway, JournalFull
+from rota.live.journal_store import JournalFull, JournalUnavailable
 from rota.model.codec import Plain
 
 SNAPSHOT_EVERY = 1000
@@ -31,7 +31,7 @@ class JournalUpkeep:
     def at_start(self) -> None:
         """The next start has less to read, and the journal takes no more room than it needs."""
         until_s = time.monotonic() + START_SECONDS
-        with contextlib.suppress(JournalFull, JournalAway):
+        with contextlib.suppress(JournalFull, JournalUnavailable):
             if self._since_snapshot >= SNAPSHOT_EVERY // 10:
                 self._save()
             while time.monotonic() < until_s and self._journal.compact(starting=True):
@@ -42,7 +42,7 @@ class JournalUpkeep:
         """An entry with so many events was written. At most one pack is made."""
         self._since_snapshot += 1 + events // 10
         self._since_compact += 1
-        with contextlib.suppress(JournalFull, JournalAway):
+        with contextlib.suppress(JournalFull, JournalUnavailable):
             if self._since_snapshot >= SNAPSHOT_EVERY:
                 self._save()
             if self._since_compact >= COMPACT_EVERY and not self._journal.compact():

@@ -15,12 +15,12 @@ import numpy as np
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
-from rota.model.length_prediction import Foresight
+from rota.model.length_prediction import LengthPredictions
 from rota.model.options import Options
 from rota.model.policy import Policy
 from rota.model.view import JobColumns, Jobs, View
 
-WORDS = Codec(Ranking, Shares, Assignment, Options, Cluster, Node, Foresight)
+VIEW_CODEC = Codec(Ranking, Shares, Assignment, Options, Cluster, Node, LengthPredictions)
 
 COLUMNS = tuple(JobColumns.__annotations__)
 
@@ -29,16 +29,16 @@ def encode_view(view: View) -> Plain:
     """Everything a policy may see, read now."""
     table, rows = view.jobs._table, view.jobs._rows
     return {
-        "columns": {name: WORDS.encode(getattr(table, name)[rows]) for name in COLUMNS},
+        "columns": {name: VIEW_CODEC.encode(getattr(table, name)[rows]) for name in COLUMNS},
         "now_s": view.now_s,
-        "options": WORDS.encode(view.options),
-        "cluster": WORDS.encode(view.cluster),
-        "capacity": WORDS.encode(view.capacity),
+        "options": VIEW_CODEC.encode(view.options),
+        "cluster": VIEW_CODEC.encode(view.cluster),
+        "capacity": VIEW_CODEC.encode(view.capacity),
         "tenants": list(view.tenants),
-        "history": WORDS.encode(view.history_gpu_seconds),
+        "history": VIEW_CODEC.encode(view.history_gpu_seconds),
         "memory": view.memory,
-        "usable": None if view.usable is None else WORDS.encode(view.usable),
-        "foresight": None if view.foresight is None else WORDS.encode(view.foresight),
+        "usable": None if view.usable is None else VIEW_CODEC.encode(view.usable),
+        "foresight": None if view.foresight is None else VIEW_CODEC.encode(view.foresight),
         "held": [[job, gpus.tolist()] for job, gpus in view.held.items()],
         "seed": view.seed,
         "decision": view.decision,
@@ -47,25 +47,25 @@ def encode_view(view: View) -> Plain:
 
 def decode_view(plain: Plain, memory: Any) -> View:
     """The same view, for a policy."""
-    columns = {name: WORDS.decode(column) for name, column in plain["columns"].items()}
+    columns = {name: VIEW_CODEC.decode(column) for name, column in plain["columns"].items()}
     for column in columns.values():
         column.setflags(write=False)
     count = len(columns["id"])
     table: Any = SimpleNamespace(**columns)
-    options: Options = WORDS.decode(plain["options"])
+    options: Options = VIEW_CODEC.decode(plain["options"])
     return View(
         now_s=plain["now_s"],
         jobs=Jobs(table, np.arange(count), plain["now_s"], options),
         options=options,
-        cluster=WORDS.decode(plain["cluster"]),
-        capacity=WORDS.decode(plain["capacity"]),
+        cluster=VIEW_CODEC.decode(plain["cluster"]),
+        capacity=VIEW_CODEC.decode(plain["capacity"]),
         tenants=tuple(plain["tenants"]),
-        history_gpu_seconds=WORDS.decode(plain["history"]),
+        history_gpu_seconds=VIEW_CODEC.decode(plain["history"]),
         memory=memory,
         seed=plain["seed"],
         decision=plain["decision"],
-        usable=None if plain["usable"] is None else WORDS.decode(plain["usable"]),
-        foresight=None if plain["foresight"] is None else WORDS.decode(plain["foresight"]),
+        usable=None if plain["usable"] is None else VIEW_CODEC.decode(plain["usable"]),
+        foresight=None if plain["foresight"] is None else VIEW_CODEC.decode(plain["foresight"]),
         held={job: np.array(gpus, dtype=np.int64) for job, gpus in plain["held"]},
     )
 
@@ -74,12 +74,12 @@ def encode_answer(answer: Allocation, memories: Codec) -> Plain:
     """An allocation, its memory apart and as text."""
     kept: Any = answer
     memory = None if answer.memory is None else json.dumps(memories.encode(answer.memory))
-    return {"allocation": WORDS.encode(dataclasses.replace(kept, memory=None)), "memory": memory}
+    return {"allocation": VIEW_CODEC.encode(dataclasses.replace(kept, memory=None)), "memory": memory}
 
 
 def decode_answer(plain: Plain) -> Allocation:
     """The allocation as the core books it: its memory stays a text."""
-    kept: Any = WORDS.decode(plain["allocation"])
+    kept: Any = VIEW_CODEC.decode(plain["allocation"])
     answer: Allocation = dataclasses.replace(kept, memory=plain["memory"])
     return answer
 

@@ -98,7 +98,7 @@ class Kill:
 
 
 @value
-class Solve:
+class CallPolicy:
     """Ask the policy. A driver reads the view on receipt: it solves there and then, or sends a copy away."""
 
     ticket: int
@@ -106,11 +106,11 @@ class Solve:
 
 
 @plain_value
-class WakeAt:
-    """Send `Woke` at this instant; replaces the wake-up asked for before."""
+class SetTimer:
+    """Send `TimerFired` at this instant; replaces the wake-up asked for before."""
 
     at_s: float
 
 
 JobCommand = Launch | Suspend | Resume | Resize | Kill
-Command = JobCommand | Renew | Solve | WakeAt
+Command = JobCommand | Renew | CallPolicy | SetTimer

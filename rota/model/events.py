@@ -32,7 +32,7 @@ class Outcome(StrEnum):
     """Gone through no fault of its own: killed, lease over, node rebooted."""
 
 
-class PartState(StrEnum):
+class ProcessState(StrEnum):
     RUNNING = "running"
     PARKED = "parked"
     ENDED = "ended"
@@ -144,13 +144,13 @@ class Measured:
 
 
 @plain_value
-class Part:
+class InventoryItem:
     """One line of a node's inventory."""
 
     job: int
     incarnation: int
     sequence: int
-    state: PartState
+    state: ProcessState
     steps: float
     """Steps done while it lives, steps saved once it ended."""
     outcome: Outcome = Outcome.LOST
@@ -163,7 +163,7 @@ class NodeReported:
     node: int
     boot: int
     at_s: float
-    inventory: tuple[Part, ...] = ()
+    inventory: tuple[InventoryItem, ...] = ()
 
 
 @value
@@ -191,7 +191,7 @@ class NodesReported:
             np.array([len(report.inventory) for report in reports], dtype=np.int64),
             np.array([part.job for part in parts], dtype=np.int64),
             np.array([part.incarnation for part in parts], dtype=np.int64),
-            np.array([part.state is PartState.PARKED for part in parts], dtype=np.bool_),
+            np.array([part.state is ProcessState.PARKED for part in parts], dtype=np.bool_),
             np.array([part.steps for part in parts], dtype=np.float64),
             at_s,
         )
@@ -200,7 +200,7 @@ class NodesReported:
         """One by one."""
         columns = (self.jobs.tolist(), self.incarnations.tolist(), self.parked.tolist(), self.steps.tolist())
         parts = (
-            Part(job, incarnation, 0, PartState.PARKED if parked else PartState.RUNNING, steps)
+            InventoryItem(job, incarnation, 0, ProcessState.PARKED if parked else ProcessState.RUNNING, steps)
             for job, incarnation, parked, steps in zip(*columns, strict=True)
         )
         for node, boot, count in zip(self.nodes.tolist(), self.boots.tolist(), self.parts.tolist(), strict=True):
@@ -225,7 +225,7 @@ class NodeJoined:
 
 
 @plain_value
-class NodeDrained:
+class NodeDrainChanged:
     """No job is put there any more, and those that are there go elsewhere; `draining=False`: it is in use again."""
 
     node: int
@@ -254,13 +254,13 @@ class NodeLeft:
 
 
 @plain_value
-class CancelAsked:
+class CancelRequested:
     job: int
     at_s: float
 
 
 @plain_value
-class HoldAsked:
+class HoldRequested:
     """Keep it from running until it is released; a running job is suspended."""
 
     job: int
@@ -289,7 +289,7 @@ class PolicyFailed:
 
 
 @plain_value
-class TimedOut:
+class PolicyTimedOut:
     """Answers Solve: no answer in time, or the asker was lost. The plan in force stands."""
 
     ticket: int
@@ -297,7 +297,7 @@ class TimedOut:
 
 
 @plain_value
-class Woke:
+class TimerFired:
     """The instant asked for with WakeAt has come."""
 
     at_s: float
@@ -331,14 +331,14 @@ External = (
     | NodesReported
     | NodeLost
     | NodeJoined
-    | NodeDrained
+    | NodeDrainChanged
     | GpusTaken
     | NodeLeft
-    | CancelAsked
-    | HoldAsked
+    | CancelRequested
+    | HoldRequested
     | Allocated
     | PolicyFailed
-    | TimedOut
-    | Woke
+    | PolicyTimedOut
+    | TimerFired
 )
 Event = External | Decided

@@ -9,7 +9,7 @@ from rota.model.units import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Foresight:
+class LengthPredictions:
     """What is foreseen of each job of a view, by position."""
 
     epoch_steps: Floats
@@ -32,7 +32,7 @@ class Foresight:
         return found
 
 
-class Prediction(NamedTuple):
+class LengthPrediction(NamedTuple):
     """What was believed of a job at some point, and what came true."""
 
     model: str

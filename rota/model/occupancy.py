@@ -10,7 +10,7 @@ from rota.model.units import MILLI, Bools, Ints
 
 FREE = -1
 """No job holds it."""
-IN_PARTS = -2
+FRACTIONAL = -2
 """Jobs hold parts of it: `Occupancy.parts` says which."""
 
 HALF = MILLI // 2
@@ -50,7 +50,7 @@ class Occupancy:
     def room(self, gpu: int) -> int:
         """Thousandths of a GPU that no job holds."""
         holder = self.holder.item(gpu)
-        if holder == IN_PARTS:
+        if holder == FRACTIONAL:
             return MILLI - sum(thousandths for _, thousandths in self.parts[gpu])
         return MILLI if holder == FREE else 0
 
@@ -61,7 +61,7 @@ class Occupancy:
             return
         for gpu in gpus.tolist():
             self.parts[gpu] = (*self.parts.get(gpu, ()), (job, thousandths))
-        self.holder[gpus] = IN_PARTS
+        self.holder[gpus] = FRACTIONAL
 
     def release(self, job: int, gpus: Ints) -> None:
         """A job gives up what it holds of these GPUs."""
@@ -95,7 +95,7 @@ class Occupancy:
                 self.holder[gpu] = job
             elif parts:
                 self.parts[gpu] = parts
-                self.holder[gpu] = IN_PARTS
+                self.holder[gpu] = FRACTIONAL
 
     def join(self, job: int, gpus: Ints) -> None:
         """A job comes to GPUs that are free, and has them whole, or to those of its partner, and each has half of them."""
@@ -126,9 +126,9 @@ class Occupancy:
             holder = self.holder.item(gpus.item())
             return set() if holder == FREE else {holder}
         found = set(self.holder[gpus].tolist())
-        if IN_PARTS in found:
+        if FRACTIONAL in found:
             found.update(who for gpu in gpus.tolist() for who, _ in self.parts.get(gpu, ()))
-            found.discard(IN_PARTS)
+            found.discard(FRACTIONAL)
         found.discard(FREE)
         return found
 

@@ -11,7 +11,7 @@ from rota.model.view import keyed_rng
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class PlacementRequest:
     """One granted unit that needs GPUs: a job, or two that will share them."""
 
     job: int
@@ -25,7 +25,7 @@ class Request:
     parked: bool = False
     """It sleeps on the nodes of those GPUs, which other jobs may have by now."""
     application: int = 0
-    """Its application class: row of `Floor.scores`, those that suffer most from slow GPUs first."""
+    """Its application class: row of `PlacementView.scores`, those that suffer most from slow GPUs first."""
     penalties: tuple[float, ...] = (1.0,)
     """How many times longer a step is believed to take across 0, 1, 2, ... levels of locality; beyond the last, as that."""
     skew: float | None = None
@@ -36,7 +36,7 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Floor:
+class PlacementView:
     """The GPUs at one decision. `available` is the placer's to strike off as it hands GPUs out."""
 
     cluster: Cluster
@@ -63,11 +63,11 @@ class Placer(Protocol):
         """A job that keeps its option keeps its GPUs and is not asked about again."""
         ...
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         """Whether it would rather have these GPUs as close together as they can be. Where the mechanism waits for places, such
         a request gets no others."""
         ...
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         """For each request, in the order given, that many sorted GPU numbers of its pool."""
         ...

@@ -6,7 +6,7 @@ from rota.model.value import value
 
 
 @value
-class Change:
+class PlacementChange:
     """One job's desired placement from now on. No GPUs: it should not run."""
 
     job: int
@@ -20,7 +20,7 @@ class Change:
 class Plan:
     """Only what differs from the plan before it."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[PlacementChange, ...]
     until_s: float = FOREVER
     """The plan holds until this instant if nothing happens."""
     somebody_waits: bool = False

@@ -60,7 +60,7 @@ class Trial:
         return sum(after / before for after, before in zip(self.after, self.before, strict=True)) - 1.0
 
 
-class PairSeen(NamedTuple):
+class PairStats(NamedTuple):
     """What all trials and later measurements say of a pair of profiles on one type."""
 
     times: int
@@ -80,8 +80,8 @@ class PairSeen(NamedTuple):
         """Standard deviation of the gain; 0 where it was seen once."""
         return math.sqrt(self.squares / (self.times - 1)) if self.times > 1 else 0.0
 
-    def seen_again(self, first: float, second: float) -> "PairSeen":
+    def seen_again(self, first: float, second: float) -> "PairStats":
         times = self.times + 1
-        moved = PairSeen(times, self.first + (first - self.first) / times, self.second + (second - self.second) / times)
+        moved = PairStats(times, self.first + (first - self.first) / times, self.second + (second - self.second) / times)
         distance = first + second - 1.0 - self.gain
         return moved._replace(squares=self.squares + distance * (first + second - 1.0 - moved.gain))

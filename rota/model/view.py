@@ -8,7 +8,7 @@ import numpy as np
 
 from rota.model.cluster import Cluster
 from rota.model.lazy import lazy
-from rota.model.length_prediction import Foresight
+from rota.model.length_prediction import LengthPredictions
 from rota.model.options import Options
 from rota.model.units import MILLI, Bools, Floats, Ints
 
@@ -222,7 +222,7 @@ class View:
     """Counts the questions to the policy, from 1."""
     usable: Bools | None = None
     """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
-    foresight: Foresight | None = None
+    foresight: LengthPredictions | None = None
     """How long jobs are believed to train still. None: the policy did not ask for it (`foresees = True`)."""
     held: Mapping[int, Ints] = field(default_factory=dict)
     """GPUs that each job has by the plan in force; those that have none are not in it."""

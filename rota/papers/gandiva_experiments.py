@@ -25,7 +25,7 @@ from rota.papers.request import ReproduceRequest
 from rota.papers.tiresias_experiments import CLUSTER as TIRESIAS_CLUSTER
 from rota.papers.tiresias_experiments import JOBS as TIRESIAS_JOBS
 from rota.papers.tiresias_experiments import LAS
-from rota.traces.generator_settings import spelled
+from rota.traces.generator_settings import format_settings
 
 TITLE = "Gandiva: turns and packing, measured again"
 RATES = "simulation_throughputs.json"
@@ -66,7 +66,7 @@ FEEDBACK = 500
 FEW_LOAD = 0.3
 """Of searches on few GPUs: most have them to themselves."""
 LINK, DRIVER, STORAGE = "link", "driver", "storage"
-WAYS: Mapping[str, Mapping[str, str]] = {LINK: {"park": "link"}, DRIVER: {"park": "driver"}, STORAGE: {}}
+SUSPEND_METHODS: Mapping[str, Mapping[str, str]] = {LINK: {"park": "link"}, DRIVER: {"park": "driver"}, STORAGE: {}}
 """What becomes of a suspended job: its memory goes to the host at the speed of the link or by the driver's checkpoint, or it is
 written to storage and launched anew."""
 
@@ -148,9 +148,9 @@ def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
     for factor in scale.factors:
         profile = str(write_rates(disturbed(close, factor), scratch / f"pairs-{factor}.csv"))
         add("interference", (GANDIVA,), factor, LOAD, profile)
-    for number, way in enumerate(WAYS):
+    for number, way in enumerate(SUSPEND_METHODS):
         if way in scale.ways and way != LINK:
-            add("switching", (TURNS, GANDIVA), number, LOAD, usual, park=WAYS[way].get("park"))
+            add("switching", (TURNS, GANDIVA), number, LOAD, usual, park=SUSPEND_METHODS[way].get("park"))
     add("locality", BY_PLACE, 0.0, LOAD, apart)
     for load in scale.fragments:
         add("fragmentation", BY_FRAGMENTS, load, load, apart, {"sweeps": 0.0})
@@ -166,7 +166,7 @@ def grid(scale: GandivaScale, rates: Rates, scratch: Path) -> list[PaperCell]:
 
 def _study(label: str, trace: Mapping[str, Any], **more: Any) -> Study:
     return Study(
-        f"gandiva:{spelled(trace)}",
+        f"gandiva:{format_settings(trace)}",
         profile=trace["profile"],
         noise=NOISE,
         seed=trace["seed"],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rota.papers.by_seed import by_seed, curves, interval, judged, percent, places, problems, times, vanishes
 from rota.papers.claims import Claim, mean
-from rota.papers.gandiva_experiments import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, TIRESIAS, TURNS, WAYS
+from rota.papers.gandiva_experiments import BY_PLACE, FIFO, GANDIVA, LINK, LOAD, MOVES, STAYS, SUSPEND_METHODS, TIRESIAS, TURNS
 from rota.papers.gandiva_moves import fragmentation
 from rota.papers.gandiva_stopping import early_stopping
 from rota.papers.paper_cells import CellResult
@@ -189,7 +189,7 @@ def _switching(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     fifo = {figure: by_seed(results, "load", FIFO, figure, LOAD) for figure in (FEEDBACK, PER_GPU, THROUGHPUT)}
     rows = []
     lost: dict[str, list[float]] = {}
-    for number, way in enumerate(WAYS):
+    for number, way in enumerate(SUSPEND_METHODS):
         experiment, x = ("load", LOAD) if way == LINK else ("switching", float(number))
         for label in (TURNS, GANDIVA):
             sooner = times(fifo[FEEDBACK], by_seed(results, experiment, label, FEEDBACK, x))

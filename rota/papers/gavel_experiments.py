@@ -13,7 +13,7 @@ from typing import Any
 from rota.compose.study import Study
 from rota.papers.paper_cells import PaperCell
 from rota.papers.request import ReproduceRequest
-from rota.traces.generator_settings import spelled
+from rota.traces.generator_settings import format_settings
 
 TITLE = "Gavel: heterogeneity-aware policies, measured again"
 PROFILE = "simulation_throughputs.json"
@@ -128,7 +128,9 @@ def _study(
 ) -> Study:
     """Jobs that Gavel's generator draws with the rates that they run at."""
     drawn = {**trace, "seed": seed, **({"profile": profile} if profile is not None else {})}
-    return Study(f"gavel:{spelled(drawn)}", policy=policy, cluster=cluster, preset="gavel", profile=profile, seed=seed, **fields)
+    return Study(
+        f"gavel:{format_settings(drawn)}", policy=policy, cluster=cluster, preset="gavel", profile=profile, seed=seed, **fields
+    )
 
 
 def _continuous(

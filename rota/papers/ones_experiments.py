@@ -18,7 +18,7 @@ from typing import Any
 from rota.compose.study import Study
 from rota.papers.paper_cells import PaperCell
 from rota.papers.request import ReproduceRequest
-from rota.traces.generator_settings import spelled
+from rota.traces.generator_settings import format_settings
 
 TITLE = "ONES: elastic batch sizes, measured again"
 CLUSTER = "16x(4xRTX5000)"
@@ -91,7 +91,7 @@ def grid(scale: OnesScale, data: str) -> list[PaperCell]:
     def add(experiment: str, labels: Sequence[str], x: float, jobs: int, gap: float = 30.0, **more: Any) -> None:
         for seed in range(scale.seeds):
             for label in labels:
-                trace = f"ones:{spelled({'jobs': jobs, 'seed': seed, 'gap_seconds': gap})}"
+                trace = f"ones:{format_settings({'jobs': jobs, 'seed': seed, 'gap_seconds': gap})}"
                 fields: dict[str, Any] = {**priced(COST), **CONTENDERS[label], **more}
                 study = Study(trace, cluster=CLUSTER, seed=seed, **fields)
                 found.append(_cell(experiment, label, x, str(seed), study, jobs))

@@ -44,7 +44,7 @@ def lower(ours: BySeed, theirs: BySeed) -> list[float]:
     return [100 * (1 - ours[group] / theirs[group]) for group in ours if theirs.get(group, 0.0) > 0]
 
 
-def _told(values: Sequence[float], unit: str = "") -> str:
+def _format_interval(values: Sequence[float], unit: str = "") -> str:
     found = Interval.of(values)
     return "-" if found is None else found.told(unit)
 
@@ -92,11 +92,11 @@ def _main(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         rows.append(
             [
                 label,
-                _told(list(jct.values()), " s"),
-                *(_told(values, "%") for values in against),
-                *(_told(values, unit) for values, unit in zip(others, (" s", " s", " s", ""), strict=True)),
-                _told(busy, "%"),
-                _told(stops),
+                _format_interval(list(jct.values()), " s"),
+                *(_format_interval(values, "%") for values in against),
+                *(_format_interval(values, unit) for values, unit in zip(others, (" s", " s", " s", ""), strict=True)),
+                _format_interval(busy, "%"),
+                _format_interval(stops),
             ]
         )
         spread = [
@@ -153,7 +153,7 @@ def _prediction(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
                 found = parts.setdefault(part["done_upto"], [])
                 found.append((part["typical_factor"], part["p90_factor"], part["bias"]))
     rows = [
-        [f"up to {upto:.0%}", *(_told([values[at] for values in found], "x") for at in range(3))]
+        [f"up to {upto:.0%}", *(_format_interval([values[at] for values in found], "x") for at in range(3))]
         for upto, found in sorted(parts.items())
     ]
     return [], Section(
@@ -171,8 +171,8 @@ def _population(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     usual = by_seed(results, "fewer", ONES, JCT, 0.0)
     rows = []
     for x in places(results, "population"):
-        rows.append([f"{x:g}", _told(list(by_seed(results, "population", ONES, JCT, x).values()), " s")])
-    rows.append(["16", _told(list(usual.values()), " s")])
+        rows.append([f"{x:g}", _format_interval(list(by_seed(results, "population", ONES, JCT, x).values()), " s")])
+    rows.append(["16", _format_interval(list(usual.values()), " s")])
     rows.sort(key=lambda row: float(row[0]))
     return [], Section(
         key="population",
@@ -186,8 +186,8 @@ def _population(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
 
 def _compared(results: Sequence[CellResult], experiment: str, x: float) -> list[str]:
     jct = {label: by_seed(results, experiment, label, JCT, x) for label in COMPARED}
-    against = [_told(lower(jct[ONES], jct[other]), "%") for other in (TIRESIAS, OPTIMUS)]
-    return [*(_told(list(values.values()), " s") for values in jct.values()), *against]
+    against = [_format_interval(lower(jct[ONES], jct[other]), "%") for other in (TIRESIAS, OPTIMUS)]
+    return [*(_format_interval(list(values.values()), " s") for values in jct.values()), *against]
 
 
 _AGAINST = ["mean JCT, Tiresias", "Optimus", "ONES", "below Tiresias", "below Optimus"]
@@ -228,15 +228,15 @@ def _pollux(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     rows = []
     for label, mine in jct.items():
         if mine:
-            against = [_told(lower(mine, jct[other]), "%") for other in (TIRESIAS, RIGID_GOODPUT)]
+            against = [_format_interval(lower(mine, jct[other]), "%") for other in (TIRESIAS, RIGID_GOODPUT)]
             gap = list(by_seed(results, "pollux", label, "gap_to_jct_bound", 0.0).values())
-            rows.append([label, _told([each / 3600 for each in mine.values()], " h"), *against, _told(gap)])
+            rows.append([label, _format_interval([each / 3600 for each in mine.values()], " h"), *against, _format_interval(gap)])
     found = []
     if jct[GOODPUT] and jct[TIRESIAS]:
         margins = lower(jct[GOODPUT], jct[TIRESIAS])
         found.append(f"goodput is below Tiresias on {sum(each > 0 for each in margins)} of {len(margins)} workloads.")
         fixed = lower(jct[GOODPUT], jct[GOODPUT_FIXED])
-        found.append(f"A batch size of its own choice saves goodput {_told(fixed, '%')} of mean JCT.")
+        found.append(f"A batch size of its own choice saves goodput {_format_interval(fixed, '%')} of mean JCT.")
     return [], Section(
         key="pollux",
         title="Pollux's workloads",

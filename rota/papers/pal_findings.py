@@ -45,7 +45,7 @@ def gain(found: Ratios) -> float | None:
     return 100 * (1 - middle) if middle is not None else None
 
 
-def told(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
     return "-" if value is None else f"{round(value, 1) + 0.0:.1f}%"
 
 
@@ -84,8 +84,8 @@ def _placements(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             jct, makespan = ratios(results, experiment, placer, at=at), ratios(results, experiment, placer, MAKESPAN, at=at)
             if not jct:
                 continue
-            each = [told(gain({name: jct[name]})) if name in jct else "-" for name in groups]
-            rows.append([f"{policy}+{placer}", told(gain(jct)), *each, told(gain(makespan))])
+            each = [format_percent(gain({name: jct[name]})) if name in jct else "-" for name in groups]
+            rows.append([f"{policy}+{placer}", format_percent(gain(jct)), *each, format_percent(gain(makespan))])
             middle = geomean(list(jct.values())) or 0.0
             low, high = min(jct.values()), max(jct.values())
             group.append(Bar(label=placer, value=100 * middle, low=100 * low, high=100 * high, told=f"{100 * middle:.0f}%"))
@@ -118,7 +118,9 @@ def _headline(results: Sequence[CellResult], fifo: float, policies: Mapping[str,
     workloads = ratios(results, "placements", PAL, at=fifo)
     over = f"{len(workloads)} workload{'' if len(workloads) == 1 else 's'} (the paper has 8)"
     others = ", ".join(
-        f"under {policy} {told(gain(ratios(results, 'placements', PAL, at=at)))}" for policy, at in policies.items() if at != fifo
+        f"under {policy} {format_percent(gain(ratios(results, 'placements', PAL, at=at)))}"
+        for policy, at in policies.items()
+        if at != fifo
     )
     published = {PAL: (43.0, 21.0, 59.0), PM_FIRST: (40.0, 5.0, 59.0)}
     for placer, (usual, least, most) in published.items():
@@ -208,7 +210,7 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     other = ends.get(PM_FIRST, (None, None))[1]
     flat = (
         "Published, the gain falls as locality matters more: PAL from 30% to 20%, PM-First from 30% to 9%. Here PAL goes "
-        f"from {told(first)} to {told(last)} and PM-First from {told(ends.get(PM_FIRST, (None, None))[0])} to {told(other)}: "
+        f"from {format_percent(first)} to {format_percent(last)} and PM-First from {format_percent(ends.get(PM_FIRST, (None, None))[0])} to {format_percent(other)}: "
         "most of it is time not spent on a slow GPU, and that does not depend on the penalty."
     )
     ahead = last - other if last is not None and other is not None else None
@@ -226,7 +228,7 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         "wider than a node and always pay; the others choose.",
         plots=_relative(gains, "Mean JCT against the penalty for spanning nodes", "spread penalty"),
         heads=["spread penalty", *(f"{x:g}" for x in _values(results, experiment))],
-        rows=[[placer, *(told(curve.get(x)) for x in _values(results, experiment))] for placer, curve in gains.items()],
+        rows=[[placer, *(format_percent(curve.get(x)) for x in _values(results, experiment))] for placer, curve in gains.items()],
         problems=_problems(results, experiment),
     )
 
@@ -267,8 +269,8 @@ def _seeds(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     one, other = list(drawn[PAL].values()), list(medians[PAL].values())
     if one and other:
         said = [
-            f"With one run drawn for each GPU, PAL saves {told(min(one))} to {told(max(one))} of mean JCT, depending on the "
-            f"draw alone; with the median of each GPU's runs {told(min(other))} to {told(max(other))}.",
+            f"With one run drawn for each GPU, PAL saves {format_percent(min(one))} to {format_percent(max(one))} of mean JCT, depending on the "
+            f"draw alone; with the median of each GPU's runs {format_percent(min(other))} to {format_percent(max(other))}.",
             "The difference is what a score means. In the file one or two runs in a hundred took far longer than the median, "
             "on GPUs whose other runs were as good as any. Drawing a run freezes such an accident into a property of a GPU "
             "for as long as the simulation lasts: sticky packed keeps jobs on it for days, and whoever avoids it looks good. "
@@ -281,7 +283,7 @@ def _seeds(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         found=said,
         plots=_relative(named, "Mean JCT by the draw", "seed of the draw"),
         heads=["mean JCT saved, by seed", *(f"{x:g}" for x in at)],
-        rows=[[label, *(told(curve.get(x)) for x in at)] for label, curve in named.items()],
+        rows=[[label, *(format_percent(curve.get(x)) for x in at)] for label, curve in named.items()],
         problems=[*_problems(results, "seeds"), *_problems(results, "medians")],
     )
 
@@ -296,7 +298,7 @@ def _machines(results: Sequence[CellResult]) -> tuple[list[Claim], Section | Non
     rows = []
     for experiment in experiments:
         for x in _values(results, experiment):
-            saved = [told(gain(ratios(results, experiment, placer, at=x))) for placer in (PAL, PM_FIRST)]
+            saved = [format_percent(gain(ratios(results, experiment, placer, at=x))) for placer in (PAL, PM_FIRST)]
             rows.append([f"{experiment.removeprefix('machine ')}, seed {x:g}", *saved])
     return [], Section(
         key="machines",
@@ -325,7 +327,14 @@ def _moves(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         middle = 100 * (geomean(list(jct.values())) or 0.0)
         low, high = 100 * min(jct.values()), 100 * max(jct.values())
         drawn.append(Bar(label=placer, value=middle, low=low, high=high, told=f"{middle:.0f}%, {migrations:,.0f} moves"))
-        rows.append([placer, told(gain(jct)), told(gain(ratios(results, experiment, placer, MAKESPAN))), f"{migrations:,.0f}"])
+        rows.append(
+            [
+                placer,
+                format_percent(gain(jct)),
+                format_percent(gain(ratios(results, experiment, placer, MAKESPAN))),
+                f"{migrations:,.0f}",
+            ]
+        )
     costs = ", ".join(f"{name.removesuffix('_seconds')} {seconds:g} s" for name, seconds in COSTS.items())
     return [], Section(
         key=experiment,
@@ -349,7 +358,7 @@ def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "shifts"
     gains = _gains_by(results, experiment)
     said = [
-        f"{NAMES[placer]} saves {told(min(curve.values()))} to {told(max(curve.values()))}, {told(median(curve.values()))} in "
+        f"{NAMES[placer]} saves {format_percent(min(curve.values()))} to {format_percent(max(curve.values()))}, {format_percent(median(curve.values()))} in "
         "the middle."
         for placer, curve in gains.items()
         if curve
@@ -360,7 +369,14 @@ def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             found = [ratios(results, experiment, placer, at=x) for x in _values(results, experiment)]
             each = [100 * (1 - ratio[group]) for ratio in found if group in ratio]
             if each:
-                rows.append([f"{group}, {NAMES[placer]}", told(min(each)), told(median(each)), told(max(each))])
+                rows.append(
+                    [
+                        f"{group}, {NAMES[placer]}",
+                        format_percent(min(each)),
+                        format_percent(median(each)),
+                        format_percent(max(each)),
+                    ]
+                )
     return [], Section(
         key=experiment,
         title="When rounds begin",

@@ -23,7 +23,7 @@ from rota.papers.gang_figures import gang_figures, search_figures
 from rota.policies.hierarchical import Hierarchical
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.simulation_rates import read_rates
-from rota.sweeps.worker_pool import Alive, Answer, Crew, available_cores
+from rota.sweeps.worker_pool import Alive, Crew, WorkerReply, available_cores
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
@@ -76,7 +76,7 @@ def run_cells(cells: Sequence[PaperCell], *, workers: int | None = None, watch: 
     order = sorted(range(len(cells)), key=lambda number: -cells[number].effort)
     found: dict[int, CellResult] = {}
 
-    def heard(number: int, answer: Answer) -> None:
+    def heard(number: int, answer: WorkerReply) -> None:
         cell = cells[order[number]]
         found[order[number]] = CellResult(cell, answer.get("figures", {}), str(answer.get("error", "")))
         if watch is not None:
@@ -92,7 +92,7 @@ def work_of(cell: PaperCell) -> dict[str, Any]:
     return {each.name: getattr(cell, each.name) for each in fields(cell)} | {"study": cell.study.plain()}
 
 
-def measure(work: dict[str, Any], alive: Alive) -> Answer:
+def measure(work: dict[str, Any], alive: Alive) -> WorkerReply:
     """What a worker does with a cell."""
     cell, started = PaperCell(**{**work, "study": make_study(work["study"])}), time.process_time()
     study = cell.study

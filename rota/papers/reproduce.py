@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.papers import (
     gandiva_experiments,
     gandiva_findings,
@@ -159,7 +159,7 @@ def reproduce(
 def _named(name: str) -> Paper:
     if name in PAPERS:
         return PAPERS[name]
-    raise NameUnknown("paper", name, PAPERS, hint=f"rota reproduce {next(iter(PAPERS))} --quick")
+    raise UnknownNameError("paper", name, PAPERS, hint=f"rota reproduce {next(iter(PAPERS))} --quick")
 
 
 def _folder(name: str, paper: Paper, data: Path | str | None) -> Path | None:

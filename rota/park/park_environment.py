@@ -4,14 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rota.park.park_method import DRIVER, PRELOAD, ParkingFacts, can_sleep, how_to_park
+from rota.park.park_method import DRIVER, PRELOAD, ParkingFacts, can_sleep, choose_park_method
 
 HOOK_FOLDER = str(Path(__file__).resolve().parent / "hook")
 
 
 def parking_environment(facts: ParkingFacts, env: Mapping[str, str]) -> dict[str, str]:
     """Variables on top of these; none, if it can't be parked."""
-    way, _ = how_to_park(facts)
+    way, _ = choose_park_method(facts)
     if not can_sleep(way):
         return {}
     if way == DRIVER:

@@ -39,7 +39,7 @@ class ParkingFacts:
     """Why the driver's checkpoint can't park processes here; empty: it can."""
 
 
-def how_to_park(facts: ParkingFacts) -> tuple[str, str]:
+def choose_park_method(facts: ParkingFacts) -> tuple[str, str]:
     """The way, and the reason in words."""
     if not facts.wanted:
         return EXIT, "its spec says park: false"
@@ -57,7 +57,7 @@ def how_to_park(facts: ParkingFacts) -> tuple[str, str]:
 
 def how_to_park_on_a_node(*, wanted: bool, gpus: float) -> tuple[str, str]:
     """The same of a job of a cluster before it is known on which node it runs: nodes may have other Pythons and drivers."""
-    way, why = how_to_park(ParkingFacts(wanted=wanted, gpus=gpus))
+    way, why = choose_park_method(ParkingFacts(wanted=wanted, gpus=gpus))
     return (way, why) if way == EXIT else (NODE, "the node that starts it finds out which way")
 
 
@@ -78,7 +78,7 @@ def preload_problem(facts: ParkingFacts) -> str:
     return ""
 
 
-def left_running(way: str, why: str, what: str = "it does not save its state") -> tuple[str, str]:
+def park_or_stay(way: str, why: str, what: str = "it does not save its state") -> tuple[str, str]:
     """The same for a job that is not suspended; `what`: why not."""
     return (STAY, f"{what}, and can't be parked: {why}") if way == EXIT else (way, why)
 

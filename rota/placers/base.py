@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.close import closest
 
@@ -17,14 +17,14 @@ class ByNode:
     sticky: bool = True
     """A running job keeps its GPUs; false: everything is placed anew at each decision."""
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         return True
 
-    def nodes_for(self, floor: Floor, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
+    def nodes_for(self, floor: PlacementView, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
         """Among nodes with room for `gpus`: which to use, in order, and how many such gangs each takes at a stretch."""
         raise TypeError(f"{type(self).__name__} does not say which nodes it prefers")
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         placed: dict[int, Ints] = {}
         rest = [i for i, request in enumerate(requests) if not stays(floor, request, i, placed)]
         rest = _without_choice(floor, requests, rest, placed)
@@ -39,7 +39,13 @@ class ByNode:
         return [placed[i] for i in range(len(requests))]
 
     def _place_batch(
-        self, floor: Floor, room: Ints, other: Ints, requests: list[Request], batch: list[int], placed: dict[int, Ints]
+        self,
+        floor: PlacementView,
+        room: Ints,
+        other: Ints,
+        requests: list[PlacementRequest],
+        batch: list[int],
+        placed: dict[int, Ints],
     ) -> list[int]:
         """Place requests alike in pool and size by the room given; returns those that found none."""
         gpus, pool = requests[batch[0]].gpus, requests[batch[0]].pool
@@ -62,7 +68,9 @@ class ByNode:
         return batch
 
 
-def _without_choice(floor: Floor, requests: list[Request], rest: list[int], placed: dict[int, Ints]) -> list[int]:
+def _without_choice(
+    floor: PlacementView, requests: list[PlacementRequest], rest: list[int], placed: dict[int, Ints]
+) -> list[int]:
     """Place those whose pool is one node: nothing is to be chosen there. Returns the others."""
     others: list[int] = []
     groups: dict[int, list[int]] = {}
@@ -78,7 +86,7 @@ def _without_choice(floor: Floor, requests: list[Request], rest: list[int], plac
     return others
 
 
-def book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
+def book(floor: PlacementView, gpus: Ints, *rooms: Ints) -> None:
     """Count handed-out GPUs off what the nodes had left."""
     nodes = floor.cluster.gpu_node[gpus]
     for room in rooms:
@@ -87,7 +95,7 @@ def book(floor: Floor, gpus: Ints, *rooms: Ints) -> None:
         np.maximum(room, 0, out=room)
 
 
-def stays(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -> bool:
+def stays(floor: PlacementView, request: PlacementRequest, index: int, placed: dict[int, Ints]) -> bool:
     """A job that pays for moving stays where it is, if it may and has its GPUs together there."""
     current = request.current
     if current is None or request.move_seconds <= 0 or len(current) != request.gpus:
@@ -102,7 +110,7 @@ def stays(floor: Floor, request: Request, index: int, placed: dict[int, Ints]) -
     return True
 
 
-def _batches(requests: list[Request], indexes: list[int]) -> Iterator[list[int]]:
+def _batches(requests: list[PlacementRequest], indexes: list[int]) -> Iterator[list[int]]:
     """Runs of requests alike in pool and size, largest first."""
     groups: dict[tuple[int, int], list[int]] = {}
     for i in indexes:
@@ -111,13 +119,13 @@ def _batches(requests: list[Request], indexes: list[int]) -> Iterator[list[int]]
         yield groups[key]
 
 
-def node_free(floor: Floor, idle_only: bool = False) -> Ints:
+def node_free(floor: PlacementView, idle_only: bool = False) -> Ints:
     """GPUs that may be handed out on each node."""
     mask = floor.available & floor.idle if idle_only else floor.available
     return floor.cluster.count_by_node(mask)
 
 
-def take(floor: Floor, nodes: list[int], counts: list[int]) -> Ints:
+def take(floor: PlacementView, nodes: list[int], counts: list[int]) -> Ints:
     """So many available GPUs of each node, node by node; idle ones first, then lowest numbers, sorted inside a node."""
     first = floor.cluster.node_first
     parts = []
@@ -135,7 +143,7 @@ def take(floor: Floor, nodes: list[int], counts: list[int]) -> Ints:
     return taken
 
 
-def _span(floor: Floor, free: Ints, idle: Ints, pool: int, gpus: int) -> Ints:
+def _span(floor: PlacementView, free: Ints, idle: Ints, pool: int, gpus: int) -> Ints:
     """Across as few levels of locality as there is room for; inside a rack, the emptiest nodes."""
     here = np.where(floor.cluster.node_pool == pool, free, 0)
     if len(floor.cluster.domains) > 1:

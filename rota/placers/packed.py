@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.base import ByNode, node_free
 
@@ -16,12 +16,12 @@ class Packed(ByNode):
     by_size: bool = True
     """Larger gangs are placed first, and where GPUs are idle already; if not, jobs go one by one in the policy's order."""
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         if self.by_size:
             return super().place(floor, requests)
         return [self._one(floor, request) for request in requests]
 
-    def _one(self, floor: Floor, request: Request) -> Ints:
+    def _one(self, floor: PlacementView, request: PlacementRequest) -> Ints:
         """The node with the fewest free GPUs that has enough; where none has, the emptiest ones, as many as it takes."""
         free = np.where(floor.cluster.node_pool == request.pool, node_free(floor), 0)
         fits = (free >= request.gpus).nonzero()[0]
@@ -38,6 +38,6 @@ class Packed(ByNode):
         floor.available[gpus] = False
         return gpus
 
-    def nodes_for(self, floor: Floor, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
+    def nodes_for(self, floor: PlacementView, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
         order = nodes[np.argsort(free[nodes], kind="stable")]
         return order, free[order] // gpus

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.scored import FreeGpus
 from rota.placers.variability_placer import Picky, enough
@@ -23,17 +23,17 @@ class Pal(Picky):
     def spares(self) -> bool:
         return self.wide
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         return True
 
-    def turn(self, floor: Floor, request: Request) -> tuple[int, ...]:
+    def turn(self, floor: PlacementView, request: PlacementRequest) -> tuple[int, ...]:
         if not self.wide:
             return super().turn(floor, request)
         # One node is all to those who fit on one, and nothing to those who never do; a single GPU fits anywhere.
         narrow = 1 < request.gpus <= floor.cluster.widest[request.pool]
         return (request.application, 0 if narrow else 1 if request.gpus > 1 else 2)
 
-    def pick(self, free_gpus: FreeGpus, floor: Floor, request: Request) -> Ints:
+    def pick(self, free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest) -> Ints:
         count = request.gpus
         wide = count > free_gpus.widest
         if count == 1 or (wide and not self.wide):

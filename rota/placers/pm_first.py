@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.scored import FreeGpus
 from rota.placers.variability_placer import Picky, enough
@@ -12,5 +12,5 @@ from rota.placers.variability_placer import Picky, enough
 class PmFirst(Picky):
     """Variability first, locality not at all."""
 
-    def pick(self, free_gpus: FreeGpus, floor: Floor, request: Request) -> Ints:
+    def pick(self, free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest) -> Ints:
         return enough(free_gpus.best(request.gpus))

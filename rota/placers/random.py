@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 
 
@@ -15,10 +15,10 @@ class Random:
     sticky: bool = True
     """A running job keeps its GPUs; false: everything is placed anew at each decision."""
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         return False
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         rng = floor.rng()
         free = {
             pool: rng.permutation(np.flatnonzero(floor.available & (floor.cluster.gpu_pool == pool)))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Floats, Ints
 from rota.placers.close import few_nodes
 
@@ -21,7 +21,7 @@ MUCH_BETTER = 1.25
 class FreeGpus:
     """The free GPUs of one pool as one application class sees them."""
 
-    def __init__(self, floor: Floor, pool: int, row: int) -> None:
+    def __init__(self, floor: PlacementView, pool: int, row: int) -> None:
         cluster = floor.cluster
         self._floor, self._pool = floor, pool
         self._scores = floor.scores[row] if floor.scores is not None else np.ones(cluster.gpus)
@@ -95,7 +95,7 @@ class FreeGpus:
             return None
         return np.sort(np.concatenate([self._on(node, 0, most)[:take] for node, take in found]))
 
-    def close(self, request: Request) -> Ints | None:
+    def close(self, request: PlacementRequest) -> Ints | None:
         """For a gang that no node can hold: as far out as pays, no GPU slower than it must be there, few racks and few nodes.
         A gang waits for its slowest GPU, so exact scores count, but GPUs that are about as good are as good. None: there are not
         so many."""

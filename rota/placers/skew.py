@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.errors import OptionError
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.base import book, node_free, stays, take
 from rota.placers.packed import Packed
@@ -26,10 +26,10 @@ class Skew(Packed):
         if not 0 <= self.limit <= 1:
             raise OptionError("must be from 0 to 1.", field="limit", value=self.limit, hint=f"limit={LIMIT}")
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         return request.skew is None or request.skew > self.limit
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         placed: dict[int, Ints] = {}
         loose = [number for number, request in enumerate(requests) if not self.keeps_together(request)]
         rest = [number for number in loose if not stays(floor, requests[number], number, placed)]
@@ -44,7 +44,7 @@ class Skew(Packed):
             _deal(floor, requests, [number for number in rest if requests[number].gpus == 1], placed)
         return [placed[number] for number in range(len(requests))]
 
-    def _anywhere(self, floor: Floor, idle: Ints, free: Ints, request: Request) -> Ints:
+    def _anywhere(self, floor: PlacementView, idle: Ints, free: Ints, request: PlacementRequest) -> Ints:
         """Idle GPUs first. On a node that others use if one has room, else on what is left of several: whole nodes stay whole for
         those who need them."""
         found: list[Ints] = []
@@ -65,7 +65,7 @@ class Skew(Packed):
         return np.sort(np.concatenate(found))
 
 
-def _deal(floor: Floor, requests: list[Request], singles: list[int], placed: dict[int, Ints]) -> None:
+def _deal(floor: PlacementView, requests: list[PlacementRequest], singles: list[int], placed: dict[int, Ints]) -> None:
     """Single GPUs, all at once: idle ones first, those of the fullest nodes."""
     for pool in {requests[number].pool for number in singles}:
         mine = [number for number in singles if requests[number].pool == pool]

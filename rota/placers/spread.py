@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.model.placement_view import Floor
+from rota.model.placement_view import PlacementView
 from rota.model.units import Ints
 from rota.placers.base import ByNode
 
@@ -13,7 +13,7 @@ from rota.placers.base import ByNode
 class Spread(ByNode):
     """Worst fit between jobs; a job that fits one node still gets one node."""
 
-    def nodes_for(self, floor: Floor, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
+    def nodes_for(self, floor: PlacementView, free: Ints, nodes: Ints, gpus: int) -> tuple[Ints, Ints]:
         order = nodes[np.argsort(-free[nodes], kind="stable")]
         emptiest = order[free[order] == free[order[0]]]
         return emptiest, np.ones(len(emptiest), dtype=np.int64)

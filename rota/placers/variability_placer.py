@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.scored import FreeGpus
 
@@ -19,7 +19,7 @@ class Picky:
     sticky: bool = False
     """A running job keeps its GPUs; false: everything is placed anew at each decision, and who runs moves if that pays."""
 
-    def keeps_together(self, request: Request) -> bool:
+    def keeps_together(self, request: PlacementRequest) -> bool:
         return False
 
     @property
@@ -27,15 +27,15 @@ class Picky:
         """Nobody is driven from its place unless that pays. If not, whoever picks first takes what is best for it."""
         return False
 
-    def turn(self, floor: Floor, request: Request) -> tuple[int, ...]:
+    def turn(self, floor: PlacementView, request: PlacementRequest) -> tuple[int, ...]:
         """Who picks before whom: the smaller; among equals, in the order of the policy."""
         return (request.application,)
 
-    def pick(self, free_gpus: FreeGpus, floor: Floor, request: Request) -> Ints:
+    def pick(self, free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest) -> Ints:
         """GPUs for one request."""
         raise TypeError(f"{type(self).__name__} does not say which GPUs it prefers")
 
-    def place(self, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         """One by one, in turn. A job that pays for moving stays where it is unless a move pays."""
         order = sorted(range(len(requests)), key=lambda number: self.turn(floor, requests[number]))
         homes = _homes(floor, requests, order)
@@ -43,7 +43,9 @@ class Picky:
         placed = place(floor, requests, order, homes)
         return [placed[number] for number in range(len(requests))]
 
-    def _plain(self, floor: Floor, requests: list[Request], order: list[int], homes: dict[int, Ints]) -> dict[int, Ints]:
+    def _plain(
+        self, floor: PlacementView, requests: list[PlacementRequest], order: list[int], homes: dict[int, Ints]
+    ) -> dict[int, Ints]:
         """Whoever picks first may drive others from their places."""
         side, placed = _Side(floor), {}
         for number in order:
@@ -56,7 +58,9 @@ class Picky:
             placed[number] = found
         return placed
 
-    def _spare(self, floor: Floor, requests: list[Request], order: list[int], homes: dict[int, Ints]) -> dict[int, Ints]:
+    def _spare(
+        self, floor: PlacementView, requests: list[PlacementRequest], order: list[int], homes: dict[int, Ints]
+    ) -> dict[int, Ints]:
         """Nobody is driven from its place unless that pays for both. Two sides of the floor: with the places of those whose turn
         is still to come, and without."""
         owner = np.full(floor.cluster.gpus, -1, dtype=np.int64)
@@ -89,11 +93,11 @@ class Picky:
 class _Side:
     """A floor with its free GPUs by pool and application class."""
 
-    def __init__(self, floor: Floor) -> None:
+    def __init__(self, floor: PlacementView) -> None:
         self.floor = floor
         self._free_gpus: dict[tuple[int, int], FreeGpus] = {}
 
-    def free_gpus(self, request: Request) -> FreeGpus:
+    def free_gpus(self, request: PlacementRequest) -> FreeGpus:
         key = (request.pool, request.application)
         if key not in self._free_gpus:
             self._free_gpus[key] = FreeGpus(self.floor, *key)
@@ -106,13 +110,15 @@ class _Side:
                 free_gpus.mark(gpus, free)
 
 
-def _pays(free_gpus: FreeGpus, floor: Floor, request: Request, home: Ints, best: Ints) -> bool:
+def _pays(free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest, home: Ints, best: Ints) -> bool:
     """Whether a move to the best there is would pay, if it drove nobody away."""
     gain = 1 - _exact_pace(free_gpus, floor, request, best) / _exact_pace(free_gpus, floor, request, home)
     return gain * PAYS_WITHIN_SECONDS > request.move_seconds
 
 
-def _cheapest(choices: list[Ints], home: Ints | None, side: _Side, requests: list[Request], number: int, owner: Ints) -> Ints:
+def _cheapest(
+    choices: list[Ints], home: Ints | None, side: _Side, requests: list[PlacementRequest], number: int, owner: Ints
+) -> Ints:
     """What loses least within an hour: by being slower than the fastest of them, by moving, and by driving others away. Of equal
     ones the first."""
     request, free_gpus = requests[number], side.free_gpus(requests[number])
@@ -130,7 +136,7 @@ def _owners(owner: Ints, gpus: Ints) -> list[int]:
     return [int(each) for each in np.unique(found[found >= 0])]
 
 
-def _homes(floor: Floor, requests: list[Request], order: list[int]) -> dict[int, Ints]:
+def _homes(floor: PlacementView, requests: list[PlacementRequest], order: list[int]) -> dict[int, Ints]:
     """The GPUs of each job that pays for leaving its own and may keep them. A GPU is the home of one job: one that holds it comes
     before one that sleeps on its node."""
     homes: dict[int, Ints] = {}
@@ -147,11 +153,11 @@ def _homes(floor: Floor, requests: list[Request], order: list[int]) -> dict[int,
     return homes
 
 
-def _exact_pace(free_gpus: FreeGpus, floor: Floor, request: Request, gpus: Ints) -> float:
+def _exact_pace(free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest, gpus: Ints) -> float:
     return free_gpus.slowest_exactly(gpus) * request.penalty(floor.cluster.spanned(gpus))
 
 
-def _pace(free_gpus: FreeGpus, floor: Floor, request: Request, gpus: Ints) -> float:
+def _pace(free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest, gpus: Ints) -> float:
     """How many times longer a step takes there."""
     return free_gpus.slowest(gpus) * request.penalty(floor.cluster.spanned(gpus))
 

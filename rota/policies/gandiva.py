@@ -14,7 +14,7 @@ from rota.errors import OptionError
 from rota.model.allocation import Assignment
 from rota.model.units import FOREVER, SHORTEST_HOLD_SECONDS
 from rota.model.view import View
-from rota.policies.slots import Seating, Servers, Slot
+from rota.policies.slots import Slot, SlotMap, SlotMemory
 
 LEAST_SLICE_SECONDS = 10.0
 ROUNDING = 1e-6
@@ -48,8 +48,8 @@ class Gandiva:
         jobs = view.jobs
         where = {job: at for at, job in enumerate(jobs.ids.tolist())}
         tick = int((view.now_s + ROUNDING) // self.slice_seconds)
-        before: Seating | None = view.memory
-        servers = Servers.of(before, view.cluster, view.usable, set(where))
+        before: SlotMemory | None = view.memory
+        servers = SlotMap.of(before, view.cluster, view.usable, set(where))
         servers.join(_partners(view, where))
         held = _held(view, where)
         servers.follow(held, tick)
@@ -93,7 +93,7 @@ class Gandiva:
             key="turns in slots",
         )
 
-    def _refused(self, view: View, servers: Servers, where: dict[int, int], before: Seating | None) -> dict[int, float]:
+    def _refused(self, view: View, servers: SlotMap, where: dict[int, int], before: SlotMemory | None) -> dict[int, float]:
         """Jobs that were to start on more servers than they need and were not let (`wait_for_place`), and when. While they wait,
         and for some turns in any case, they take no such slot, so that the GPUs serve others."""
         recent_s = view.now_s - self.patience_slices * self.slice_seconds + ROUNDING
@@ -105,7 +105,7 @@ class Gandiva:
             servers.close(slot)
         return refused
 
-    def _seat(self, view: View, servers: Servers, job: int, where: dict[int, int], tick: int, together: bool = False) -> bool:
+    def _seat(self, view: View, servers: SlotMap, job: int, where: dict[int, int], tick: int, together: bool = False) -> bool:
         """The order of the paper: a server for its size, a new one, any free GPUs, and then a slot that others have already."""
         at = where[job]
         pools = list(_pools(view, at))
@@ -121,7 +121,7 @@ class Gandiva:
         slot.jobs.insert(_turn(view, slot, at, where), job)
         return True
 
-    def _spread_out(self, view: View, servers: Servers, where: dict[int, int], tick: int, refused: Collection[int]) -> None:
+    def _spread_out(self, view: View, servers: SlotMap, where: dict[int, int], tick: int, refused: Collection[int]) -> None:
         """Free GPUs go to jobs that share a slot, those of the fullest slots first: GPUs of the same type, or of another on which
         a job is faster than in turns."""
         while True:
@@ -138,7 +138,7 @@ class Gandiva:
                 return
 
     def _make_room(
-        self, view: View, servers: Servers, waiting: list[int], waits: dict[int, float], where: dict[int, int], tick: int
+        self, view: View, servers: SlotMap, waiting: list[int], waits: dict[int, float], where: dict[int, int], tick: int
     ) -> list[int]:
         """A job that has waited too long for servers of its size gets the least used ones. Those who were there find others, or
         wait in their turn."""
@@ -153,7 +153,7 @@ class Gandiva:
     def _displace(
         self,
         view: View,
-        servers: Servers,
+        servers: SlotMap,
         job: int,
         where: dict[int, int],
         tick: int,
@@ -180,7 +180,7 @@ class Gandiva:
             return True
         return False
 
-    def _least_used(self, view: View, servers: Servers, width: int, pool: int, tenure: float) -> set[int]:
+    def _least_used(self, view: View, servers: SlotMap, width: int, pool: int, tenure: float) -> set[int]:
         """As many servers as a job needs, those with the fewest jobs; none that was given to its jobs just now."""
         young = {node for s in servers.slots if view.now_s - s.since_s < tenure - ROUNDING for node in servers.nodes_of(s)}
         load = {node: 0 for node in view.cluster.pool_nodes[pool] if node not in young and servers.node_gpus[node]}
@@ -202,7 +202,7 @@ class Gandiva:
                 return chosen
         return set()
 
-    def _balance(self, view: View, servers: Servers, where: dict[int, int], tick: int, refused: Collection[int]) -> list[int]:
+    def _balance(self, view: View, servers: SlotMap, where: dict[int, int], tick: int, refused: Collection[int]) -> list[int]:
         """A server goes from the size whose jobs share least to the one whose jobs share most, if both are better off so.
         Answers with the jobs that find no other slot."""
         left: list[int] = []
@@ -261,7 +261,7 @@ def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
         yield options.pool.item(row), options.gpus.item(row), options.rate.item(row)
 
 
-def _leave_hopeless(view: View, servers: Servers, where: dict[int, int]) -> None:
+def _leave_hopeless(view: View, servers: SlotMap, where: dict[int, int]) -> None:
     """Jobs leave slots in which, as is known by now, they hardly get further. They find others as if they had just come."""
     for slot in list(servers.slots) if view.options.uneven else ():
         here = servers.pool_of(slot)
@@ -283,7 +283,7 @@ def _option(view: View, at: int, pool: int, width: int) -> int:
     return int(rows[(rows >= 0) & options.asked[rows] & (options.pool[rows] == pool) & (options.gpus[rows] == width)][0])
 
 
-def _widest_room(view: View, servers: Servers, at: int) -> int:
+def _widest_room(view: View, servers: SlotMap, at: int) -> int:
     """The option of a job where most GPUs are free; of several such, where it is fastest."""
     free = np.bincount(view.cluster.gpu_pool[servers.free], minlength=len(view.cluster.pools))
     pool, width, _ = max(_pools(view, at), key=lambda each: int(free[each[0]]) - each[1])

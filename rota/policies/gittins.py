@@ -7,7 +7,7 @@ import numpy as np
 from rota.model.allocation import Ranking
 from rota.model.units import Floats
 from rota.model.view import View
-from rota.policies.queues import SLACK_DIGITS, Standing, check_thresholds, queue_limits, queue_up
+from rota.policies.queues import SLACK_DIGITS, QueueMemory, check_thresholds, queue_limits, queue_up
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Gittins:
             np.lexsort((-index, queues.level)),
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
-            memory=Standing(view.jobs.ids, queues.level, queues.place, queues.base),
+            memory=QueueMemory(view.jobs.ids, queues.level, queues.place, queues.base),
             memory_can_wait=True,
             key="queue, then Gittins index",
         )

@@ -15,7 +15,7 @@ from rota.solver.size_table import BatchRule, SizeTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evolved:
+class OnesMemory:
     """Memory: the population, and what is known of each job."""
 
     rows: Ints
@@ -212,12 +212,12 @@ class _State:
         self.since_epoch = np.where((option >= 0) & (option != self.option), self.epochs, self.since_epoch)
         return option
 
-    def memory(self, view: View, rows: Ints) -> Evolved:
+    def memory(self, view: View, rows: Ints) -> OnesMemory:
         usable = _usable(view)
         ids = view.jobs.ids
         whole = np.full((len(rows), len(usable)), IDLE, dtype=np.int64)
         whole[:, usable] = np.where(rows >= 0, ids[rows], IDLE) if len(ids) else IDLE
-        return Evolved(whole, ids, self.most, self.resume, self.since_epoch)
+        return OnesMemory(whole, ids, self.most, self.resume, self.since_epoch)
 
 
 def _usable(view: View) -> Bools:

@@ -14,7 +14,7 @@ from rota.solver.size_table import BatchRule, SizeTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Allotted:
+class OptimusMemory:
     """Memory: when sizes were last chosen."""
 
     chosen_s: float
@@ -39,7 +39,7 @@ class Optimus:
         jobs = view.jobs
         kinds, kind = np.unique(jobs.kind, return_inverse=True)
         table = SizeTable.of(view.options, kinds, len(view.capacity), self.batch)
-        memory: Allotted | None = view.memory
+        memory: OptimusMemory | None = view.memory
         anew = memory is None or view.now_s >= memory.chosen_s + self.interval_seconds
         chosen_s = view.now_s if anew or memory is None else memory.chosen_s
         free = view.capacity.copy()
@@ -52,7 +52,7 @@ class Optimus:
         if anew:
             self._grow(view, table, kind, found, free)
         runs = (found >= 0).nonzero()[0]
-        memory, until_s = Allotted(chosen_s), chosen_s + self.interval_seconds
+        memory, until_s = OptimusMemory(chosen_s), chosen_s + self.interval_seconds
         return Assignment(position=runs, option=found[runs], until_s=until_s, memory=memory, key="marginal gain")
 
     def _smallest(self, view: View, table: SizeTable, kind: Ints, found: Ints, free: Ints) -> None:

@@ -21,7 +21,7 @@ NEW, SUNK_OR_RAISED = 2, 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class QueueMemory:
     """Memory: where each job stood after the last answer."""
 
     ids: Ints
@@ -68,7 +68,7 @@ def queue_up(view: View, thresholds: tuple[float, ...], promote: float, service:
     jobs = view.jobs
     attained = jobs.run_seconds if service == "seconds" else jobs.attained_gpu_seconds
     limits = queue_limits(thresholds)
-    memory: Standing | None = view.memory
+    memory: QueueMemory | None = view.memory
     if memory is None or not len(memory.ids):
         at, known = np.zeros(len(jobs), dtype=np.int64), np.zeros(len(jobs), dtype=bool)
         before, place = np.full(len(jobs), -1), np.full(len(jobs), len(jobs))

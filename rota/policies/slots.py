@@ -14,7 +14,7 @@ from rota.model.units import FOREVER, Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seating:
+class SlotMemory:
     """Memory: which job sits in which slot, whose turn it is, and since when the others wait."""
 
     job: Ints
@@ -52,7 +52,7 @@ class Slot:
         return len(self.gpus)
 
 
-class Servers:
+class SlotMap:
     """The slots of a cluster, and the GPUs that are in none."""
 
     def __init__(self, cluster: Cluster, slots: Iterable[Slot] = (), usable: Bools | None = None) -> None:
@@ -70,7 +70,7 @@ class Servers:
         self.reopen(slots)
 
     @classmethod
-    def of(cls, seating: Seating | None, cluster: Cluster, usable: Bools | None, there: set[int]) -> "Servers":
+    def of(cls, seating: SlotMemory | None, cluster: Cluster, usable: Bools | None, there: set[int]) -> "SlotMap":
         """As they were after the last answer, without the jobs that have ended and the GPUs that can no longer be had."""
         if seating is None:
             return cls(cluster, (), usable)
@@ -84,9 +84,9 @@ class Servers:
 
     def seating(
         self, waiting: Iterable[tuple[int, float]], balanced_s: float, refused: Iterable[tuple[int, float]] = ()
-    ) -> Seating:
+    ) -> SlotMemory:
         pairs = [(job, number) for number, slot in enumerate(self.slots) for job in slot.jobs]
-        return Seating(
+        return SlotMemory(
             np.array([job for job, _ in pairs], dtype=np.int64),
             np.array([number for _, number in pairs], dtype=np.int64),
             tuple(slot.gpus for slot in self.slots),

@@ -7,7 +7,7 @@ import numpy as np
 
 from rota.model.allocation import Ranking
 from rota.model.view import View
-from rota.policies.queues import Standing, check_thresholds, queue_up
+from rota.policies.queues import QueueMemory, check_thresholds, queue_up
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Tiresias:
             order,
             run_seconds=queues.run_seconds,
             wait_seconds=queues.wait_seconds,
-            memory=Standing(view.jobs.ids, queues.level, place, queues.base),
+            memory=QueueMemory(view.jobs.ids, queues.level, place, queues.base),
             memory_can_wait=True,
             key="queue, then arrival in it",
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rota.beliefs.application_classes import Features, classify
 from rota.errors import ProfileError
-from rota.files.csv_table import Row, read_table
+from rota.files.csv_table import CsvRow, read_table
 
 COLUMNS = ("profile", "compute", "dram")
 
@@ -34,7 +34,7 @@ class ClassOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClassesReport:
     """The classes of a file, the most compute-bound first."""
 
     path: str
@@ -62,17 +62,17 @@ def read_features(path: Path | str) -> dict[str, Features]:
     return found
 
 
-def describe_classes(path: Path | str) -> Found:
+def describe_classes(path: Path | str) -> ClassesReport:
     """The classes of the profiles in a file."""
     found = classify(read_features(path))
     lines = [
         ClassOf(name, float(centre[0]), float(centre[1]), tuple(each for each, its in found.names.items() if its == name))
         for name, centre in zip(found.classes, found.centres, strict=True)
     ]
-    return Found(str(path), found.quality, tuple(lines))
+    return ClassesReport(str(path), found.quality, tuple(lines))
 
 
-def _percent(row: Row, column: str) -> float:
+def _percent(row: CsvRow, column: str) -> float:
     value = row.number(column)
     if value > 100:
         raise row.wrong(column, "is more than 100.", hint="percent of the peak, from 0 to 100")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.beliefs.roofline import memory_gib
-from rota.errors import NameUnknown
+from rota.errors import UnknownNameError
 from rota.model.accelerators import ACCELERATORS
 from rota.profiles.catalogue import ALIASES, GAVEL, PAL_SECONDS, Catalogue, read_key, share
 from rota.profiles.measured_rates import read_measured
@@ -59,7 +59,7 @@ class ProfileDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RatesFileSummary:
     """What a file of measured rates holds."""
 
     path: str
@@ -100,7 +100,7 @@ def describe(profile: str) -> ProfileDescription:
     reading = read_key(profile)
     if reading is None:
         known = [*WORKLOADS, *ALIASES, *GAVEL, *(f"pal/{name}" for name in PAL_SECONDS)]
-        raise NameUnknown("profile", profile, known, hint="rota profile list; a batch is written resnet50/bs64")
+        raise UnknownNameError("profile", profile, known, hint="rota profile list; a batch is written resnet50/bs64")
     catalogue, ways = Catalogue(), []
     for kind, card in ACCELERATORS.items():
         for gpus in COUNTS:
@@ -112,12 +112,12 @@ def describe(profile: str) -> ProfileDescription:
     return ProfileDescription(profile, workload.title, workload.params, reading.batch, of, workload.skew, tuple(ways))
 
 
-def describe_file(path: Path | str) -> Held:
+def describe_file(path: Path | str) -> RatesFileSummary:
     """A file of measured rates, summed up."""
     rates = read_measured(path)
     keys = (*rates.table, *rates.apart)
     profiles = tuple(sorted({profile for profile, _, _ in keys}))
-    return Held(
+    return RatesFileSummary(
         str(path),
         profiles,
         tuple(sorted({accelerator for _, accelerator, _ in keys})),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import ProfileError
-from rota.files.csv_table import FileTable, Row, read_table
+from rota.files.csv_table import CsvRow, FileTable, read_table
 from rota.files.text import read_text
 from rota.profiles.catalogue import ALIASES, Catalogue
 from rota.profiles.measured_rates import is_json, read_measured
@@ -110,7 +110,7 @@ def _pollux(path: Path) -> Iterator[Measurement]:
         yield Measurement("pollux", profile, "T4", sum(gpus), len(gpus), 1 / seconds, ONE_STREAM)
 
 
-def _placed(row: Row) -> list[int]:
+def _placed(row: CsvRow) -> list[int]:
     if not _PLACEMENT.fullmatch(row.text("placement")):
         raise row.wrong("placement", "is not one digit from 1 to 9 per node.", hint="44 is four GPUs on each of two nodes")
     return [int(digit) for digit in row.text("placement")]

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rota.beliefs.rates import Key, Rates
 from rota.errors import ProfileError
-from rota.files.csv_table import Row, read_table
+from rota.files.csv_table import CsvRow, read_table
 from rota.model.cluster import ACCELERATOR, canonical
 
 REQUIRED = ("profile", "accelerator", "steps_per_second")
@@ -38,7 +38,7 @@ def read_rates(path: Path | str) -> Rates:
     alone: dict[Key, float] = {}
     apart: dict[Key, float] = {}
     shared: dict[tuple[str, Key], float] = {}
-    rows: dict[tuple[Key, bool, str], Row] = {}
+    rows: dict[tuple[Key, bool, str], CsvRow] = {}
     source = read_table(path, ProfileError).folded(COLUMNS)
     source.check_header("rates", COLUMNS, REQUIRED, _EXAMPLE)
     for row in source.rows():
@@ -69,24 +69,24 @@ def read_rates(path: Path | str) -> Rates:
     return Rates(alone, apart=apart, pairs=pairs)
 
 
-def _profile(row: Row) -> str:
+def _profile(row: CsvRow) -> str:
     if not row.text("profile"):
         raise row.wrong("profile", "is empty.", hint="name the profile as your jobs do")
     return row.text("profile")
 
 
-def _accelerator(row: Row) -> str:
+def _accelerator(row: CsvRow) -> str:
     kind = canonical(row.text("accelerator"))
     if not ACCELERATOR.fullmatch(kind):
         raise row.wrong("accelerator", "is no accelerator type.", hint="one type per line, such as V100")
     return kind
 
 
-def _gpus(row: Row) -> int:
+def _gpus(row: CsvRow) -> int:
     return row.whole("gpus", least=1) if row.text("gpus") else 1
 
 
-def _spans(row: Row) -> bool:
+def _spans(row: CsvRow) -> bool:
     """Whether its GPUs were on several nodes."""
     if not row.text("nodes"):
         return False
@@ -98,7 +98,7 @@ def _spans(row: Row) -> bool:
     return nodes > 1
 
 
-def _running(row: Row, rate: float) -> float:
+def _running(row: CsvRow, rate: float) -> float:
     # A scheduler may spread any gang that runs at all, so it has to have a rate then.
     if rate == 0:
         raise row.wrong("steps_per_second", "must be more than 0 for a gang that spans nodes.", hint="leave the line out")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from rota.beliefs.rates import Source
-from rota.beliefs.step_time import TINY, StepMeasured, StepTime, fit
+from rota.beliefs.step_time import TINY, StepMeasurement, StepTime, fit
 from rota.errors import ProfileError
 from rota.model.accelerators import ACCELERATORS
 from rota.model.units import Floats
@@ -167,9 +167,9 @@ def _table(cells: Mapping[tuple[int, bool], Mapping[float, tuple[int, float]]]) 
     return StepTable(inside, lines[1], max(line[0][-1] for line in inside.values()))
 
 
-def measured_points(table: StepTable) -> list[StepMeasured]:
+def measured_points(table: StepTable) -> list[StepMeasurement]:
     return [
-        StepMeasured(gpus, spans, local, seconds)
+        StepMeasurement(gpus, spans, local, seconds)
         for spans, rows in ((False, table.inside), (True, table.between))
         for gpus, line in rows.items()
         for local, seconds in zip(*line, strict=True)

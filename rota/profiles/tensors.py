@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import OptionError, ProfileError
-from rota.files.csv_table import Row, read_table
+from rota.files.csv_table import CsvRow, read_table
 from rota.files.text import as_csv
 from rota.profiles.modules import built_module, explained
 
@@ -148,7 +148,7 @@ def _read(path: Path | str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _count(row: Row, column: str) -> int:
+def _count(row: CsvRow, column: str) -> int:
     value = row.number(column)
     if not value.is_integer() or value < 1:
         raise row.wrong(column, "is not a whole number from 1.", hint=_AGAIN)

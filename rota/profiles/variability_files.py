@@ -29,7 +29,7 @@ import numpy as np
 
 from rota.beliefs.variability import SLOWEST, Variability
 from rota.errors import InputError, OptionError, ProfileError
-from rota.files.csv_table import FileTable, Row, closest, read_table, shown
+from rota.files.csv_table import CsvRow, FileTable, closest, read_table, shown
 from rota.files.text import read_text
 from rota.files.tree import TreeEntry, read_tree
 from rota.model.cluster import Cluster
@@ -242,7 +242,7 @@ def _runs(table: FileTable) -> Runs:
     return Runs(table.where, relative, {gpu: tuple(times) for gpu, times in sorted(by_gpu.items())})
 
 
-def _gpu_names(table: FileTable, rows: Sequence[Row]) -> list[str]:
+def _gpu_names(table: FileTable, rows: Sequence[CsvRow]) -> list[str]:
     """Which real GPU each run was on: by where it is, if every line says so, since files of one cluster name GPUs differently."""
     if {"cabinet", "node", "device"} <= set(table.columns):
         places = [[row.text(column) for column in ("cabinet", "node", "device")] for row in rows]
@@ -311,14 +311,14 @@ def _median_spread(times: Sequence[float], noise: float) -> float:
     return max(float(1.2533 * usual / np.sqrt(len(times))), LEAST_SPREAD)
 
 
-def _positive(row: Row, column: str) -> float:
+def _positive(row: CsvRow, column: str) -> float:
     value = row.number(column)
     if value == 0:
         raise row.wrong(column, "must be more than 0.", hint="take the row out if the run failed")
     return value
 
 
-def _score(row: Row, column: str) -> float:
+def _score(row: CsvRow, column: str) -> float:
     value = _positive(row, column)
     if value > SLOWEST:
         raise row.wrong(column, f"is more than {SLOWEST:.0e}.", hint="a score is relative: 1.0 is the median GPU")
@@ -369,7 +369,7 @@ def _wide(table: FileTable, gpus: int | None) -> tuple[tuple[str, ...], Floats, 
     return tuple(column.removeprefix(prefix) for column in columns), scores, np.zeros(scores.shape)
 
 
-def _gpu(row: Row, column: str, gpus: int | None) -> int:
+def _gpu(row: CsvRow, column: str, gpus: int | None) -> int:
     gpu = row.whole(column, least=0)
     if gpus is not None and gpu >= gpus:
         raise row.wrong(column, f"the cluster has GPUs 0 to {gpus - 1}.", hint="take the line out, or name a larger cluster")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.errors import OptionError
-from rota.live.node_channel import HostAnswer, HostThere
+from rota.live.node_channel import HostReply, ReachableHost
 from rota.ray.agent_actor import CALLS_AT_ONCE, AgentActor
 from rota.ray.authentication import use_our_token
 from rota.ray.names import ASK, REPLACE, TELL, OneOfAName
@@ -87,8 +87,8 @@ class _Agent:
         self.alive = True
 
 
-class RayHosts:
-    """`Hosts` by Ray."""
+class RayChannel:
+    """`NodeChannel` by Ray."""
 
     def __init__(self, address: str, home_id: str, folder: Path | None = None) -> None:
         """`home_id`: schedulers of other homes have agents of their own; `folder`: on a disk of each node, by default below the
@@ -100,10 +100,10 @@ class RayHosts:
         self._agents: dict[str, _Agent] = {}
         self._alive: set[str] = set()
         """Hosts that Ray said to be there at the last look."""
-        self._there: dict[str, HostThere] = {}
+        self._there: dict[str, ReachableHost] = {}
         self._draining: set[str] = set()
         self._lock = threading.Lock()
-        self._answers: queue.SimpleQueue[HostAnswer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[HostReply] = queue.SimpleQueue()
         self._rang: set[str] = set()
         self._wake: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
@@ -121,7 +121,7 @@ class RayHosts:
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def there(self) -> Mapping[str, HostThere]:
+    def there(self) -> Mapping[str, ReachableHost]:
         with self._lock:
             return dict(self._there)
 
@@ -132,7 +132,7 @@ class RayHosts:
             return
         self._call(agent.actor.exchange, text, host=host, then=lambda found: self._answer(host, found))
 
-    def answers(self) -> list[HostAnswer]:
+    def answers(self) -> list[HostReply]:
         return _all_of(self._answers)
 
     def changed(self, host: str, facts: NodeFacts) -> None:
@@ -212,7 +212,7 @@ class RayHosts:
 
     def _tell_there(self, draining: set[str]) -> None:
         there = {
-            host: HostThere(agent.facts, draining=host in draining)
+            host: ReachableHost(agent.facts, draining=host in draining)
             for host, agent in list(self._agents.items())
             if agent.facts is not None
         }
@@ -285,7 +285,7 @@ class RayHosts:
         self._call(agent.actor.wait, RING_SECONDS, host=host, then=heard)
 
     def _answer(self, host: str, text: str | None) -> None:
-        self._answers.put(HostAnswer(host, text, boot_s()))
+        self._answers.put(HostReply(host, text, boot_s()))
         self._wake()
 
     def _call(self, method: Any, *arguments: Any, host: str, then: Callable[[Any], None]) -> None:

@@ -45,7 +45,7 @@ def probe(ray: Any, address: str) -> set[str]:
         stays = NodeAffinitySchedulingStrategy(node_id=number, soft=False)
         asked[ray.remote(node_versions).options(num_cpus=0, max_retries=0, scheduling_strategy=stays).remote()] = number
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS) if asked else ([], [])
-    told = {asked[ref]: _told(ray, ref) for ref in answered}
+    told = {asked[ref]: _version_differences(ray, ref) for ref in answered}
     lost = {number for number, found in told.items() if found is None}
     wrong = {number: other for number, found in told.items() if found is not None and (other := found)}
     if wrong:
@@ -63,7 +63,7 @@ def probe(ray: Any, address: str) -> set[str]:
     return lost | {asked[ref] for ref in silent}
 
 
-def _told(ray: Any, ref: Any) -> list[str] | None:
+def _version_differences(ray: Any, ref: Any) -> list[str] | None:
     """What a node has that this machine has not; None: it is lost."""
     try:
         found = json.loads(ray.get(ref))

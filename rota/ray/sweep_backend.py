@@ -19,8 +19,8 @@ from rota.ray.channel import start_ray
 from rota.ray.find import checked_cluster
 from rota.ray.port import answers, read_address
 from rota.ray.probe import node_name, probe, usable
-from rota.sweeps.node_runner import There
-from rota.sweeps.worker_pool import Answer
+from rota.sweeps.node_runner import NodeRunner
+from rota.sweeps.worker_pool import WorkerReply
 
 MORE = 2
 """So many cells more than CPUs are with Ray, so that none waits for us. A cluster that grows by itself does it for them."""
@@ -36,9 +36,9 @@ connection on which it is asked every few seconds while a call says nothing for 
 
 
 @functools.cache
-def _there() -> There:
+def _there() -> NodeRunner:
     """Of this process, which is a worker of Ray on a node and serves one sweep."""
-    return There()
+    return NodeRunner()
 
 
 def run_cell(text: str, digests: Sequence[str], kept: Sequence[Any]) -> str:
@@ -51,7 +51,7 @@ def run_cell(text: str, digests: Sequence[str], kept: Sequence[Any]) -> str:
 
 
 class RayCells:
-    """`Elsewhere` by Ray."""
+    """`RemoteBackend` by Ray."""
 
     def __init__(self, address: str, note: Callable[[str], None], *, insecure: bool = False) -> None:
         """`note` gets what people should know: that the head is away, that a node is left out; `insecure`: a cluster that asks
@@ -94,7 +94,7 @@ class RayCells:
         self._sent[number] = text, digests
         self._start(number)
 
-    def hear(self, seconds: float) -> list[tuple[int, Answer]]:
+    def hear(self, seconds: float) -> list[tuple[int, WorkerReply]]:
         self._say_away()
         found = []
         with contextlib.suppress(queue.Empty):
@@ -142,13 +142,13 @@ class RayCells:
 
         ref.future().add_done_callback(came)
 
-    def _heard(self, number: int, text: str | None, problem: str) -> Answer | None:
+    def _heard(self, number: int, text: str | None, problem: str) -> WorkerReply | None:
         """The answer of a task; None: it goes to another node."""
         self._running.pop(number, None)
         if text is None:
             del self._sent[number]
             return {"error": f"Ray could not run it: {problem}.", "hint": "ray status, then the same command", "died": True}
-        answer: Answer = json.loads(text)
+        answer: WorkerReply = json.loads(text)
         node = answer.pop("node")
         if "other" in answer:  # of a node that has joined since the sweep began
             if node not in self._left_out:

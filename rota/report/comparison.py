@@ -28,7 +28,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedRatio:
     """How a policy's mean JCT compares with the baseline's on the same seeds."""
 
     against: str
@@ -47,7 +47,7 @@ class PolicyLine:
     """The policy as it was asked for."""
     results: tuple[Result, ...]
     """One for each seed."""
-    paired: Paired | None
+    paired: PairedRatio | None
     """The comparison with the first policy; None for the first itself."""
 
     @cached_property
@@ -234,7 +234,7 @@ def interval(values: Sequence[float]) -> Interval:
     return float(sample.mean()) - half, float(sample.mean()) + half
 
 
-def _paired(label: str, baseline: Sequence[Result], results: Sequence[Result]) -> Paired | None:
+def _paired(label: str, baseline: Sequence[Result], results: Sequence[Result]) -> PairedRatio | None:
     """On a logarithmic scale, so that twice as long and half as long weigh the same."""
     both = [
         (ours.summary.mean_jct_seconds, theirs.summary.mean_jct_seconds) for ours, theirs in zip(results, baseline, strict=True)
@@ -243,12 +243,12 @@ def _paired(label: str, baseline: Sequence[Result], results: Sequence[Result]) -
     if len(logs) < len(results) or not logs:
         return None
     bounds = interval(logs) if len(set(logs)) > 1 else None
-    return Paired(
+    return PairedRatio(
         label, math.exp(float(np.mean(logs))), (math.exp(bounds[0]), math.exp(bounds[1])) if bounds is not None else None
     )
 
 
-def _against(paired: Paired | None) -> str:
+def _against(paired: PairedRatio | None) -> str:
     if paired is None:
         return "-"
     if paired.interval is None:

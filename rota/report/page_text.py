@@ -12,7 +12,7 @@ from rota.report.html import text, word
 from rota.report.result import Result, duration
 from rota.report.timeline import outages
 
-TOLD = (
+SHOWN_FIELDS = (
     *("trace", "policy", "cluster", "placer", "preset", "profile", "variability", "tensors", "decide", "round_seconds"),
     *("spread_penalty", "wait_for_place", "variability_learned", "cordon_slower_than", "seed", "jobs", "drop_oversized"),
 )
@@ -103,7 +103,7 @@ def facts(comparison: Comparison, runs: Sequence[Result]) -> str:
         rows.append((name, says.format(params.get(field)) if params.get(field) else "", ""))
     if params.get("round_seconds"):
         rows.append(("Round", duration(params["round_seconds"]), ""))
-    for name in dict.fromkeys(name for run in runs for name in run.study.said() if name not in TOLD):
+    for name in dict.fromkeys(name for run in runs for name in run.study.said() if name not in SHOWN_FIELDS):
         rows.append((name.replace("_", " ").capitalize(), _either(_field(getattr(run.study, name)) for run in runs), ""))
     seeds = [str(result.params["seed"]) for result in comparison.lines[0].results]
     rows.append(("Seed" if len(seeds) == 1 else "Seeds", ", ".join(seeds[:8]) + (", …" if len(seeds) > 8 else ""), ""))

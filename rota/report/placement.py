@@ -13,7 +13,7 @@ from rota.model.cluster import Cluster
 from rota.model.units import Floats, Ints
 from rota.report.result import Result
 from rota.report.timeline import every, means_of, span
-from rota.sim.record import Holds
+from rota.sim.record import GpuIntervals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ def outlier_limit(scores: Floats) -> float | None:
     return float(scores.mean() + OUTLIER_DEVIATIONS * scores.std(ddof=1)) if len(scores) > 1 else None
 
 
-def _nodes(holds: Holds, cluster: Cluster) -> tuple[Ints, Ints]:
+def _nodes(holds: GpuIntervals, cluster: Cluster) -> tuple[Ints, Ints]:
     """For each hold its nodes, and how many of them are more than its GPUs need."""
     first, gpus, count = holds.first, holds.gpus, len(cluster.nodes)
     size = np.diff(first)
@@ -134,14 +134,14 @@ def _nodes(holds: Holds, cluster: Cluster) -> tuple[Ints, Ints]:
     return nodes, nodes - np.array(fewest, dtype=np.int64)[kind]
 
 
-def _seconds(holds: Holds) -> Floats:
+def _seconds(holds: GpuIntervals) -> Floats:
     """How long each hold had its GPUs; time in which it shared them counts half."""
     hold, start_s, end_s, weight = _pieces(holds)
     seconds: Floats = np.bincount(hold, weight * (end_s - start_s), minlength=len(holds)).astype(np.float64)
     return seconds
 
 
-def _pieces(holds: Holds) -> tuple[Ints, Floats, Floats, Floats]:
+def _pieces(holds: GpuIntervals) -> tuple[Ints, Floats, Floats, Floats]:
     """(hold, from, to, weight): every hold with a weight of 1, and what is to be taken off while it shared its GPUs."""
     start_s, end_s = holds.start_s, holds.end_s
     # Two that share have the same GPUs, all of them.
@@ -153,7 +153,7 @@ def _pieces(holds: Holds) -> tuple[Ints, Floats, Floats, Floats]:
     return hold, np.concatenate((start_s, from_s)), np.concatenate((end_s, to_s)), weight
 
 
-def _hold_at(holds: Holds, job: Ints, at_s: Floats) -> Ints:
+def _hold_at(holds: GpuIntervals, job: Ints, at_s: Floats) -> Ints:
     """The hold of each of these jobs that had begun last at that time."""
     count = len(holds)
     if not len(job):  # nobody shared, as in most runs

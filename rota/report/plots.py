@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.model.units import Floats
 from rota.report.comparison import Comparison
 from rota.report.placement import moves, scattered, spread
@@ -166,7 +166,7 @@ def plot(comparison: Comparison, what: str = "jct") -> Plot:
     """`jct`: how many jobs are done how soon. Over time: `busy`, GPUs taken; `queue`, jobs waiting; `spread`, GPUs of jobs on
     more nodes than they need; `moves` of jobs to other GPUs."""
     if what not in _PICTURES:
-        raise NameUnknown("plot", str(what), _PICTURES, hint='.plot("jct")')
+        raise UnknownNameError("plot", str(what), _PICTURES, hint='.plot("jct")')
     if not comparison.lines:
         raise OptionError("there is no run to draw.", field="comparison", value="empty", hint="compare at least one policy")
     runs = {line.label: line.results[0] for line in comparison.lines}
@@ -312,7 +312,9 @@ def _log_time(title: str, values: Floats) -> _Axis:
     low = 0.8 * smallest
     high = max(1.08 * largest, 10 * low)
     coarse, fine = ([tick for tick in ticks if low <= tick <= high] for ticks in (LOG_TIMES, FINE_LOG_TIMES))
-    return _Axis(title, low, high, [(tick, _told(tick)) for tick in (coarse if len(coarse) >= LEAST_TICKS else fine)], log=True)
+    return _Axis(
+        title, low, high, [(tick, _format_duration(tick)) for tick in (coarse if len(coarse) >= LEAST_TICKS else fine)], log=True
+    )
 
 
 def _time(at: Floats) -> _Axis:
@@ -372,7 +374,7 @@ def _nice(value: float) -> float:
     return next(n * power for n in (1, 2, 5, 10) if n * power >= value * (1 - 1e-9))
 
 
-def _told(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= unit:
             return f"{seconds / unit:,.0f} {name}"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.state.beliefs import Knowledge
-from rota.model.length_prediction import Prediction
+from rota.core.state.beliefs import Beliefs
+from rota.model.length_prediction import LengthPrediction
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 
@@ -37,7 +37,7 @@ class PredictionsSummary:
     """Model -> typical factor, all predictions together."""
 
     @classmethod
-    def of(cls, known: Knowledge) -> "PredictionsSummary":
+    def of(cls, known: Beliefs) -> "PredictionsSummary":
         made = known.predictions
         low, parts = 0.0, []
         for high in QUARTERS:
@@ -57,7 +57,7 @@ class PredictionsSummary:
         return f"{self.predictions:,} predictions" + (f", typically off by {parts} done" if parts else "")
 
 
-def _errors(upto: float, made: Sequence[Prediction]) -> PredictionErrors:
+def _errors(upto: float, made: Sequence[LengthPrediction]) -> PredictionErrors:
     ratio = np.array([each.believed_epochs / each.epochs for each in made])
     off = np.exp(np.abs(np.log(ratio)))
     return PredictionErrors(upto, len(made), float(np.median(off)), float(np.quantile(off, 0.9)), float(np.median(ratio)))

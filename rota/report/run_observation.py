@@ -13,7 +13,7 @@ from rota.live.journal_entries import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import Arrival, JobSpec
-from rota.sim.observed_physics import SeenJob
+from rota.sim.observed_physics import ObservedJob
 from rota.sim.record import Record
 from rota.traces.trace import Trace
 
@@ -27,19 +27,19 @@ TOLD_WITH_START_SECONDS = 0.4
 
 Span = tuple[float, float]
 """From when to when."""
-COSTS = tuple(each.name for each in fields(SeenJob) if each.name not in ("work_seconds", "first_steps"))
+COSTS = tuple(each.name for each in fields(ObservedJob) if each.name not in ("work_seconds", "first_steps"))
 
 
 @dataclass(frozen=True)
-class Observed:
+class RunObservation:
     """What a live run shows about the world it ran in."""
 
     trace: Trace
-    jobs: dict[str, SeenJob]
+    jobs: dict[str, ObservedJob]
     """By the name that the job has in the trace."""
-    usual: dict[str, SeenJob]
+    usual: dict[str, ObservedJob]
     """The same with what everything but training takes on average."""
-    undisturbed: dict[str, SeenJob]
+    undisturbed: dict[str, ObservedJob]
     """The same as if no job had slowed another down: each at its best pace, and every start as when no other job starts."""
     jct_seconds: list[float]
     """In the order of the trace."""
@@ -83,7 +83,7 @@ class Fidelity:
         return "\n".join(lines)
 
 
-def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> Observed:
+def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> RunObservation:
     """Read a journal through once. Where it was decided in rounds, they begin in the trace as they really did."""
     reader = _Reader()
     for entry in entries:
@@ -94,7 +94,7 @@ def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> Obse
     return reader.observed(round_seconds)
 
 
-def compare(observed: Observed, record: Record) -> Fidelity:
+def compare(observed: RunObservation, record: Record) -> Fidelity:
     """The real run beside a simulation of its trace."""
     simulated = (record.finished_s - record.submitted_s).tolist()
     return Fidelity([arrival.spec.name for arrival in observed.trace.arrivals], observed.jct_seconds, simulated)
@@ -264,7 +264,7 @@ class _Reader:
             job.ended_s, job.total = event.at_s, event.steps_done
             job.took["leave_seconds"].append(max(event.at_s - last_s, 0.0))
 
-    def observed(self, round_seconds: float) -> Observed:
+    def observed(self, round_seconds: float) -> RunObservation:
         done = {f"job-{number}": job for number, job in self.jobs.items() if job.ended_s is not None}
         first_s = min((job.submitted_s for job in done.values()), default=0.0)
         origin_s = first_s - first_s % round_seconds if round_seconds else first_s
@@ -273,7 +273,7 @@ class _Reader:
         lone = [to_s - from_s for from_s, to_s in _lone(span for job in done.values() for span in job.starts)]
         usual = {name: _mean(seconds) for name, seconds in took.items()}
         seen = {name: _seen(job, usual) for name, job in done.items()}
-        return Observed(
+        return RunObservation(
             trace=Trace.of(
                 "journal",
                 "journal",
@@ -292,13 +292,13 @@ class _Reader:
         )
 
 
-def _seen(job: _Job, usual: Mapping[str, float]) -> SeenJob:
+def _seen(job: _Job, usual: Mapping[str, float]) -> ObservedJob:
     """As it was itself. What it never did takes as long as with other jobs on average."""
     took = {name: _mean(job.took[name]) if job.took[name] else usual[name] for name in COSTS}
-    return SeenJob(work_seconds=job.work_seconds, first_steps=job.first_steps, **took)
+    return ObservedJob(work_seconds=job.work_seconds, first_steps=job.first_steps, **took)
 
 
-def _undisturbed(job: SeenJob, best_seconds: float, lone: Sequence[float]) -> SeenJob:
+def _undisturbed(job: ObservedJob, best_seconds: float, lone: Sequence[float]) -> ObservedJob:
     alone = _mean(lone) if lone else math.inf
     return replace(
         job,

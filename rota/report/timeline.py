@@ -11,7 +11,7 @@ import numpy as np
 
 from rota.model.units import Floats, Ints
 from rota.report.result import Result
-from rota.sim.record import Holds
+from rota.sim.record import GpuIntervals
 
 MOST_ROWS = 512
 """Rows of a coarse map at most: about as many as a screen can show."""
@@ -157,7 +157,7 @@ def _exact(result: Result) -> Ranges:
     )
 
 
-def _pieces(holds: Holds) -> tuple[Ints, Floats, Floats, Ints]:
+def _pieces(holds: GpuIntervals) -> tuple[Ints, Floats, Floats, Ints]:
     """(hold, from, to, half) of every stretch of time in which a job held its GPUs in the same company."""
     job, start_s, end_s = holds.job, holds.start_s, holds.end_s
     company: dict[int, list[tuple[float, float, int]]] = {}

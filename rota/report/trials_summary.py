@@ -3,12 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rota.core.state.beliefs import Knowledge
+from rota.core.state.beliefs import Beliefs
 from rota.model.trial import TrialVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPair:
+class PairSummary:
     """Two kinds of jobs on the same GPUs, as all trials of them saw it."""
 
     first: str
@@ -38,15 +38,17 @@ class TrialsSummary:
     """Those that ended before they were measured."""
     open: int
     """Those that were not judged when the run ended."""
-    pairs: tuple[SeenPair, ...]
+    pairs: tuple[PairSummary, ...]
     """Those that were judged most often first."""
 
     @classmethod
-    def of(cls, known: Knowledge) -> "TrialsSummary":
+    def of(cls, known: Beliefs) -> "TrialsSummary":
         kept, undone, broken_off = (
             known.verdicts.get(verdict.value, 0) for verdict in (TrialVerdict.KEPT, TrialVerdict.UNDONE, TrialVerdict.BROKEN_OFF)
         )
-        pairs = [SeenPair(*key, seen.times, seen.first, seen.second, seen.gain, seen.spread) for key, seen in known.pairs.items()]
+        pairs = [
+            PairSummary(*key, seen.times, seen.first, seen.second, seen.gain, seen.spread) for key, seen in known.pairs.items()
+        ]
         pairs.sort(key=lambda pair: (-pair.times, -pair.gain, pair.first, pair.second, pair.accelerator, pair.gpus))
         return cls(known.tried, kept, undone, broken_off, len(known.trials), tuple(pairs))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rota.report.comparison import Comparison
 from rota.report.html import asset, text
 from rota.report.result import Result
-from rota.report.trials_summary import SeenPair
+from rota.report.trials_summary import PairSummary
 
 MOST_PAIRS = 20
 """Pairs of each policy that are listed."""
@@ -32,7 +32,7 @@ def trials_section(comparison: Comparison, runs: Sequence[Result]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("trials.html"))
 
 
-def _cells(pair: SeenPair) -> list[str]:
+def _cells(pair: PairSummary) -> list[str]:
     return [
         f"{pair.first} + {pair.second}",
         f"{pair.gpus} {pair.accelerator}",

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.errors import ConflictError, IllegalTransition, InputError, NameUnknown, PolicyBroken, RotaError, SolverFailed
-from rota.wire.problems import told
+from rota.errors import ConflictError, IllegalTransition, InputError, PolicyError, RotaError, SolverError, UnknownNameError
+from rota.wire.problems import encode_error
 
 VERSION_HEADER = "Rota-Version"
 HEADERS = {VERSION_HEADER: __version__, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -30,7 +30,7 @@ class JsonAnswer(JSONResponse):
         return text.encode("ascii")
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """An error that goes back with a status of its own."""
 
     def __init__(self, error: RotaError, status: int, headers: Mapping[str, str] | None = None) -> None:
@@ -38,7 +38,7 @@ class Refusal(Exception):
         self.error, self.status, self.headers = error, status, headers
 
     def answer(self) -> JsonAnswer:
-        return JsonAnswer(told(self.error), self.status, self.headers)
+        return JsonAnswer(encode_error(self.error), self.status, self.headers)
 
 
 def status_of(error: RotaError) -> int:
@@ -50,11 +50,11 @@ def status_of(error: RotaError) -> int:
 
 
 _STATUS: tuple[tuple[type[RotaError], int], ...] = (
-    (NameUnknown, 404),
+    (UnknownNameError, 404),
     (ConflictError, 409),
     (InputError, 400),
-    (PolicyBroken, 409),
-    (SolverFailed, 409),
+    (PolicyError, 409),
+    (SolverError, 409),
     (IllegalTransition, 500),
 )
 

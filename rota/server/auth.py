@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import OptionError, RotaError
-from rota.server.answers import HEADERS, Refusal
+from rota.server.answers import HEADERS, HttpError
 from rota.wire.problems import LARGEST_BODY_BYTES, LARGEST_SEVERAL_BYTES
 
 API = "/api/v1"
@@ -47,7 +47,7 @@ class RequestGuard:
             try:
                 self._check(scope)
                 body = await _whole(scope, receive)
-            except Refusal as refusal:
+            except HttpError as refusal:
                 await refusal.answer()(scope, receive, send)
             else:
                 if body is not None:
@@ -57,13 +57,13 @@ class RequestGuard:
         headers = Headers(scope=scope)
         if not _through_a_file(scope) and not self._is_here(headers.getlist("host")):
             error = RotaError("This scheduler does not answer to that host name.", hint="http://127.0.0.1, http://localhost")
-            raise Refusal(error, 421)
+            raise HttpError(error, 421)
         path: str = scope["path"]
         if self._is_known(headers.getlist("authorization")):
             scope[KNOWN] = True
         elif path == API or path.startswith(API + "/"):
             error = RotaError("The token is missing or wrong.", hint="Authorization: Bearer, with the token in the home")
-            raise Refusal(error, 401, {"WWW-Authenticate": "Bearer"})
+            raise HttpError(error, 401, {"WWW-Authenticate": "Bearer"})
 
     def _is_here(self, hosts: list[str]) -> bool:
         found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
@@ -108,16 +108,16 @@ async def _whole(scope: Scope, receive: Receive) -> bytes | None:
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        raise Refusal(RotaError("The request took too long to arrive."), 408, {"Connection": "close"}) from None
+        raise HttpError(RotaError("The request took too long to arrive."), 408, {"Connection": "close"}) from None
 
 
 def _most_bytes(scope: Scope) -> int:
     return LARGEST_SEVERAL_BYTES if scope["path"] == f"{API}/submissions" else LARGEST_BODY_BYTES
 
 
-def _too_large(most: int) -> Refusal:
+def _too_large(most: int) -> HttpError:
     error = RotaError(f"A request has at most {most:,} bytes.", hint="put long commands into a script")
-    return Refusal(error, 413, {"Connection": "close"})
+    return HttpError(error, 413, {"Connection": "close"})
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -7,7 +7,7 @@ from typing import Protocol
 from anyio import CapacityLimiter, to_thread
 
 from rota.errors import BusyError
-from rota.server.answers import Refusal
+from rota.server.answers import HttpError
 
 MOST_WAITING = 256
 LONGEST_WAIT_SECONDS = 30.0
@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.05
 """Between two looks: what changes faster is told together."""
 
 
-class Watched(Protocol):
+class ChangeSource(Protocol):
     """The part of a daemon that is needed here."""
 
     def wait_for_change(self, seen: int, timeout: float) -> int: ...
@@ -27,7 +27,7 @@ class Watched(Protocol):
 class Changes:
     """Lives in one event loop."""
 
-    def __init__(self, daemon: Watched) -> None:
+    def __init__(self, daemon: ChangeSource) -> None:
         self._daemon = daemon
         self.most_waiting = MOST_WAITING
         self._number = 0
@@ -46,7 +46,7 @@ class Changes:
         if number != seen or timeout <= 0 or self._closed:
             return number
         if self._waiting >= min(MOST_WAITING, self.most_waiting):
-            raise Refusal(
+            raise HttpError(
                 BusyError("Too many clients wait for changes.", hint="ask again in a second"), 503, {"Retry-After": "1"}
             )
         self._waiting += 1

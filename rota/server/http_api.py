@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from rota import __version__
 from rota.errors import InputError, OptionError, RotaError
 from rota.files.csv_table import shown
-from rota.server.answers import JsonAnswer, Refusal, status_of
+from rota.server.answers import HttpError, JsonAnswer, status_of
 from rota.server.auth import API, RequestGuard
-from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, Watched
+from rota.server.changes import LONGEST_WAIT_SECONDS, Changes, ChangeSource
 from rota.server.description import CANCELLATIONS_BODY, POLICY_BODY, SUBMISSION_BODY, SUBMISSIONS_BODY, describe, problems
 from rota.server.readiness import Readiness
 from rota.server.reading import LONGEST_KEY, read_cancellations, read_policy, read_submission, read_submissions
@@ -65,7 +65,7 @@ class ChangeRow:
     """Of the changes so far."""
 
 
-class ServedDaemon(Watched, Protocol):
+class ServedDaemon(ChangeSource, Protocol):
     """What the API asks of a daemon. Every method may be called from any thread."""
 
     def submit(self, spec: Spec, user: str, workdir: str, env: Mapping[str, str], key: str = "") -> JobRow: ...
@@ -130,11 +130,11 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         # The empty text is the beginning of every name.
         if not key or len(key) > LONGEST_KEY:
             problem = InputError("there is no such job.", field="job", value=shown(key), hint="rota jobs")
-            raise Refusal(problem, HTTPStatus.NOT_FOUND)
+            raise HttpError(problem, HTTPStatus.NOT_FOUND)
         try:
             return daemon.job(key, alone)
         except OptionError as error:
-            raise Refusal(error, HTTPStatus.CONFLICT) from None
+            raise HttpError(error, HTTPStatus.CONFLICT) from None
 
     @api.post(
         "/jobs",
@@ -196,7 +196,7 @@ def _router(daemon: ServedDaemon, changes: Changes) -> APIRouter:
         try:
             return JsonAnswer(daemon.cancel_many(keys))
         except OptionError as error:
-            raise Refusal(error, HTTPStatus.CONFLICT) from None
+            raise HttpError(error, HTTPStatus.CONFLICT) from None
 
     # A key is an id, a name or the unique beginning of one. Names may hold slashes, hence `path`; the longer ways come first.
     @api.get("/jobs/{key:path}/why", response_model=WhyRow, responses=_OF_A_JOB)
@@ -266,27 +266,27 @@ async def _cancellations(request: Request) -> list[str]:
 def _errors(app: FastAPI) -> None:
     """Whatever goes wrong, the answer is JSON with the same fields."""
 
-    @app.exception_handler(Refusal)
-    async def refused(request: Request, problem: Refusal) -> JsonAnswer:
+    @app.exception_handler(HttpError)
+    async def refused(request: Request, problem: HttpError) -> JsonAnswer:
         return problem.answer()
 
     @app.exception_handler(RotaError)
     async def told(request: Request, problem: RotaError) -> JsonAnswer:
-        return Refusal(problem, status_of(problem)).answer()
+        return HttpError(problem, status_of(problem)).answer()
 
     @app.exception_handler(RequestValidationError)
     async def unreadable(request: Request, problem: RequestValidationError) -> JsonAnswer:
         fault = problem.errors()[0]
         error = InputError(f"{fault['msg']}.", field=str(fault["loc"][-1]), value=shown(str(fault.get("input"))))
-        return Refusal(error, HTTPStatus.BAD_REQUEST).answer()
+        return HttpError(error, HTTPStatus.BAD_REQUEST).answer()
 
     @app.exception_handler(HTTPException)
     async def no_such_thing(request: Request, problem: HTTPException) -> JsonAnswer:
         error = RotaError(f"{HTTPStatus(problem.status_code).phrase}: {request.method} {shown(request.url.path)}.")
-        return Refusal(error, problem.status_code, problem.headers).answer()
+        return HttpError(error, problem.status_code, problem.headers).answer()
 
     @app.exception_handler(Exception)
     async def broken(request: Request, problem: Exception) -> JsonAnswer:
         # What happened is in the daemon's own output; a client gets no paths and no lines of code.
         error = RotaError(f"The scheduler failed ({type(problem).__name__}).", hint="look at the output of rota up")
-        return Refusal(error, HTTPStatus.INTERNAL_SERVER_ERROR).answer()
+        return HttpError(error, HTTPStatus.INTERNAL_SERVER_ERROR).answer()

@@ -3,14 +3,14 @@
 from contextlib import closing
 from pathlib import Path
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.home_on_disk import HomeOnDisk
-from rota.live.journal_place import PLACE_FILE, SQLITE_FILE, find_place, has_journal, open_journal
+from rota.live.journal_place import PLACE_FILE, SQLITE_FILE, find_journal, has_journal, open_journal
 
 
 def read_home(home: Path) -> HomeOnDisk | None:
     """None: no scheduler has run here."""
-    if not any((home / name).exists() for name in (SQLITE_FILE, PLACE_FILE)) or not has_journal(place := find_place(home)):
+    if not any((home / name).exists() for name in (SQLITE_FILE, PLACE_FILE)) or not has_journal(place := find_journal(home)):
         return None
-    with closing(open_journal(place, WORDS, read_only=True)) as journal:
-        return HomeOnDisk(home, journal, make_scheduler, WORDS) if journal.configuration() is not None else None
+    with closing(open_journal(place, JOURNAL_CODEC, read_only=True)) as journal:
+        return HomeOnDisk(home, journal, make_scheduler, JOURNAL_CODEC) if journal.configuration() is not None else None

@@ -20,25 +20,33 @@ from rota.agent.log import LIMIT_BYTES, SMALLEST_LIMIT_BYTES
 from rota.agent.mps import mps_folder
 from rota.beliefs.move_costs import LINK_SPEED
 from rota.compose.accelerator_types import type_guesses
-from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
 from rota.compose.parse_tactics import make_tactics
-from rota.compose.prepare_live import LiveFlags, Told, changes_told, decide_as_told, forgettable, merge_told, read_flags
+from rota.compose.prepare_live import (
+    GivenFlags,
+    LiveFlags,
+    describe_given_changes,
+    forgettable,
+    given_decision_timing,
+    merge_given,
+    read_flags,
+)
 from rota.compose.registry import make_placer, make_policy, split_pair
 from rota.core.settings import Settings
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import check_folder, make_folder
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
-from rota.live.given_beliefs import CONTEXT, TOLD, told_rates
+from rota.live.given_beliefs import CONTEXT, GIVEN, given_rates
 from rota.live.home_id import home_id
 from rota.live.identity import record_home, settle_identity
 from rota.live.journal import Journal
-from rota.live.journal_place import JournalPlace, find_place, has_journal, open_journal
-from rota.live.journal_store import LeadLost
+from rota.live.journal_place import JournalLocation, find_journal, has_journal, open_journal
+from rota.live.journal_store import LeadershipLost
 from rota.live.local import Local
 from rota.model.cluster import Cluster, Node
 from rota.model.units import FOREVER
-from rota.ray.channel import RayHosts
+from rota.ray.channel import RayChannel
 from rota.ray.find import AUTO, checked_cluster
 from rota.ray.port import read_address
 from rota.server.http_api import make_app
@@ -133,8 +141,8 @@ def check_options(options: ServeOptions, say: Callable[[str], None] = lambda lin
     driver, pretend = _local(options) if options.ray is None else _fleet(options, say)
     flags = read_flags(options.given, driver.machines(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
-    before = last_configuration(find_place(options.home, options.journal))
-    _type_guesses(checked, _first_configuration(options, checked, before)[TOLD])
+    before = last_configuration(find_journal(options.home, options.journal))
+    _type_guesses(checked, _first_configuration(options, checked, before)[GIVEN])
     return checked
 
 
@@ -164,7 +172,7 @@ def _local(options: ServeOptions) -> tuple[Local, bool]:
 
 def _pretended_before(options: ServeOptions) -> str:
     """The pretend GPUs that this home had last, for a start that names none."""
-    before = last_configuration(find_place(options.home, options.journal)) if options.pretend is None else {}
+    before = last_configuration(find_journal(options.home, options.journal)) if options.pretend is None else {}
     return str(before["cluster"]) if before.get("pretend") else PRETEND
 
 
@@ -179,7 +187,7 @@ def check_words(options: ServeOptions) -> None:
     make_policy(policy)
     make_placer(placer or flags.placer or PLACER)
     forgettable(options.forget)
-    find_place(options.home, options.journal)
+    find_journal(options.home, options.journal)
 
 
 def _check_plain(options: ServeOptions) -> None:
@@ -197,7 +205,7 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
     address = checked_cluster(options.ray, insecure=options.insecure_ray, say=say)
     make_folder(options.home, instead=ANOTHER_HOME)
     folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
-    hosts = RayHosts(address, home_id(options.home), folder)
+    hosts = RayChannel(address, home_id(options.home), folder)
     if not any(each.facts.devices for each in hosts.there().values()):
         say(f"waiting: no node of the Ray cluster at {address} has GPUs yet. On one: ray start --address {address} --num-gpus 8")
     while not any(each.facts.devices for each in hosts.there().values()):
@@ -222,7 +230,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     _check_home(options.home)
     with only_one(options.home) if options.adopt or options.new_identity else nullcontext():
         settle_identity(options.home, adopt=options.adopt, new_identity=options.new_identity, say=say)
-    place = find_place(options.home, options.journal)
+    place = find_journal(options.home, options.journal)
     checked = check_options(options, say)
     if options.standby:  # options are checked before it waits; it looks for machines when it leads
         checked.driver.close()
@@ -232,10 +240,10 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         if options.standby:
             checked = check_options(options, say)
         run.lead = lead
-        _serve(options, checked, open_journal(place, WORDS, lead.epoch), run, say)
+        _serve(options, checked, open_journal(place, JOURNAL_CODEC, lead.epoch), run, say)
     if run.failed:
         problem, usual = run.failed[0], "rota up again; nothing that was acknowledged is lost"
-        raise RotaError(f"The scheduler stopped: {problem}.", hint=problem.hint if isinstance(problem, LeadLost) else usual)
+        raise RotaError(f"The scheduler stopped: {problem}.", hint=problem.hint if isinstance(problem, LeadershipLost) else usual)
 
 
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
@@ -245,11 +253,11 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
     with hold_gpus(real, options.home), _listening(options.listen) as (listener, url):
         before = journal.configuration() or {}
         configuration = _first_configuration(options, checked, before)
-        told = configuration[TOLD]
+        told = configuration[GIVEN]
         daemon = Daemon(
             options.home,
             make_scheduler,
-            WORDS,
+            JOURNAL_CODEC,
             checked.driver,
             worker=lambda policy: [sys.executable, "-m", "rota.server.policy_worker", policy],
             configuration=configuration,
@@ -269,7 +277,7 @@ def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run
             kind = "pretend GPUs" if checked.pretend else "GPUs"
             by = f"policy {configuration['policy']}, placer {configuration['placer']}"
             say(f"{cluster.gpus} {kind}: {cluster}   {by}   home {options.home}")
-            for line in (*changes_told(before.get(TOLD, {}), told), *_type_guesses(checked, told)):
+            for line in (*describe_given_changes(before.get(GIVEN, {}), told), *_type_guesses(checked, told)):
                 say(line)
             daemon.start()  # it may have something to say, and the first line is that it is ready
             daemon.begun.wait(BEGIN_SECONDS)
@@ -290,9 +298,9 @@ def _leave_in_order(server: HttpServer) -> None:
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
 
 
-def _type_guesses(checked: CheckedOptions, told: Told) -> list[str]:
+def _type_guesses(checked: CheckedOptions, told: GivenFlags) -> list[str]:
     """A sentence for each accelerator type whose speed has to be guessed. In --pretend, what looks like a typing error raises."""
-    return type_guesses(checked.driver.machines(), told_rates(told), typed=checked.pretend)
+    return type_guesses(checked.driver.machines(), given_rates(told), typed=checked.pretend)
 
 
 def _first_configuration(options: ServeOptions, checked: CheckedOptions, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,11 +310,13 @@ def _first_configuration(options: ServeOptions, checked: CheckedOptions, before:
         policy, placer = flags.policy, PLACER
     else:
         policy, placer = before.get("policy", POLICY), before.get("placer", PLACER)
-    told = merge_told(before.get(TOLD, {}), flags.told, checked.forget)
+    told = merge_given(before.get(GIVEN, {}), flags.told, checked.forget)
     return make_configuration(options, policy, flags.placer or placer, checked, told)
 
 
-def make_configuration(options: ServeOptions, named: str, placer: str, checked: CheckedOptions, told: Told) -> dict[str, Any]:
+def make_configuration(
+    options: ServeOptions, named: str, placer: str, checked: CheckedOptions, told: GivenFlags
+) -> dict[str, Any]:
     """What the journal keeps of how the scheduler is set up. The placer of a pair, as in `tiresias+pal`, wins."""
     policy_named, placer_paired = split_pair(named)
     policy = make_policy(policy_named)
@@ -318,7 +328,7 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         retry_seconds=RETRY_SECONDS,
         node_timeout_seconds=FOREVER if options.ray is None else SILENT_SECONDS,
-        decide=decide_as_told(told),
+        decide=given_decision_timing(told),
         packing=bool(getattr(policy, "packing", False)),
         foresees=bool(getattr(policy, "foresees", False)),
         min_run_factor=said.get("min_run_factor", MIN_RUN_FACTOR),
@@ -340,15 +350,15 @@ def make_configuration(options: ServeOptions, named: str, placer: str, checked: 
         "pretend": checked.pretend,
         **({} if checked.pretend else {CONTEXT: LINK_SPEED.context_gib}),
         "settings": plain_settings(settings),
-        TOLD: told,
+        GIVEN: told,
     }
 
 
-def last_configuration(place: JournalPlace) -> Mapping[str, Any]:
+def last_configuration(place: JournalLocation) -> Mapping[str, Any]:
     """How the home with this journal was last set up; empty for a new one."""
     before = None
     if has_journal(place):
-        journal = open_journal(place, WORDS)
+        journal = open_journal(place, JOURNAL_CODEC)
         before = journal.configuration()
         journal.close()
     return before if before is not None else {}
@@ -364,7 +374,7 @@ class _Run:
 
     def lead_problem(self) -> str:
         """Any thread."""
-        return "another scheduler leads" if any(isinstance(each, LeadLost) for each in self.failed) else self.lead.problem()
+        return "another scheduler leads" if any(isinstance(each, LeadershipLost) for each in self.failed) else self.lead.problem()
 
     def fall(self, problem: BaseException) -> None:
         """Any thread."""

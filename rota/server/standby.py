@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple
 from rota.errors import NotYours, OptionError, RotaError
 from rota.folders import make_folder, open_file
 from rota.live.election import Election, Leader
-from rota.live.journal_place import JournalPlace, PostgresPlace, keep_place
-from rota.live.journal_store import JournalAway
+from rota.live.journal_place import JournalLocation, PostgresLocation, keep_place
+from rota.live.journal_store import JournalUnavailable
 from rota.wire.address import LOCK_FILE
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.05
@@ -39,14 +39,14 @@ class Lead(NamedTuple):
 @contextmanager
 def leading(
     home: Path,
-    place: JournalPlace,
+    place: JournalLocation,
     *,
     standby: bool,
     say: Callable[[str], None],
     on_lost: Callable[[BaseException], None],
 ) -> Iterator[Lead]:
     """Inside, this process leads. `standby`: wait until it can."""
-    if not isinstance(place, PostgresPlace):
+    if not isinstance(place, PostgresLocation):
         if standby:
             raise OptionError(
                 "needs a journal that another machine can write too.",
@@ -79,7 +79,7 @@ def _wait(election: Election, say: Callable[[str], None]) -> None:
             if election.try_to_lead():
                 return
             found: Leader | str | None = election.leader()
-        except JournalAway as problem:
+        except JournalUnavailable as problem:
             found = problem.message
         if found != told:
             told = found

@@ -9,16 +9,16 @@ from typing import Protocol
 from rota.agent import rules
 from rota.agent.constants import EXITED, KILL, LAUNCH, PARKED, RENEW, RESIZE, RESUME, STARTED, SUSPEND
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, External, NodeReported, Outcome, Part, PartState, Started, Suspended
+from rota.model.events import Exited, External, InventoryItem, NodeReported, Outcome, ProcessState, Started, Suspended
 
 OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Resize: RESIZE, Suspend: SUSPEND, Kill: KILL}
 
 
 @dataclass
-class SimulatedPart:
+class SimulatedTask:
     """One node's processes of one incarnation, as they really are."""
 
-    held: rules.HeldIncarnation
+    held: rules.TrackedAttempt
     gpus: tuple[int, ...]
     steps: float = 0.0
 
@@ -46,8 +46,8 @@ class World(Protocol):
     def part_started(self, node: int, command: Launch, gpus: tuple[int, ...]) -> None: ...
     def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None: ...
     def part_resized(self, node: int, command: Resize, gpus: tuple[int, ...]) -> None: ...
-    def part_suspended(self, node: int, command: Suspend, part: SimulatedPart) -> float: ...
-    def part_ended(self, node: int, job: int, part: SimulatedPart) -> None: ...
+    def part_suspended(self, node: int, command: Suspend, part: SimulatedTask) -> float: ...
+    def part_ended(self, node: int, job: int, part: SimulatedTask) -> None: ...
 
 
 class Agent:
@@ -57,7 +57,7 @@ class Agent:
         self.world, self.node = world, node
         self.boot = 0
         self.up = True
-        self.parts: dict[int, SimulatedPart] = {}
+        self.parts: dict[int, SimulatedTask] = {}
         self.highest: dict[int, tuple[int, int]] = {}
 
     def receive(self, command: JobCommand | Renew) -> None:
@@ -74,14 +74,14 @@ class Agent:
         if decision.answers:
             self._answer(job, command.incarnation)
 
-    def end(self, job: int, part: SimulatedPart, outcome: Outcome) -> None:
+    def end(self, job: int, part: SimulatedTask, outcome: Outcome) -> None:
         part.held = rules.ended(part.held, outcome)
         self.world.part_ended(self.node, job, part)
         part.steps = self.world.storage.get(job, 0.0)
 
     def end_if_lease_is_over(self, job: int, agent_now_s: float) -> bool:
         """By this agent's own clock."""
-        decision = rules.look_at_clock(self._known(job), agent_now_s)
+        decision = rules.expire_lease(self._known(job), agent_now_s)
         part, held = self.parts[job], decision.known.held
         if decision.action is None or held is None:
             return False
@@ -92,11 +92,11 @@ class Agent:
 
     def report(self) -> None:
         inventory = tuple(
-            Part(
+            InventoryItem(
                 job,
                 part.incarnation,
                 part.held.sequence,
-                PartState(part.held.state),
+                ProcessState(part.held.state),
                 part.steps,
                 Outcome(part.held.outcome or Outcome.LOST),
             )
@@ -108,11 +108,11 @@ class Agent:
         part = self.parts.get(job)
         return rules.KnownJob(self.highest.get(job, rules.KnownJob().highest), part.held if part is not None else None)
 
-    def _instruction(self, command: JobCommand | Renew) -> rules.Instruction:
+    def _instruction(self, command: JobCommand | Renew) -> rules.AgentCommand:
         """Leases of one core are equally long, so the end of a lease tells which command was sent later."""
         if isinstance(command, Renew):
-            return rules.Instruction(RENEW, command.incarnation, lease_s=command.lease_s, sent_s=command.lease_s)
-        found = rules.Instruction(OPERATIONS[type(command)], command.incarnation, command.sequence)
+            return rules.AgentCommand(RENEW, command.incarnation, lease_s=command.lease_s, sent_s=command.lease_s)
+        found = rules.AgentCommand(OPERATIONS[type(command)], command.incarnation, command.sequence)
         if isinstance(command, Launch):
             boot = command.boots[command.nodes.index(self.node)]
             return found._replace(lease_s=command.lease_s, boot=str(boot))
@@ -123,12 +123,12 @@ class Agent:
         first, end = self.world.span(self.node)
         return tuple(gpu for gpu in command.gpus.tolist() if first <= gpu < end)
 
-    def _start(self, command: Launch, held: rules.HeldIncarnation) -> None:
+    def _start(self, command: Launch, held: rules.TrackedAttempt) -> None:
         gpus = self._mine(command)
-        self.parts[command.job] = SimulatedPart(held, gpus)
+        self.parts[command.job] = SimulatedTask(held, gpus)
         self.world.part_started(self.node, command, gpus)
 
-    def _change(self, command: JobCommand | Renew, part: SimulatedPart) -> None:
+    def _change(self, command: JobCommand | Renew, part: SimulatedTask) -> None:
         if isinstance(command, Kill):
             self.end(command.job, part, Outcome.LOST)
         elif isinstance(command, Resume):

@@ -16,34 +16,34 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.core.decision_timing import AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.core.validate import validate
 from rota.errors import RotaError
 from rota.model.cluster import Cluster
 from rota.model.codec import Plain
-from rota.model.commands import Command, JobCommand, Launch, Renew, Resize, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import CallPolicy, Command, JobCommand, Launch, Renew, Resize, Resume, SetTimer, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
-    CancelAsked,
+    CancelRequested,
     Decided,
     Exited,
     External,
-    HoldAsked,
-    NodeDrained,
+    HoldRequested,
+    NodeDrainChanged,
     NodeJoined,
     NodeLeft,
     NodeLost,
     Outcome,
     PolicyFailed,
+    PolicyTimedOut,
     Submitted,
-    TimedOut,
-    Woke,
+    TimerFired,
 )
 from rota.model.job import JobSpec
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.units import FOREVER, MILLI
-from rota.sim.agents import Agent, SimulatedPart
+from rota.sim.agents import Agent, SimulatedTask
 
 
 class Broken(RotaError):
@@ -127,7 +127,7 @@ class Chaos:
         self.faults = faults or Faults()
         self.settings = replace(settings, seed=seed)
         self.rates = rates
-        self.words = codec(*memory_types)
+        self.words = make_codec(*memory_types)
         self.dice = random.Random(seed)
         self.now_s = 0.0
         self.steps = 0
@@ -199,7 +199,7 @@ class Chaos:
             act()
         else:
             self.now_s, self._wake_s = max(self._wake_s, self.now_s), FOREVER
-            self.tell([Woke(self.now_s)])
+            self.tell([TimerFired(self.now_s)])
 
     def _at(self, at_s: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (at_s, next(self._order), act))
@@ -250,21 +250,21 @@ class Chaos:
             raise Broken(f"at {self.now_s:.3f} s: {story}") from story
 
     def _carry_out(self, command: Command) -> None:
-        if isinstance(command, WakeAt):
+        if isinstance(command, SetTimer):
             self._wake_s = command.at_s
-        elif isinstance(command, Solve):
+        elif isinstance(command, CallPolicy):
             self._solve(command)
         else:
             for node in command.nodes:
                 self._send(node, partial(self._deliver, node, command))
 
-    def _solve(self, command: Solve) -> None:
+    def _solve(self, command: CallPolicy) -> None:
         """The policy sees the present; its answer may come late, or not at all."""
         answer: External = Allocated(command.ticket, self.policy.allocate(command.view), self.now_s)
         if self._unlucky(self.faults.policy_failure):
             self._count("policy failures")
             late = self.dice.random() < 0.5
-            answer = TimedOut(command.ticket, self.now_s) if late else PolicyFailed(command.ticket, self.now_s, "chaos")
+            answer = PolicyTimedOut(command.ticket, self.now_s) if late else PolicyFailed(command.ticket, self.now_s, "chaos")
         core = self.core
 
         def arrive() -> None:
@@ -297,7 +297,7 @@ class Chaos:
     def _give_up_on_the_policy(self) -> None:
         """Whoever was solving died with the core that asked."""
         if self.core.state.question.asked is not None:
-            self.tell([TimedOut(self.core.state.question.decision, self.now_s)])
+            self.tell([PolicyTimedOut(self.core.state.question.decision, self.now_s)])
 
     # The network -------------------------------------------------------------------------------------------------
 
@@ -441,7 +441,7 @@ class Chaos:
             agent.end(gang.job, part, Outcome.FINISHED)
             self.to_core(node, Exited(gang.job, gang.incarnation, self.now_s, Outcome.FINISHED, part.steps, node))
 
-    def part_suspended(self, node: int, command: Suspend, part: SimulatedPart) -> float:
+    def part_suspended(self, node: int, command: Suspend, part: SimulatedTask) -> float:
         """A checkpoint counts once every part of the gang has written its share."""
         job = command.job
         gang = self.gangs[job, part.incarnation]
@@ -454,7 +454,7 @@ class Chaos:
             self.storage[job] = max(self.storage.get(job, 0.0), gang.steps)
         return gang.steps
 
-    def part_ended(self, node: int, job: int, part: SimulatedPart) -> None:
+    def part_ended(self, node: int, job: int, part: SimulatedTask) -> None:
         self._pause(self.gangs[job, part.incarnation], node)
         self._free(job, part.incarnation, part.gpus)
 
@@ -518,8 +518,8 @@ class Chaos:
     def _drain(self) -> None:
         self._count("drains")
         node = self.dice.randrange(len(self.agents))
-        self.tell([NodeDrained(node, self.now_s)])
-        self._at(self.now_s + self.dice.uniform(1, 60), lambda: self.tell([NodeDrained(node, self.now_s, draining=False)]))
+        self.tell([NodeDrainChanged(node, self.now_s)])
+        self._at(self.now_s + self.dice.uniform(1, 60), lambda: self.tell([NodeDrainChanged(node, self.now_s, draining=False)]))
 
     def _end_all(self, agent: Agent) -> None:
         """Every process of a node is dead, and the node does not answer."""
@@ -567,12 +567,12 @@ class Chaos:
             self._count("cancels")
             job = self.dice.choice(known)
             self.cancelled.add(job)
-            self.tell([CancelAsked(job, self.now_s)])
+            self.tell([CancelRequested(job, self.now_s)])
 
     def _hold(self) -> None:
         known = sorted(self.core.state.jobs.row)
         if known:
             self._count("holds")
             job = self.dice.choice(known)
-            self.tell([HoldAsked(job, self.now_s)])
-            self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldAsked(job, self.now_s, held=False)]))
+            self.tell([HoldRequested(job, self.now_s)])
+            self._at(self.now_s + self.dice.uniform(1, 40), lambda: self.tell([HoldRequested(job, self.now_s, held=False)]))

@@ -13,16 +13,16 @@ import numpy as np
 
 from rota.core.explain import explain
 from rota.core.scheduler import Scheduler
-from rota.errors import PolicyBroken, RotaError, Stalled
+from rota.errors import PolicyError, RotaError, SimulationStalled
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, ClusterChange
-from rota.model.commands import Command, Kill, Launch, Renew, Resize, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import CallPolicy, Command, Kill, Launch, Renew, Resize, Resume, SetTimer, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
     Decided,
     Exited,
     External,
-    NodeDrained,
+    NodeDrainChanged,
     NodeJoined,
     NodeLeft,
     NodeLost,
@@ -32,7 +32,7 @@ from rota.model.events import (
     Started,
     Submitted,
     Suspended,
-    Woke,
+    TimerFired,
 )
 from rota.model.job import Arrival, JobSpec
 from rota.model.occupancy import FREE, Occupancy
@@ -43,7 +43,7 @@ from rota.sim.hope import Hope
 from rota.sim.measure import MEASUREMENTS, measure
 from rota.sim.physics import Physics
 from rota.sim.record import FEEDBACK_STEPS, Record
-from rota.sim.run import WHOLE, SimulatedRun
+from rota.sim.run import WHOLE, SimulatedAttempt
 
 
 class _Mark(NamedTuple):
@@ -118,7 +118,7 @@ class Engine:
         self._heap: list[tuple[float, int, int, Any]] = []
         self._tiebreak = itertools.count()
         self._wake_s = FOREVER
-        self._runs: dict[int, SimulatedRun] = {}
+        self._runs: dict[int, SimulatedAttempt] = {}
         self._sharing = packs
         """Partners slow each other down, so that it matters who holds which GPUs with whom."""
         self._held = Occupancy(np.full(self.cluster.gpus, FREE, dtype=np.int64))
@@ -137,8 +137,8 @@ class Engine:
             Resume: self._resume,
             Resize: self._resize,
             Kill: self._kill,
-            Solve: self._solve,
-            WakeAt: self._wake_at,
+            CallPolicy: self._solve,
+            SetTimer: self._wake_at,
             Renew: self._renew,
         }
 
@@ -214,7 +214,7 @@ class Engine:
             self._next_arrival += 1
         if self._wake_s <= now or not events:
             self._wake_s = FOREVER
-            events.append(Woke(self.now_s))
+            events.append(TimerFired(self.now_s))
         return events
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
@@ -277,13 +277,13 @@ class Engine:
     def _broken(self) -> RotaError:
         fault = self.scheduler.state.question.policy_fault
         hint = "positions count the jobs of the view, options the rows of view.options"
-        return PolicyBroken(f"{type(self.policy).__name__}.allocate: {fault}.", hint=hint)
+        return PolicyError(f"{type(self.policy).__name__}.allocate: {fault}.", hint=hint)
 
     def _stalled(self) -> RotaError:
         state, waiting = self.scheduler.state, len(self.arrivals) - self.record.ended
         why = next((explain(state, job) for job in state.jobs.row), [])
         sentence = f" Job {next(iter(state.jobs.row))}: {why[0].sentence}" if why else ""
-        return Stalled(
+        return SimulationStalled(
             f"Nothing more can happen at {self.now_s:.0f} s, and {counted(waiting, 'job')} did not finish.{sentence}",
             hint="let some nodes stay, or others join: see `events` in the cluster file"
             if self._gone
@@ -303,7 +303,7 @@ class Engine:
         seconds = self.now_s - before.at_s
         if done > before.steps and seconds > MOST_TURNS * SLOWEST_SECONDS:
             return
-        raise Stalled(
+        raise SimulationStalled(
             f"{self._turns - before.turns:,} turns of the scheduler under {type(self.policy).__name__} in {seconds:g} s, up to "
             f"{self.now_s:.0f} s, got no job {'anywhere' if done <= before.steps else 'far'}: "
             f"{len(state.jobs.row)} are unfinished. "
@@ -318,7 +318,7 @@ class Engine:
         levels = self.cluster.levels_of(command.nodes)
         rate = self._alone_rate(spec, command.gpus, levels, command.batch_size)
         saved = self._storage.get(job, 0.0)
-        run = SimulatedRun(
+        run = SimulatedAttempt(
             command.incarnation,
             command.gpus,
             command.nodes,
@@ -367,7 +367,7 @@ class Engine:
 
         self._after(self.physics.resize_seconds, job, run, resized, events)
 
-    def _up(self, command: Launch | Resume | Resize, run: SimulatedRun, events: list[External]) -> None:
+    def _up(self, command: Launch | Resume | Resize, run: SimulatedAttempt, events: list[External]) -> None:
         job = command.job
         run.since_s = run.saves_s = self.now_s
         self.record.start(job, self.now_s)
@@ -384,7 +384,7 @@ class Engine:
             if run.since_s < FOREVER:
                 self._go_on(job, run, self._company(job, run))
 
-    def _go_on(self, job: int, run: SimulatedRun, other: int | None, new_round: bool = True) -> None:
+    def _go_on(self, job: int, run: SimulatedAttempt, other: int | None, new_round: bool = True) -> None:
         """From here on at the pace it has in this company, and to the end that follows from it. Where rounds have whole steps, it
         gets as many as fit into one that begins now."""
         now = self.now_s
@@ -441,7 +441,7 @@ class Engine:
         saved = self._lose(command.job, run)
         events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, saved))
 
-    def _solve(self, command: Solve, events: list[External]) -> None:
+    def _solve(self, command: CallPolicy, events: list[External]) -> None:
         began = time.perf_counter()
         name = type(self.policy).__name__
         try:
@@ -449,19 +449,19 @@ class Engine:
         except RotaError:
             raise
         except Exception as problem:
-            raise PolicyBroken(
+            raise PolicyError(
                 f"{name}.allocate raised {type(problem).__name__}: {problem}{place_of(problem)}.",
                 hint="rota policy check, with the policy as you named it here",
             ) from problem
         self.record.decision_seconds += time.perf_counter() - began
         if not isinstance(answer, Ranking | Shares | Assignment):
-            raise PolicyBroken(
+            raise PolicyError(
                 f"{name}.allocate answered with {type(answer).__name__}.",
                 hint="return a rota.Ranking, rota.Shares or rota.Assignment",
             )
         events.append(Allocated(command.ticket, answer, self.now_s, self.scheduler.settings.policy))
 
-    def _wake_at(self, command: WakeAt, events: list[External]) -> None:
+    def _wake_at(self, command: SetTimer, events: list[External]) -> None:
         self._wake_s = command.at_s
 
     def _renew(self, command: Renew, events: list[External]) -> None:
@@ -470,20 +470,20 @@ class Engine:
     # Consequences ------------------------------------------------------------------------------------------------
 
     def _after(
-        self, seconds: float, job: int, run: SimulatedRun, act: Callable[[list[External]], None], events: list[External]
+        self, seconds: float, job: int, run: SimulatedAttempt, act: Callable[[list[External]], None], events: list[External]
     ) -> None:
         if seconds > 0:
             self._push(self.now_s + seconds, ANSWER, (job, run.incarnation, act))
         else:
             act(events)
 
-    def _stop(self, job: int, run: SimulatedRun) -> None:
+    def _stop(self, job: int, run: SimulatedAttempt) -> None:
         self._rest(job, run)
         del self._runs[job]
         if run.held_s < FOREVER:
             self._release(job, run)
 
-    def _rest(self, job: int, run: SimulatedRun) -> float:
+    def _rest(self, job: int, run: SimulatedAttempt) -> float:
         """It makes no more progress; whoever runs on its GPUs has them to itself. In rounds of whole steps that is from the next
         one on: how many steps a job gets, and how fast, is settled when a round begins, as in Gavel."""
         steps = run.steps(self.now_s)
@@ -497,7 +497,7 @@ class Engine:
                 self._go_on(other, self._runs[other], None)
         return steps
 
-    def _company(self, job: int, run: SimulatedRun) -> int | None:
+    def _company(self, job: int, run: SimulatedAttempt) -> int | None:
         """The partner that makes progress on the same GPUs. Two that share have the same ones: the first of them tells."""
         if self._held.parts and run.part == MILLI:
             for other in self._held.holders(run.gpus[:1]):
@@ -505,19 +505,19 @@ class Engine:
                     return other
         return None
 
-    def _hold(self, job: int, run: SimulatedRun) -> None:
+    def _hold(self, job: int, run: SimulatedAttempt) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
         if self._sharing and run.part == MILLI:
             self._held.join(job, run.gpus)
 
-    def _hold_instead(self, job: int, run: SimulatedRun, gpus: Any) -> None:
+    def _hold_instead(self, job: int, run: SimulatedAttempt, gpus: Any) -> None:
         """From now on it holds more GPUs, or fewer."""
         if len(gpus) != len(run.gpus):
             self._release(job, run)
             run.gpus = gpus
             self._hold(job, run)
 
-    def _release(self, job: int, run: SimulatedRun) -> None:
+    def _release(self, job: int, run: SimulatedAttempt) -> None:
         """Its GPUs are free, or its partner's alone."""
         if self._sharing and run.part == MILLI:
             for other in self._held.leave(job, run.gpus):
@@ -529,7 +529,7 @@ class Engine:
         self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
         run.held_s = FOREVER
 
-    def _saved(self, job: int, run: SimulatedRun, now_s: float) -> float:
+    def _saved(self, job: int, run: SimulatedAttempt, now_s: float) -> float:
         """Steps on storage: what it last wrote, and what it saved since it runs."""
         every = self.physics.checkpoint_every_seconds
         saved = self._storage.get(job, 0.0)
@@ -540,7 +540,7 @@ class Engine:
                 self._storage[job] = saved
         return saved
 
-    def _lose(self, job: int, run: SimulatedRun) -> float:
+    def _lose(self, job: int, run: SimulatedAttempt) -> float:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
         if run.alone > 0:
@@ -580,7 +580,7 @@ class Engine:
             events.append(NodeLeft(node, self.now_s))
             self.record.outages.append((node, self.now_s, FOREVER))
         else:
-            events.append(NodeDrained(node, self.now_s, change.what == "drain"))
+            events.append(NodeDrainChanged(node, self.now_s, change.what == "drain"))
 
     def _lose_gangs(self, node: int, events: list[External]) -> None:
         """Every gang that had a part on a node is lost."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rota.errors import Stalled
+from rota.errors import SimulationStalled
 
 FAILURES_TO_SAVE = 100
 """Within this many failures of each node, on average, a job has to save a step or end."""
@@ -28,13 +28,13 @@ class Hope:
         if since % (FAILURES_TO_SAVE * self._nodes) == 0:
             saved = sum(storage.values())
             if saved <= self._saved or (self._saved < 0 and not saved):
-                raise Stalled(
+                raise SimulationStalled(
                     f"Every node has failed {FAILURES_TO_SAVE} times on average, and no job has saved a step: none can end.",
                     hint=HINT,
                 )
             self._saved = saved
         if since > MOST_FAILURES * self._nodes:
-            raise Stalled(
+            raise SimulationStalled(
                 f"Every node has failed {MOST_FAILURES} times on average since the last job finished: none gets to its end.",
                 hint=HINT,
             )

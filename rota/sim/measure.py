@@ -10,14 +10,14 @@ from rota.model.events import Measured
 from rota.model.job import Arrival
 from rota.model.view import keyed_rng
 from rota.sim.physics import Physics
-from rota.sim.run import SimulatedRun
+from rota.sim.run import SimulatedAttempt
 
 MEASUREMENTS = 5
 """So often a job is measured after something changed for it."""
 
 
 def measure(
-    live: Sequence[tuple[int, SimulatedRun]],
+    live: Sequence[tuple[int, SimulatedAttempt]],
     arrivals: Sequence[Arrival],
     cluster: Cluster,
     physics: Physics,

@@ -9,13 +9,13 @@ import numpy as np
 
 from rota.beliefs.move_costs import MoveCosts
 from rota.model.cluster import Cluster
-from rota.model.commands import Launch, Resize, Resume, Solve
+from rota.model.commands import CallPolicy, Launch, Resize, Resume
 from rota.model.events import Allocated, External, Progressed, Started
 from rota.model.job import JobSpec
 from rota.model.units import Ints
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
-from rota.sim.run import SimulatedRun
+from rota.sim.run import SimulatedAttempt
 
 LEAST_STEPS = 1e-6
 """A job that is done with its first step has so much left to do."""
@@ -24,7 +24,7 @@ _ALLOCATED = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenJob:
+class ObservedJob:
     """What was seen of one job."""
 
     work_seconds: float
@@ -44,10 +44,10 @@ class SeenJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenCosts(MoveCosts):
+class ObservedCosts(MoveCosts):
     """What moving each job was seen to cost, by its name."""
 
-    jobs: Mapping[str, SeenJob]
+    jobs: Mapping[str, ObservedJob]
 
     def start_of(self, spec: JobSpec, again: bool) -> float:
         job = self.jobs[spec.name]
@@ -67,10 +67,10 @@ class SeenCosts(MoveCosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenPhysics(Physics):
+class ObservedPhysics(Physics):
     """Every GPU is as fast for a job as those on which it ran."""
 
-    jobs: Mapping[str, SeenJob] = field(default_factory=dict)
+    jobs: Mapping[str, ObservedJob] = field(default_factory=dict)
     """By name."""
     answer_seconds: float = 0.0
     """How long the policy takes for an answer."""
@@ -85,15 +85,15 @@ class SeenPhysics(Physics):
 
     @cached_property
     def costs(self) -> MoveCosts:
-        return SeenCosts(jobs=self.jobs)
+        return ObservedCosts(jobs=self.jobs)
 
 
-class SeenEngine(Engine):
+class ObservedEngine(Engine):
     """Jobs that tell their steps count as started with the first of them, as on a real machine; and the policy takes its time."""
 
-    physics: SeenPhysics
+    physics: ObservedPhysics
 
-    def _up(self, command: Launch | Resume | Resize, run: SimulatedRun, events: list[External]) -> None:
+    def _up(self, command: Launch | Resume | Resize, run: SimulatedAttempt, events: list[External]) -> None:
         first = self.physics.jobs[self.arrivals[command.job].spec.name].first_steps if isinstance(command, Launch) else 0.0
         before, at = run.from_step, len(events)
         run.from_step = min(before + first, run.total)
@@ -105,7 +105,7 @@ class SeenEngine(Engine):
             told, saved = np.array([run.from_step]), np.array([self._storage.get(command.job, 0.0)])
             events.insert(at + 1, Progressed(np.array([command.job]), np.array([command.incarnation]), told, saved, self.now_s))
 
-    def _solve(self, command: Solve, events: list[External]) -> None:
+    def _solve(self, command: CallPolicy, events: list[External]) -> None:
         later: list[External] = []
         super()._solve(command, later)
         for answer in later:

@@ -14,7 +14,7 @@ from rota.model.job import Arrival
 from rota.model.units import Floats, Ints
 
 
-class Holds:
+class GpuIntervals:
     """Who had which GPUs when: one row per stretch of time in which a job held its GPUs, in the order they ended. Where two had
     the same, both have a row."""
 
@@ -101,7 +101,7 @@ class Record:
     decision_seconds: float = 0.0
     """Processor time the core and the policy took."""
     instants: int = 0
-    holds: Holds = field(default_factory=Holds)
+    holds: GpuIntervals = field(default_factory=GpuIntervals)
     outages: list[tuple[int, float, float]] = field(default_factory=list)
     """(node, from, to): when nodes were down."""
 

@@ -10,7 +10,7 @@ WHOLE = 1e-6
 
 
 @dataclass(slots=True)
-class SimulatedRun:
+class SimulatedAttempt:
     """The truth about one incarnation."""
 
     incarnation: int

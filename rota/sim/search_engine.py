@@ -3,9 +3,9 @@
 from typing import Any
 
 from rota.model.commands import Kill
-from rota.model.events import CancelAsked, Exited, External, Outcome
+from rota.model.events import CancelRequested, Exited, External, Outcome
 from rota.sim.engine import ANSWER, EXIT, Engine
-from rota.sim.run import SimulatedRun
+from rota.sim.run import SimulatedAttempt
 from rota.traces.search import Search
 
 
@@ -36,7 +36,7 @@ class SearchEngine(Engine):
             self._field_of |= dict.fromkeys(field.rank, field)
         self._cancelled: set[int] = set()
 
-    def _go_on(self, job: int, run: SimulatedRun, other: int | None, new_round: bool = True) -> None:
+    def _go_on(self, job: int, run: SimulatedAttempt, other: int | None, new_round: bool = True) -> None:
         super()._go_on(job, run, other, new_round)
         field = self._field_of.get(job)
         if field is None or job in field.shown or not run.rate > 0 or field.steps > min(run.limit, run.total):
@@ -62,7 +62,7 @@ class SearchEngine(Engine):
             if loser in self._cancelled or self.record.finished_s[loser] <= self.now_s:
                 continue
             self._cancelled.add(loser)
-            events.append(CancelAsked(loser, self.now_s))
+            events.append(CancelRequested(loser, self.now_s))
             if loser not in self._runs:
                 self._ends(loser)
 

@@ -17,7 +17,7 @@ from rota.model.units import Bools, Floats
 from rota.solver.linear import Linear
 from rota.solver.lp import solved
 from rota.solver.program import Program, Solution
-from rota.solver.raising import GIVE, Raise, Raised
+from rota.solver.raising import GIVE, Raise, RaiseResult
 
 NOTHING = 1e-9
 """A rise below this, relative, is none."""
@@ -31,8 +31,8 @@ def water_fill(program: Program, vector: Linear, weigh: Callable[[Bools], Floats
         return program.solve()
     model = Raise(program, vector)
     level, free = np.zeros(count), np.ones(count, dtype=bool)
-    first: Raised | None = None
-    last: Raised | None = None
+    first: RaiseResult | None = None
+    last: RaiseResult | None = None
     value = 0.0
     while free.any():
         weight = np.where(free, weigh(free), 0.0)
@@ -70,7 +70,7 @@ def _like(program: Program, stuck: Bools, waiting: Bools) -> Bools:
     return alike
 
 
-def _room(program: Program, found: Raised) -> bool:
+def _room(program: Program, found: RaiseResult) -> bool:
     """Whether any GPU is left over: if none is, nobody can rise, whoever's turn it is."""
     used = program.gpus_used.at(found.x)
     return bool((used < program.view.capacity * (1 - 1e-6)).any())

@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 
-from rota.errors import SolverFailed
+from rota.errors import SolverError
 from rota.model.units import Floats, Ints
 
 TIGHT, LOOSE = 1e-8, 1e-5
@@ -179,5 +179,5 @@ FACES = {"centre": centre, "vertex": vertex}
 def solved(found: Optimum | None, what: str) -> Optimum:
     """The optimum, or an error that says what had none."""
     if found is None:
-        raise SolverFailed(f"No solution of {what} was found.", hint="constraints that contradict each other? take one out")
+        raise SolverError(f"No solution of {what} was found.", hint="constraints that contradict each other? take one out")
     return found

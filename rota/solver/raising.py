@@ -25,7 +25,7 @@ ENOUGH = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Raised:
+class RaiseResult:
     """How far all could be raised, who stopped it, and the shares."""
 
     t: float
@@ -53,7 +53,7 @@ class Raise:
         self._model: Centre | None = None
         self._rows = program.rows(program._limits, -vector)
 
-    def solve(self, weight: Floats, floor: Floats) -> Raised | None:
+    def solve(self, weight: Floats, floor: Floats) -> RaiseResult | None:
         """None: the floors alone cannot be met."""
         row, column, value, right, equal = self._rows
         count, columns = len(self.vector), self.program.columns
@@ -73,7 +73,7 @@ class Raise:
         if found is None:
             return None
         claimants, pools = self.program.who.count, len(self.program.view.capacity)
-        return Raised(
+        return RaiseResult(
             float(found.x[-1]),
             found.x[:-1],
             found.below_duals[-count:],

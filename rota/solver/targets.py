@@ -15,7 +15,7 @@ import numpy as np
 from rota.model.units import Bools, Floats
 from rota.solver.lp import solved
 from rota.solver.program import Program, Solution
-from rota.solver.raising import GIVE, Raise, Raised
+from rota.solver.raising import GIVE, Raise, RaiseResult
 
 MOST_STEPS = 40
 CLOSE = 1e-7
@@ -32,8 +32,8 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
     model = Raise(program, program.rate)
     best = program.best_rate
     fixed = np.full(len(best), np.nan)
-    first: Raised | None = None
-    last: Raised | None = None
+    first: RaiseResult | None = None
+    last: RaiseResult | None = None
     start, value = float(floor_t.min()), 0.0
     while np.isnan(fixed).any():
         active = np.isnan(fixed)
@@ -55,7 +55,7 @@ def lowest_target(program: Program, need: Need, floor_t: Floats) -> Solution:
     return Solution(program, last.x, value, first.prices, (), first.time_duals, first.duals)
 
 
-def _lowest(model: Raise, need: Need, best: Floats, fixed: Floats, t: float) -> tuple[float | None, Raised | None, Floats]:
+def _lowest(model: Raise, need: Need, best: Floats, fixed: Floats, t: float) -> tuple[float | None, RaiseResult | None, Floats]:
     active = np.isnan(fixed)
     floor = np.where(active, 0.0, np.nan_to_num(fixed) * (1 - GIVE))
     weight, found = best, None

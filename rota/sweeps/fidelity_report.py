@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.registry import make_policy
 from rota.core.decision_timing import AtEvents
 from rota.errors import JournalError, OptionError
-from rota.live.journal_place import find_place, has_journal, open_journal
+from rota.live.journal_place import find_journal, has_journal, open_journal
 from rota.live.local import PROGRESS_EVERY_SECONDS
 from rota.model.units import FOREVER
 from rota.report.result import plain_table
-from rota.report.run_observation import Fidelity, Observed, compare, observe
-from rota.sim.observed_physics import SeenEngine, SeenJob, SeenPhysics
+from rota.report.run_observation import Fidelity, RunObservation, compare, observe
+from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics
 from rota.sim.record import Record
 
 CLOSE = 0.01
@@ -116,7 +116,7 @@ def measure_fidelity(homes: Sequence[Path | str]) -> FidelityReport:
 def _of_home(home: Path) -> PolicyFidelity:
     observed, configuration = _read(home)
 
-    def again(jobs: Mapping[str, SeenJob]) -> Fidelity:
+    def again(jobs: Mapping[str, ObservedJob]) -> Fidelity:
         return compare(observed, _simulate(observed, configuration, jobs))
 
     def without(**costs: float) -> float:
@@ -149,26 +149,26 @@ def _of_home(home: Path) -> PolicyFidelity:
     )
 
 
-def _simulate(observed: Observed, configuration: Mapping[str, Any], jobs: Mapping[str, SeenJob]) -> Record:
+def _simulate(observed: RunObservation, configuration: Mapping[str, Any], jobs: Mapping[str, ObservedJob]) -> Record:
     """With the scheduler that ran there: the same settings, and what it was told of rates and costs. The rest it learns."""
     scheduler = make_scheduler(configuration)
     # Nothing is lost on the way to a simulated machine.
     scheduler.settings = replace(scheduler.settings, lease_seconds=FOREVER, retry_seconds=FOREVER, node_timeout_seconds=FOREVER)
-    engine = SeenEngine(
+    engine = ObservedEngine(
         scheduler,
         make_policy(configuration["policy"]),
-        SeenPhysics(jobs=jobs, answer_seconds=observed.answer_seconds),
+        ObservedPhysics(jobs=jobs, answer_seconds=observed.answer_seconds),
         observed.trace.arrivals,
         report_seconds=PROGRESS_EVERY_SECONDS,
     )
     return engine.run()
 
 
-def _read(home: Path) -> tuple[Observed, dict[str, Any]]:
-    place = find_place(home)
+def _read(home: Path) -> tuple[RunObservation, dict[str, Any]]:
+    place = find_journal(home)
     if not has_journal(place):
         raise JournalError(f"{home}: no scheduler has run here.", hint="rota fidelity HOME, the --home of a rota up")
-    journal = open_journal(place, WORDS)
+    journal = open_journal(place, JOURNAL_CODEC)
     try:
         configuration = journal.configuration() or {}
         observed = observe(journal.entries(), _round_seconds(configuration))

@@ -5,17 +5,17 @@ from typing import Any
 
 from rota.errors import RotaError
 from rota.sweeps.copies import Copies, Fetch
-from rota.sweeps.worker_pool import Answer, Worker
+from rota.sweeps.worker_pool import Worker, WorkerReply
 
 
-class There:
+class NodeRunner:
     """One worker process and its copies, kept from one cell to the next. It serves the cells of one sweep."""
 
     def __init__(self) -> None:
         self._copies: Copies | None = None
         self._worker: Worker | None = None
 
-    def run(self, text: str, fetch: Fetch) -> Answer:
+    def run(self, text: str, fetch: Fetch) -> WorkerReply:
         """The answer to a cell as `packed` wrote it."""
         sent = json.loads(text)
         try:
@@ -28,7 +28,7 @@ class There:
             said = problem.strerror or str(problem)
             return {"error": f"Its files cannot be written on the node: {said}.", "hint": "free some space there"}
         work = {"versions": sent["versions"], "study": self._copies.rooted(sent["study"])}
-        found: Answer = json.loads(self._copies.unrooted(json.dumps(self._ask(work, self._copies))))
+        found: WorkerReply = json.loads(self._copies.unrooted(json.dumps(self._ask(work, self._copies))))
         return found
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class There:
             self._copies.close()
         self._worker = self._copies = None
 
-    def _ask(self, work: dict[str, Any], copies: Copies) -> Answer:
+    def _ask(self, work: dict[str, Any], copies: Copies) -> WorkerReply:
         if self._worker is None:
             self._worker = Worker(("rota.sweeps.remote_worker", str(copies.root)), cwd=copies.place, keep=(copies.lock,))
         answer = self._worker.ask(work)
@@ -49,6 +49,6 @@ class There:
         return {"error": f"its worker died (exit code {code}).", "hint": "nodes with more memory, if it is short", "died": True}
 
 
-def packed(study: dict[str, Any], versions: dict[str, str], cwd: str, files: dict[str, str]) -> str:
+def encode_cell(study: dict[str, Any], versions: dict[str, str], cwd: str, files: dict[str, str]) -> str:
     """A cell as text. `files`: path, as the study names it, to digest."""
     return json.dumps({"study": study, "versions": versions, "cwd": cwd, "files": files})

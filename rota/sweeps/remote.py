@@ -1,4 +1,4 @@
-"""Cells that other machines run. What reaches them is behind `Elsewhere`; `rota/ray/sweep_backend.py` does it by Ray.
+"""Cells that other machines run. What reaches them is behind `RemoteBackend`; `rota/ray/sweep_backend.py` does it by Ray.
 
 Cells go there as text and come back as text. The machine of the sweep alone writes into its folder. A cell depends on nothing but
 its description and the contents of its files, so it may run twice.
@@ -11,15 +11,15 @@ from typing import Protocol
 
 from rota.errors import OptionError
 from rota.sweeps.grid import SweepCell
-from rota.sweeps.node_runner import packed
+from rota.sweeps.node_runner import encode_cell
 from rota.sweeps.versions import versions
-from rota.sweeps.worker_pool import MOST_DEATHS, Answer
+from rota.sweeps.worker_pool import MOST_DEATHS, WorkerReply
 
 HEAR_SECONDS = 1.0
 """So long it waits for answers before it looks again for room."""
 
 
-class Elsewhere(Protocol):
+class RemoteBackend(Protocol):
     """Other machines that run cells. What they do with one is in `rota/sweeps/node_runner.py`."""
 
     def keep(self, digest: str, content: bytes) -> None:
@@ -31,7 +31,7 @@ class Elsewhere(Protocol):
     def send(self, number: int, text: str, digests: Sequence[str]) -> None:
         """Run a cell; `digests`: of the files that it needs."""
 
-    def hear(self, seconds: float) -> list[tuple[int, Answer]]:
+    def hear(self, seconds: float) -> list[tuple[int, WorkerReply]]:
         """Answers that have come; it waits so long for the first. `died`: no result, because something broke under it."""
 
     def close(self) -> None:
@@ -42,7 +42,11 @@ class RemoteCrew:
     """As `Crew`, of other machines."""
 
     def __init__(
-        self, place: Elsewhere, cells: Sequence[SweepCell], heard: Callable[[int, Answer], None], tell: Callable[[], None]
+        self,
+        place: RemoteBackend,
+        cells: Sequence[SweepCell],
+        heard: Callable[[int, WorkerReply], None],
+        tell: Callable[[], None],
     ) -> None:
         """`heard` gets the number of each cell and the answer to it; `tell` is called now and then."""
         self._place, self._cells, self._heard, self._tell = place, cells, heard, tell
@@ -57,7 +61,7 @@ class RemoteCrew:
                 number = todo.pop()
                 cell = self._cells[number]
                 files = {path: digest for path, digest in cell.files.items() if digest}
-                text = packed(cell.study.plain(), ours, here, files)
+                text = encode_cell(cell.study.plain(), ours, here, files)
                 self._place.send(number, text, sorted(set(files.values())))
                 running += 1
             for number, answer in self._place.hear(HEAR_SECONDS):

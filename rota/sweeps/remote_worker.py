@@ -6,10 +6,10 @@ from typing import Any
 
 from rota.sweeps.sweep_worker import run
 from rota.sweeps.versions import differences, versions
-from rota.sweeps.worker_pool import Alive, Answer, serve
+from rota.sweeps.worker_pool import Alive, WorkerReply, serve
 
 
-def cell(work: dict[str, Any], alive: Alive) -> Answer:
+def cell(work: dict[str, Any], alive: Alive) -> WorkerReply:
     """One cell; `other`: nothing was calculated, because it would be with other versions than the sweep's."""
     other = differences(work["versions"], versions())
     return {"other": other} if other else {"result": run(work["study"], alive)}

@@ -9,10 +9,10 @@ from rota.api import warn_of
 from rota.compose.study import CLUSTER
 from rota.errors import TraceError
 from rota.sweeps.grid import Grid, SweepCell
-from rota.sweeps.remote import Elsewhere, RemoteCrew
+from rota.sweeps.remote import RemoteBackend, RemoteCrew
 from rota.sweeps.store import Store
-from rota.sweeps.sweep_result import Failed, Swept
-from rota.sweeps.worker_pool import Answer, Crew, available_cores
+from rota.sweeps.sweep_result import FailedCell, SweepResult
+from rota.sweeps.worker_pool import Crew, WorkerReply, available_cores
 
 Watch = Callable[[int, int], None]
 """Called with the cells that are there and the cells in all."""
@@ -30,7 +30,7 @@ def sweep(
     seed: int = 0,
     workers: int | None = None,
     **options: Any,
-) -> Swept:
+) -> SweepResult:
     """A grid of simulations on all cores; results are kept in the folder `out` as they come.
 
     `trace` and `cluster` may be lists. `vary` has several values of a keyword of `simulate`, of an option of the policies or
@@ -57,9 +57,9 @@ def run(
     folder: Path | str,
     *,
     workers: int | None = None,
-    elsewhere: Callable[[], Elsewhere] | None = None,
+    elsewhere: Callable[[], RemoteBackend] | None = None,
     watch: Watch | None = None,
-) -> Swept:
+) -> SweepResult:
     """Run every cell that has no result yet: on this machine, or by `elsewhere`, which is called if there is anything to do.
     Killed at any moment and started again, it goes on where it was."""
     guesses = check(grid)
@@ -68,15 +68,15 @@ def run(
     with store.locked():
         missing = [cell for cell in cells if not store.has(cell)]
         reused = len(cells) - len(missing)
-        done, failures = reused, dict[int, Failed]()
+        done, failures = reused, dict[int, FailedCell]()
 
-        def heard(number: int, answer: Answer) -> None:
+        def heard(number: int, answer: WorkerReply) -> None:
             nonlocal done
             if "result" in answer:
                 store.save(missing[number].key, answer["result"])
             done += 1
             if "error" in answer:
-                failures[number] = Failed(missing[number], answer["error"], answer["hint"])
+                failures[number] = FailedCell(missing[number], answer["error"], answer["hint"])
             tell()
 
         def tell() -> None:
@@ -95,10 +95,10 @@ def run(
         failed = [failures[number] for number in sorted(failures) if not store.has(missing[number])]
         rows = store.finish(cells)
         untried = len(cells) - len(rows) - len(failed)
-        return Swept(store.folder, rows, failed, reused, untried, guesses, tuple(store.others(cells)))
+        return SweepResult(store.folder, rows, failed, reused, untried, guesses, tuple(store.others(cells)))
 
 
-def _run_here(missing: Sequence[SweepCell], store: Store, workers: int | None, heard: Callable[[int, Answer], None]) -> None:
+def _run_here(missing: Sequence[SweepCell], store: Store, workers: int | None, heard: Callable[[int, WorkerReply], None]) -> None:
     work = [{"key": cell.key, "study": cell.study.plain()} for cell in missing]
     crew = min(workers or available_cores(), max(len(missing), 1))
     Crew(("rota.sweeps.sweep_worker", str(store.folder)), work, crew, heard).run()

@@ -11,7 +11,7 @@ from rota import __version__
 from rota.report.html import asset, security_policy, text
 from rota.report.plots import DAY, HOUR, MINUTE, SECOND, Plot, Series, chart
 from rota.report.result import duration
-from rota.sweeps.sweep_result import NONE, Point, Swept
+from rota.sweeps.sweep_result import NONE, Point, SweepResult
 
 WHO = ("policy", "placer")
 """Axes whose values tell the lines of a chart apart."""
@@ -109,7 +109,7 @@ class SweepChart:
         )
 
 
-def sweep_page(swept: Swept) -> str:
+def sweep_page(swept: SweepResult) -> str:
     """The whole page."""
     drawing = SweepChart.of(swept.points())
     groups = drawing.groups()
@@ -169,7 +169,7 @@ def _finding(drawing: SweepChart) -> str:
     return f"{leader} has the lowest mean JCT at {wins[leader]} of {total} places. {lowest}"
 
 
-def _facts(swept: Swept, drawing: SweepChart) -> str:
+def _facts(swept: SweepResult, drawing: SweepChart) -> str:
     rows = {"Over": drawing.over, "Lines": ", ".join(drawing.lines), "Charts by": ", ".join(drawing.panels)}
     varied = swept.varied()
     rows |= {name.capitalize(): _names_of(swept, name) for name in ("trace", "cluster", "placer") if name not in varied}
@@ -178,7 +178,7 @@ def _facts(swept: Swept, drawing: SweepChart) -> str:
     return "".join(f"<div><dt>{text(name)}</dt><dd><bdi>{text(value)}</bdi></dd></div>" for name, value in rows.items() if value)
 
 
-def _names_of(swept: Swept, axis: str) -> str:
+def _names_of(swept: SweepResult, axis: str) -> str:
     """The values of an axis, each once."""
     return ", ".join(dict.fromkeys(str(row["axes"][axis]) for row in swept.rows if row["axes"].get(axis) is not None))
 

@@ -30,7 +30,7 @@ NONE = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCell:
     """A cell that has no result."""
 
     cell: SweepCell
@@ -57,13 +57,13 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """A finished sweep. It prints itself."""
 
     folder: Path
     rows: list[dict[str, Any]]
     """One per finished cell, in the order of the grid: key, axes, params, summary."""
-    failed: list[Failed]
+    failed: list[FailedCell]
     reused: int
     """Cells that were there before."""
     untried: int = 0
@@ -114,7 +114,7 @@ class Swept:
         """One error for all cells that failed. Cells that failed for the same reason are told together."""
         if not self.failed:
             return RotaError(f"{self.untried} cells were not tried.", hint="the same command again") if self.untried else None
-        reasons: dict[str, list[Failed]] = {}
+        reasons: dict[str, list[FailedCell]] = {}
         for each in self.failed:
             reasons.setdefault(each.error, []).append(each)
         told = "; ".join(f"{_where(cells, self.varied())}: {error.rstrip('.')}" for error, cells in reasons.items())
@@ -157,7 +157,7 @@ def _cells(count: int) -> str:
     return f"{count} cell{'' if count == 1 else 's'}"
 
 
-def _where(failed: Sequence[Failed], names: Sequence[str]) -> str:
+def _where(failed: Sequence[FailedCell], names: Sequence[str]) -> str:
     """The first of some cells by what tells it from others, and how many more there are."""
     first = failed[0].cell
     place = ", ".join(f"{name} {_axis(first.axes.get(name))}" for name in names)

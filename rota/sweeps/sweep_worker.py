@@ -7,7 +7,7 @@ from typing import Any
 from rota.api import run_study
 from rota.compose.study import make_study
 from rota.sweeps.store import Store
-from rota.sweeps.worker_pool import Alive, Answer, serve
+from rota.sweeps.worker_pool import Alive, WorkerReply, serve
 from rota.traces.synthetic import open_trace
 from rota.traces.trace import Trace
 
@@ -26,7 +26,7 @@ def run(fields: dict[str, Any], alive: Alive) -> dict[str, Any]:
 def main() -> None:
     store = Store(sys.argv[1])
 
-    def cell(work: dict[str, Any], alive: Alive) -> Answer:
+    def cell(work: dict[str, Any], alive: Alive) -> WorkerReply:
         store.save(work["key"], run(work["study"], alive))
         return {}
 

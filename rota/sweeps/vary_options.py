@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.compose.option_syntax import Spelled, options_of
+from rota.compose.option_syntax import ParsedName, options_of
 from rota.compose.registry import Registry
 from rota.compose.study import read_field, study_fields
-from rota.errors import NameUnknown, OptionError, RotaError
+from rota.errors import OptionError, RotaError, UnknownNameError
 from rota.traces.synthetic import BUILT_IN, GENERATED
 
 PARTS = ("policy.", "placer.", "trace.")
@@ -31,7 +31,7 @@ def check_varied(name: str) -> None:
     part = next((part for part in PARTS if name.startswith(part)), "")
     if not (name.removeprefix(part) if part else name in study_fields()):
         known = [*(each for each in study_fields() if each not in AXES), "trace.load", "policy.thresholds", "placer.sticky"]
-        raise NameUnknown("setting", name, known, hint=f"--vary policy.{name}=A/B, if it is an option of a policy")
+        raise UnknownNameError("setting", name, known, hint=f"--vary policy.{name}=A/B, if it is an option of a policy")
 
 
 def read_varied(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
@@ -74,7 +74,7 @@ def _value(name: str, text: str) -> Any:
 def takes(text: str, registry: Registry, option: str) -> bool:
     """Whether a policy or a placer has an option of this name. What cannot be found is complained about elsewhere."""
     try:
-        kind = registry.find(Spelled.parse(text, registry.what).name)
+        kind = registry.find(ParsedName.parse(text, registry.what).name)
     except RotaError:
         return True
     return option in options_of(kind)
@@ -84,7 +84,7 @@ def with_options(text: str, what: str, options: Mapping[str, Any]) -> str:
     """The name of a policy or a placer with other options."""
     if not options:
         return text
-    spelled = Spelled.parse(text, what)
+    spelled = ParsedName.parse(text, what)
     name = f"{spelled.name}:" if spelled.name.endswith(".py") else spelled.name
     return f"{name}:{_spelled({**spelled.options, **options})}"
 

@@ -24,7 +24,7 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VEC
 MOST_DEATHS = 3
 """So many workers may die in a row; after that the crew stops."""
 
-Answer = dict[str, Any]
+WorkerReply = dict[str, Any]
 """What a worker says about its work; `error` and `hint` where there is no result."""
 
 Alive = Callable[[int, int, float], None]
@@ -46,7 +46,7 @@ class Worker:
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=cwd, pass_fds=keep
         )
 
-    def ask(self, work: Mapping[str, Any]) -> Answer | None:
+    def ask(self, work: Mapping[str, Any]) -> WorkerReply | None:
         """The worker's answer; None: it died."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
@@ -59,7 +59,7 @@ class Worker:
         if not line.endswith("\n"):
             return None
         try:
-            answer: Answer = json.loads(line)
+            answer: WorkerReply = json.loads(line)
         except ValueError:
             return {"error": f"its worker said {line[:60]!r}.", "hint": "report this"}
         return answer
@@ -82,7 +82,7 @@ class Crew:
     """Worker processes, each fed by a thread of ours that does nothing but wait for it."""
 
     def __init__(
-        self, command: Sequence[str], work: Sequence[Mapping[str, Any]], workers: int, heard: Callable[[int, Answer], None]
+        self, command: Sequence[str], work: Sequence[Mapping[str, Any]], workers: int, heard: Callable[[int, WorkerReply], None]
     ) -> None:
         """`command` is the module of the worker and its arguments. `heard` gets the number of each piece of work and the answer
         to it, one at a time and in the order they come."""
@@ -152,7 +152,7 @@ class Crew:
                 worker.terminate()
 
 
-def serve(do: Callable[[dict[str, Any], Alive], Answer]) -> None:
+def serve(do: Callable[[dict[str, Any], Alive], WorkerReply]) -> None:
     """Do what comes in, until nothing comes any more. `do` gets a piece of work and a function that it calls now and then."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

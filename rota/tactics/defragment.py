@@ -28,7 +28,7 @@ class Movable(NamedTuple):
     """What a move costs it."""
 
 
-class Clearing(NamedTuple):
+class DefragmentPlan(NamedTuple):
     """Nodes for a gang, and what has to be done first."""
 
     nodes: tuple[int, ...]
@@ -58,7 +58,7 @@ class Defragment:
     most_gangs: int = 4
     """Gangs that are looked at in one plan."""
 
-    def clear(self, free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> Clearing | None:
+    def clear(self, free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> DefragmentPlan | None:
         """Room for a gang on so many nodes; None: there is no way. `free`: GPUs of each node that it may have now, and that jobs
         may move to."""
         if int(free.sum()) < gpus:
@@ -70,7 +70,7 @@ class _Search:
     """Sets of nodes, those that need the fewest moves first."""
 
     def __init__(self, free: Ints, movable: Sequence[Movable], gpus: int, nodes: int) -> None:
-        self.best: Clearing | None = None
+        self.best: DefragmentPlan | None = None
         self._key = (len(movable) + 1, 0.0)
         """Moves of the best set so far, and their price."""
         self._free, self._gpus, self._nodes = free.tolist(), gpus, nodes
@@ -121,7 +121,7 @@ class _Search:
         bins.subtract(self._free[node] for node in nodes if self._free[node])
         rooms = fit([job.gpus for job in leaving], +bins)
         if rooms is not None:
-            self._key, self.best = key, Clearing(nodes, self._targets(leaving, rooms, set(nodes)))
+            self._key, self.best = key, DefragmentPlan(nodes, self._targets(leaving, rooms, set(nodes)))
 
     def _targets(self, leaving: list[Movable], rooms: list[int], taken: set[int]) -> tuple[tuple[Movable, int], ...]:
         """A node for each that leaves, given how much room the node has at that moment; the lowest number of several."""

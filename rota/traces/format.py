@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rota.errors import TraceError
-from rota.files.csv_table import FileTable, Lines, Row, closest
+from rota.files.csv_table import CsvRow, FileTable, Lines, closest
 from rota.model.job import Arrival
-from rota.traces.trace import Skipped
+from rota.traces.trace import SkippedRow
 
 
 def _nothing_more(table: FileTable) -> None:
@@ -18,7 +18,7 @@ class Format:
     """One way to write a trace down."""
 
     name: str
-    arrival: Callable[[Row], Arrival | Skipped]
+    arrival: Callable[[CsvRow], Arrival | SkippedRow]
     """A row that is knowingly left out gives the reason instead."""
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] | None = None
@@ -31,7 +31,7 @@ class Format:
     """Its times are dates, so they are counted from the first arrival; other formats keep their numbers."""
     check: Callable[[FileTable], None] = _nothing_more
     """Further rules about the header."""
-    remarks: Callable[[Row], Iterable[str]] | None = None
+    remarks: Callable[[CsvRow], Iterable[str]] | None = None
     """What of a job could not be carried over, said in the past tense; the trace counts the jobs for each."""
 
     def layout(self, file: Lines) -> tuple[str, ...]:

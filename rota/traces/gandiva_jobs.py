@@ -19,21 +19,21 @@ from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.simulation_rates import read_rates
-from rota.traces.generator_settings import Number, Setting, Words, check_settings, read_settings, spelled
+from rota.traces.generator_settings import NumberSetting, Setting, TextSetting, check_settings, format_settings, read_settings
 from rota.traces.search import Search
 from rota.traces.trace import Trace
 
 EXAMPLE = "gandiva:jobs=1000,seed=0,load=1.2"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": Number(1, MOST_COUNT),
-    "seed": Number(0, 10**18),
-    "load": Number(0.001, 1000, whole=False),
-    "gpus": Number(1, MOST_COUNT),
-    "sweeps": Number(0, 1, whole=False),
-    "longest_seconds": Number(1, 1e9, whole=False),
-    "feedback_steps": Number(0, 10**9),
-    "profile": Words("the path of a table of rates"),
+    "jobs": NumberSetting(1, MOST_COUNT),
+    "seed": NumberSetting(0, 10**18),
+    "load": NumberSetting(0.001, 1000, whole=False),
+    "gpus": NumberSetting(1, MOST_COUNT),
+    "sweeps": NumberSetting(0, 1, whole=False),
+    "longest_seconds": NumberSetting(1, 1e9, whole=False),
+    "feedback_steps": NumberSetting(0, 10**9),
+    "profile": TextSetting("the path of a table of rates"),
 }
 
 GPUS = 180
@@ -144,7 +144,7 @@ def gandiva_jobs(
         for job in group
     )
     searches = [_search(group, feedback_steps) for group in groups if feedback_steps and sweep_of(group[0].name)]
-    return Trace(f"gandiva:{spelled(given)}", "gandiva", arrivals, searches=tuple(searches))
+    return Trace(f"gandiva:{format_settings(given)}", "gandiva", arrivals, searches=tuple(searches))
 
 
 def named_gandiva(text: str) -> Trace:

@@ -19,7 +19,7 @@ count the jobs that lose such a rule.
 import math
 from collections.abc import Iterator
 
-from rota.files.csv_table import Row
+from rota.files.csv_table import CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import filled, weight
@@ -30,7 +30,7 @@ SEVEN = ("job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps"
 TWELVE = (*_HEAD, "mode", "priority_weight", "slo", "duration", "arrival_time")
 
 
-def arrival(row: Row) -> Arrival:
+def arrival(row: CsvRow) -> Arrival:
     spec = JobSpec(
         name=f"gavel-{row.line}",
         gpus=row.whole("scale_factor", least=1),
@@ -42,13 +42,13 @@ def arrival(row: Row) -> Arrival:
     return Arrival(row.number("arrival_time"), spec)
 
 
-def _slo(row: Row) -> float:
+def _slo(row: CsvRow) -> float:
     """Less than 0 is none."""
     text = row.text("slo").strip()
     return (row.number("slo") or math.inf) if text and not text.startswith("-") else math.inf
 
 
-def remarks(row: Row) -> Iterator[str]:
+def remarks(row: CsvRow) -> Iterator[str]:
     if row.text("mode") not in ("", "static"):
         yield "had a batch size that changes in training; it stays as it starts here"
 

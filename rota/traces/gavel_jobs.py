@@ -20,23 +20,31 @@ from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.simulation_rates import read_rates
-from rota.traces.generator_settings import Number, Setting, Switch, Words, check_settings, read_settings, spelled
+from rota.traces.generator_settings import (
+    NumberSetting,
+    Setting,
+    Switch,
+    TextSetting,
+    check_settings,
+    format_settings,
+    read_settings,
+)
 from rota.traces.trace import Trace
 
 EXAMPLE = "gavel:jobs=500,load=0.5,multi=true,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": Number(1, MOST_COUNT),
-    "seed": Number(0, 10**18),
-    "seconds_between": Number(0, 1e9, whole=False),
-    "load": Number(0.001, 1000, whole=False),
-    "gpus": Number(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MOST_COUNT),
+    "seed": NumberSetting(0, 10**18),
+    "seconds_between": NumberSetting(0, 1e9, whole=False),
+    "load": NumberSetting(0.001, 1000, whole=False),
+    "gpus": NumberSetting(1, MOST_COUNT),
     "multi": Switch(),
     "priorities": Switch(),
     "slo": Switch(),
-    "duration": Number(1, 1e9, whole=False),
-    "tenants": Number(0, MOST_COUNT),
-    "profile": Words("the path of a table of rates"),
+    "duration": NumberSetting(1, 1e9, whole=False),
+    "tenants": NumberSetting(0, MOST_COUNT),
+    "profile": TextSetting("the path of a table of rates"),
 }
 
 LOAD, GPUS = 0.5, 108
@@ -60,7 +68,7 @@ _JOBS_SEED, _GAPS_SEED, _SLO_SEED = 2, 3, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class GavelJob:
     """One job as it was drawn."""
 
     profile: str
@@ -72,7 +80,7 @@ class Drawn:
     """It should be done this many times its run time after its submission; None: whenever."""
 
 
-def draw(jobs: int, seed: int, *, multi: bool, priorities: bool, slo: bool, duration: float | None = None) -> list[Drawn]:
+def draw(jobs: int, seed: int, *, multi: bool, priorities: bool, slo: bool, duration: float | None = None) -> list[GavelJob]:
     """The jobs of a seed. Another number of jobs gives the same jobs as far as there are as many."""
     work, limits = random.Random(seed + _JOBS_SEED), random.Random(seed + _SLO_SEED)
     found = []
@@ -84,7 +92,7 @@ def draw(jobs: int, seed: int, *, multi: bool, priorities: bool, slo: bool, dura
         while gpus > 1 and profile.partition(" ")[0] in _ALONE:
             profile = work.choice(MODELS)
         weight = 5.0 if priorities and work.uniform(0, 1) <= 0.2 else 1.0
-        found.append(Drawn(profile, gpus, seconds, weight, _slo(limits.uniform(0, 1)) if slo else None))
+        found.append(GavelJob(profile, gpus, seconds, weight, _slo(limits.uniform(0, 1)) if slo else None))
     return found
 
 
@@ -163,7 +171,9 @@ def gavel_jobs(
         at_s += gap * mean
         arrivals.append(Arrival(at_s, _spec(job, number, tenants, known)))
     return Trace(
-        f"gavel:{spelled({key: value for key, value in given.items() if value or key == 'seed'})}", "gavel", tuple(arrivals)
+        f"gavel:{format_settings({key: value for key, value in given.items() if value or key == 'seed'})}",
+        "gavel",
+        tuple(arrivals),
     )
 
 
@@ -172,13 +182,13 @@ def named_gavel(text: str) -> Trace:
     return gavel_jobs(**read_settings(text, SETTINGS, EXAMPLE))
 
 
-def _mean_gap(drawn: list[Drawn], between: list[float], load: float, gpus: int) -> float:
+def _mean_gap(drawn: list[GavelJob], between: list[float], load: float, gpus: int) -> float:
     """Seconds between arrivals at which so much work comes per second; a single job has no span."""
     work = sum(job.gpus * job.seconds for job in drawn)
     return work / (gpus * load) / sum(between) if between else 0.0
 
 
-def _spec(job: Drawn, number: int, tenants: int, rates: Rates) -> JobSpec:
+def _spec(job: GavelJob, number: int, tenants: int, rates: Rates) -> JobSpec:
     rate, _ = rates.rate(job.profile, REFERENCE, job.gpus)
     if not rate > 0:
         raise OptionError(

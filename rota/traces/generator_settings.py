@@ -20,7 +20,7 @@ class Setting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberSetting:
     """A number in a range."""
 
     least: float
@@ -60,7 +60,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextSetting:
     """A text without commas, such as the path of a file."""
 
     what: str
@@ -106,6 +106,6 @@ def check_settings(name: str, given: Mapping[str, Any], known: Mapping[str, Sett
             raise TraceError(f"must be {known[key]}.", where=name, field=key, value=value, hint=f"like {example}")
 
 
-def spelled(given: Mapping[str, Any]) -> str:
+def format_settings(given: Mapping[str, Any]) -> str:
     """As it would be typed."""
     return ",".join(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in given.items())

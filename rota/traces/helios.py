@@ -7,22 +7,22 @@ included: one step per second, no profile. `vc`, the virtual cluster, becomes th
 started and ended there, and `queue`, the seconds it waited: that is for the policy to decide anew.
 """
 
-from rota.files.csv_table import Row
+from rota.files.csv_table import CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import NO_GPU, filled, instant
-from rota.traces.trace import Skipped
+from rota.traces.trace import SkippedRow
 
 _UNFINISHED = ("PENDING", "RUNNING", "SUSPENDED")
 """States of Slurm in which `duration` is not the whole run time."""
 
 
-def arrival(row: Row) -> Arrival | Skipped:
+def arrival(row: CsvRow) -> Arrival | SkippedRow:
     gpus = row.whole("gpu_num", least=0)
     if not gpus:
-        return Skipped(row.line, NO_GPU)
+        return SkippedRow(row.line, NO_GPU)
     if row.text("state") in _UNFINISHED:
-        return Skipped(row.line, "had not ended")
+        return SkippedRow(row.line, "had not ended")
     spec = JobSpec(
         name=f"helios-{filled(row, 'job_id')}",
         gpus=gpus,

@@ -7,19 +7,19 @@ Not read, because the converter made them up: the times of an iteration and `ten
 and `profiled_network`. Only completed jobs are in the file, evaluation and debugging left out: most of the cluster's jobs.
 """
 
-from rota.files.csv_table import MOST_COUNT, Row
+from rota.files.csv_table import MOST_COUNT, CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import NO_GPU, filled
-from rota.traces.trace import Skipped
+from rota.traces.trace import SkippedRow
 
 ITERATION_SECONDS = 0.5
 
 
-def arrival(row: Row) -> Arrival | Skipped:
+def arrival(row: CsvRow) -> Arrival | SkippedRow:
     gpus = row.whole("gpu_workers", least=0) * row.whole("gpu_per_worker", least=0)
     if not gpus:
-        return Skipped(row.line, NO_GPU)
+        return SkippedRow(row.line, NO_GPU)
     if gpus > MOST_COUNT:
         raise row.wrong("gpu_workers", f"makes {gpus:,} GPUs, more than {MOST_COUNT:,}.", hint="check gpu_per_worker, too")
     spec = JobSpec(

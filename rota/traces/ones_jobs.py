@@ -13,18 +13,18 @@ import numpy as np
 from rota.files.csv_table import MOST_COUNT
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.ones_models import MODELS, OnesModel
-from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.generator_settings import NumberSetting, Setting, check_settings, format_settings, read_settings
 from rota.traces.shaping import dealt
 from rota.traces.trace import Trace
 
 EXAMPLE = "ones:jobs=400,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": Number(1, MOST_COUNT),
-    "seed": Number(0, 10**18),
-    "gap_seconds": Number(0.001, 1e6, whole=False),
-    "spread": Number(0, 3, whole=False),
-    "largest": Number(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MOST_COUNT),
+    "seed": NumberSetting(0, 10**18),
+    "gap_seconds": NumberSetting(0.001, 1e6, whole=False),
+    "spread": NumberSetting(0, 3, whole=False),
+    "largest": NumberSetting(1, MOST_COUNT),
 }
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -48,7 +48,7 @@ def ones_jobs(jobs: int = 400, seed: int = 0, *, gap_seconds: float = 30.0, spre
         name, examples = kinds[kind]
         spec = job_of(name, MODELS[name], examples, times, largest)
         arrivals.append(Arrival(submitted_s, JobSpec(name=f"{name}-{number}", **spec)))
-    return Trace(f"ones:{spelled(given)}", "ones", tuple(arrivals))
+    return Trace(f"ones:{format_settings(given)}", "ones", tuple(arrivals))
 
 
 def job_of(name: str, model: OnesModel, examples: int, longer: float, largest: int) -> dict[str, Any]:

@@ -13,36 +13,36 @@ memory and `qos` are not read. The variant `multigpu50` has no times and is refu
 from collections.abc import Iterator
 
 from rota.errors import TraceError
-from rota.files.csv_table import FileTable, Row
+from rota.files.csv_table import CsvRow, FileTable
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import MILLI
 from rota.traces.format import Format
 from rota.traces.parts import NO_GPU, accelerators, filled
-from rota.traces.trace import Skipped
+from rota.traces.trace import SkippedRow
 
 _TIMES = ("creation_time", "deletion_time", "scheduled_time")
 
 
-def arrival(row: Row) -> Arrival | Skipped:
+def arrival(row: CsvRow) -> Arrival | SkippedRow:
     gpus = row.whole("num_gpu", least=0)
     if not gpus:
-        return Skipped(row.line, NO_GPU)
+        return SkippedRow(row.line, NO_GPU)
     if not row.text("deletion_time"):
-        return Skipped(row.line, "was never deleted")
+        return SkippedRow(row.line, "was never deleted")
     if not row.text("scheduled_time") and row.text("pod_phase") == "Pending":
-        return Skipped(row.line, "was never scheduled")
+        return SkippedRow(row.line, "was never scheduled")
     created_s = row.number("creation_time")
     began_s = row.number("scheduled_time") if row.text("scheduled_time") else created_s
     seconds = row.number("deletion_time") - began_s
     if seconds <= 0:
-        return Skipped(row.line, "ran for no time" if seconds == 0 else "was deleted before it was scheduled")
+        return SkippedRow(row.line, "ran for no time" if seconds == 0 else "was deleted before it was scheduled")
     milli = row.whole("gpu_milli", least=1)
     part = milli / MILLI if gpus == 1 and milli < MILLI else gpus
     spec = JobSpec(name=filled(row, "name"), gpus=part, steps=seconds, accelerators=accelerators(row, "gpu_spec"))
     return Arrival(created_s, spec)
 
 
-def remarks(row: Row) -> Iterator[str]:
+def remarks(row: CsvRow) -> Iterator[str]:
     if row.whole("gpu_milli", least=1) < MILLI and row.whole("num_gpu", least=0) > 1:
         yield "asked for parts of several GPUs and got whole ones"
 

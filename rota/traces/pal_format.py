@@ -4,13 +4,13 @@
 lower case, such as `pal/vgg19`; how long an iteration takes is for a table of rates to say. `batch_size` is not read.
 """
 
-from rota.files.csv_table import Row
+from rota.files.csv_table import CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import filled
 
 
-def arrival(row: Row) -> Arrival:
+def arrival(row: CsvRow) -> Arrival:
     model = filled(row, "model").lower()
     spec = JobSpec(
         name=f"{model}-{filled(row, 'job_id')}",

@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from rota.files.csv_table import Row
+from rota.files.csv_table import CsvRow
 from rota.model.cluster import ACCELERATOR, canonical
 
 NO_GPU = "asks for no GPU"
@@ -14,7 +14,7 @@ _ORIGIN = datetime(2000, 1, 1)
 """Any fixed date: the reader counts from the first arrival."""
 
 
-def filled(row: Row, column: str) -> str:
+def filled(row: CsvRow, column: str) -> str:
     """A text that must not be empty."""
     cell = row.text(column)
     if not cell:
@@ -22,7 +22,7 @@ def filled(row: Row, column: str) -> str:
     return cell
 
 
-def instant(row: Row, column: str) -> float:
+def instant(row: CsvRow, column: str) -> float:
     """Local time without a zone, `YYYY-MM-DD HH:MM:SS`, as seconds since a fixed date."""
     cell = row.cells[column]
     # fromisoformat alone would also take week dates and zones.
@@ -34,7 +34,7 @@ def instant(row: Row, column: str) -> float:
     raise row.wrong(column, "is not YYYY-MM-DD HH:MM:SS.", hint="write it like 2017-10-09 07:01:55")
 
 
-def accelerators(row: Row, column: str) -> tuple[str, ...]:
+def accelerators(row: CsvRow, column: str) -> tuple[str, ...]:
     """Accelerator types with bars between them, each once; empty: any."""
     cell = row.text(column)
     if not cell:
@@ -46,7 +46,7 @@ def accelerators(row: Row, column: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(types))
 
 
-def weight(row: Row, column: str) -> float:
+def weight(row: CsvRow, column: str) -> float:
     """More than 0; 1 where nothing is said."""
     if not row.text(column):
         return 1.0

@@ -5,13 +5,13 @@ included. `cluster` is the hash of a virtual cluster and becomes the tenant. `gp
 Durations come without a model, so a job has one step per second of its duration and no profile.
 """
 
-from rota.files.csv_table import Row
+from rota.files.csv_table import CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import instant
 
 
-def arrival(row: Row) -> Arrival:
+def arrival(row: CsvRow) -> Arrival:
     spec = JobSpec(
         name=f"philly-{row.line}",
         gpus=row.whole("num_gpus", least=1),

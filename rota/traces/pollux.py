@@ -12,14 +12,14 @@ the largest the steps are those of the largest, for Pollux found no use in more.
 
 from collections.abc import Iterator
 
-from rota.files.csv_table import Row, closest
+from rota.files.csv_table import CsvRow, closest
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.curves import STEPS, steps_to_end
 from rota.traces.format import Format
 from rota.traces.parts import filled
 
 
-def arrival(row: Row) -> Arrival:
+def arrival(row: CsvRow) -> Arrival:
     application = row.text("application")
     if application not in STEPS:
         raise row.wrong(
@@ -37,7 +37,7 @@ def arrival(row: Row) -> Arrival:
     return Arrival(row.number("time"), spec)
 
 
-def remarks(row: Row) -> Iterator[str]:
+def remarks(row: CsvRow) -> Iterator[str]:
     if row.whole("batch_size", least=1) not in STEPS[row.text("application")]:
         yield "had a batch size that Pollux has no curve for; the steps are estimated from the nearest"
 

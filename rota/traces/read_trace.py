@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rota.errors import NameUnknown, TraceError
-from rota.files.csv_table import FileTable, Lines, Row, closest, lines_in, read_lines, shown
+from rota.errors import TraceError, UnknownNameError
+from rota.files.csv_table import CsvRow, FileTable, Lines, closest, lines_in, read_lines, shown
 from rota.files.text import decoded
 from rota.model.job import Arrival
 from rota.traces.format import Format
@@ -19,7 +19,7 @@ from rota.traces.philly import PHILLY
 from rota.traces.pollux import POLLUX
 from rota.traces.rota_format import ROTA
 from rota.traces.tiresias_format import TIRESIAS
-from rota.traces.trace import Skipped, Trace
+from rota.traces.trace import SkippedRow, Trace
 
 FORMATS: Mapping[str, Format] = {
     known.name: known for known in (ROTA, GAVEL, PHILLY, HELIOS, TIRESIAS, PAL, POLLUX, OPENB, KALOS)
@@ -45,7 +45,7 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
     asked = _checked(table, where)
     arrivals: list[Arrival] = []
     lines: list[int] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedRow] = []
     remarks: Counter[str] = Counter()
     seen: dict[str, int] = {}
     arrival_of, remarks_of, unique = wanted.arrival, wanted.remarks, wanted.unique
@@ -55,7 +55,7 @@ def read_trace(path: Path | str, *, format: str = AUTO, where: Sequence[tuple[st
             if unique:
                 _check_unique(row, unique, seen)
             found = arrival_of(row)
-            if isinstance(found, Skipped):
+            if isinstance(found, SkippedRow):
                 skipped.append(found)
                 continue
             if remarks_of:
@@ -96,7 +96,7 @@ def check_format(name: str) -> None:
 def _named(name: str) -> Format:
     if name in FORMATS:
         return FORMATS[name]
-    raise NameUnknown("trace format", shown(name), [AUTO, *FORMATS], hint="--format auto goes by the header")
+    raise UnknownNameError("trace format", shown(name), [AUTO, *FORMATS], hint="--format auto goes by the header")
 
 
 def _detected(file: Lines) -> Format:
@@ -153,7 +153,7 @@ def _checked(table: FileTable, where: Sequence[tuple[str, str]]) -> list[tuple[s
     return asked
 
 
-def _nothing_left(table: FileTable, asked: Sequence[tuple[str, str]], skipped: Sequence[Skipped]) -> TraceError:
+def _nothing_left(table: FileTable, asked: Sequence[tuple[str, str]], skipped: Sequence[SkippedRow]) -> TraceError:
     if skipped:
         reasons = "; ".join(f"{why}: {rows:,}" for why, rows in Counter(each.why for each in skipped).most_common())
         return TraceError(f"every row is left out ({reasons}).", where=table.where, hint="give jobs that ran on GPUs")
@@ -180,7 +180,7 @@ def _nothing_left(table: FileTable, asked: Sequence[tuple[str, str]], skipped: S
     )
 
 
-def _check_unique(row: Row, column: str, seen: dict[str, int]) -> None:
+def _check_unique(row: CsvRow, column: str, seen: dict[str, int]) -> None:
     value = row.text(column)
     if value and seen.setdefault(value, row.line) != row.line:
         raise row.wrong(column, f"is already used on line {seen[value]}.", hint=f"give every job its own {column}")

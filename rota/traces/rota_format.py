@@ -28,14 +28,14 @@
 """
 
 from rota.errors import TraceError
-from rota.files.csv_table import FileTable, Row
+from rota.files.csv_table import CsvRow, FileTable
 from rota.model.job import Arrival, JobSpec
 from rota.model.units import FOREVER, MILLI, milligpus_of
 from rota.traces.format import Format
 from rota.traces.parts import accelerators, weight
 
 
-def arrival(row: Row) -> Arrival:
+def arrival(row: CsvRow) -> Arrival:
     spec = JobSpec(
         name=_name(row),
         gpus=_gpus(row),
@@ -58,7 +58,7 @@ def arrival(row: Row) -> Arrival:
     return Arrival(row.number("submit_time"), spec)
 
 
-def _gpus(row: Row) -> float:
+def _gpus(row: CsvRow) -> float:
     if row.text("gpus").startswith("-"):
         return row.whole("gpus", least=1)
     gpus = row.number("gpus")
@@ -69,7 +69,7 @@ def _gpus(row: Row) -> float:
     return gpus
 
 
-def _sizes(row: Row, column: str) -> tuple[int, ...]:
+def _sizes(row: CsvRow, column: str) -> tuple[int, ...]:
     """`1|2|8`, beside what the job asks for."""
     if not row.text(column):
         return ()
@@ -83,7 +83,7 @@ def _sizes(row: Row, column: str) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _truth(row: Row, column: str, *, default: bool = False) -> bool:
+def _truth(row: CsvRow, column: str, *, default: bool = False) -> bool:
     text = row.text(column).lower()
     if text not in ("", "true", "false"):
         raise row.wrong(column, "must be true or false.", hint=f"leave it empty for {str(default).lower()}")
@@ -115,7 +115,7 @@ def cells(arrival: Arrival, work: str) -> dict[str, str]:
     }
 
 
-def _limit(row: Row, column: str) -> float:
+def _limit(row: CsvRow, column: str) -> float:
     """More than 0; empty: none."""
     if not row.text(column):
         return FOREVER
@@ -129,7 +129,7 @@ def _plain(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def _name(row: Row) -> str:
+def _name(row: CsvRow) -> str:
     if "name" in row.cells:
         return row.text("name") or row.text("job_id")
     return row.text("job_id") or f"line-{row.line}"

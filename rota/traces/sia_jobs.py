@@ -15,17 +15,17 @@ from rota.files.csv_table import MOST_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
-from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.generator_settings import NumberSetting, Setting, check_settings, format_settings, read_settings
 from rota.traces.shaping import dealt
 from rota.traces.trace import Trace
 
 EXAMPLE = "sia:jobs=160,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": Number(1, MOST_COUNT),
-    "seed": Number(0, 10**18),
-    "hours": Number(0, 1e6, whole=False),
-    "largest": Number(1, MOST_COUNT),
+    "jobs": NumberSetting(1, MOST_COUNT),
+    "seed": NumberSetting(0, 10**18),
+    "hours": NumberSetting(0, 1e6, whole=False),
+    "largest": NumberSetting(1, MOST_COUNT),
 }
 
 
@@ -75,7 +75,7 @@ def sia_jobs(jobs: int = 160, seed: int = 0, *, hours: float = 5.0, largest: int
         steps = max(round(_seconds(model, draw) * rate), 1)
         name = f"{model.profile.removeprefix('pal/')}-{number}"
         arrivals.append(Arrival(submitted_s, JobSpec(name=name, gpus=gpus, steps=float(steps), profile=model.profile)))
-    return Trace(f"sia:{spelled(given)}", "sia", tuple(arrivals))
+    return Trace(f"sia:{format_settings(given)}", "sia", tuple(arrivals))
 
 
 def named_sia(text: str) -> Trace:

@@ -16,7 +16,7 @@ from rota.errors import TraceError
 from rota.files.csv_table import MOST_COUNT, closest, shown
 from rota.model.job import Arrival, JobSpec
 from rota.traces import gandiva_jobs, gavel_jobs, ones_jobs, sia_jobs, tiresias_jobs
-from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.generator_settings import NumberSetting, Setting, check_settings, format_settings, read_settings
 from rota.traces.read_trace import AUTO, check_format, read_trace
 from rota.traces.shaping import MODELS, by_day, owners, trained
 from rota.traces.trace import Trace
@@ -38,16 +38,16 @@ _NAME = re.compile(r"[A-Za-z][\w-]*(:.*)?", re.DOTALL)
 
 
 _SETTINGS: Mapping[str, Setting] = {
-    "jobs": Number(1, MOST_COUNT),
-    "seed": Number(0, 10**18),
-    "load": Number(0.001, 1000, whole=False),
-    "gpus": Number(1, MOST_COUNT),
-    "largest": Number(1, MOST_COUNT),
-    "median_seconds": Number(1, 1e9, whole=False),
-    "longest_seconds": Number(1, 1e9, whole=False),
-    "tenants": Number(0, MOST_COUNT),
-    "rhythm": Number(0, 1, whole=False),
-    "models": Number(0, len(MODELS)),
+    "jobs": NumberSetting(1, MOST_COUNT),
+    "seed": NumberSetting(0, 10**18),
+    "load": NumberSetting(0.001, 1000, whole=False),
+    "gpus": NumberSetting(1, MOST_COUNT),
+    "largest": NumberSetting(1, MOST_COUNT),
+    "median_seconds": NumberSetting(1, 1e9, whole=False),
+    "longest_seconds": NumberSetting(1, 1e9, whole=False),
+    "tenants": NumberSetting(0, MOST_COUNT),
+    "rhythm": NumberSetting(0, 1, whole=False),
+    "models": NumberSetting(0, len(MODELS)),
 }
 
 
@@ -174,7 +174,7 @@ def reseeded(trace: Path | str, extra: int) -> Path | str:
     if name not in GENERATED:
         return trace
     settings = read_settings(whole, *GENERATED[name])
-    return f"{name}:{spelled({**settings, 'seed': settings.get('seed', 0) + extra})}"
+    return f"{name}:{format_settings({**settings, 'seed': settings.get('seed', 0) + extra})}"
 
 
 def _is_path(text: str) -> bool:

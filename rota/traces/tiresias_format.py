@@ -5,13 +5,13 @@ A job has one step per second of its duration. The lists of ElasticFlow (ASPLOS'
 their deadlines and batch sizes are not.
 """
 
-from rota.files.csv_table import Row
+from rota.files.csv_table import CsvRow
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.parts import filled
 
 
-def arrival(row: Row) -> Arrival:
+def arrival(row: CsvRow) -> Arrival:
     spec = JobSpec(
         name=f"{row.text('model_name') or 'job'}-{filled(row, 'job_id')}",
         gpus=row.whole("num_gpu", least=1),

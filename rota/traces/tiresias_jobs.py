@@ -13,17 +13,17 @@ from rota.files.csv_table import MOST_COUNT
 from rota.model.accelerators import REFERENCE
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
-from rota.traces.generator_settings import Number, Setting, check_settings, read_settings, spelled
+from rota.traces.generator_settings import NumberSetting, Setting, check_settings, format_settings, read_settings
 from rota.traces.shaping import dealt
 from rota.traces.trace import Trace
 
 EXAMPLE = "tiresias:jobs=480,seed=0"
 
 SETTINGS: Mapping[str, Setting] = {
-    "jobs": Number(1, MOST_COUNT),
-    "seed": Number(0, 10**18),
-    "seconds_between": Number(0, 1e9, whole=False),
-    "spread_penalty": Number(1, 1000, whole=False),
+    "jobs": NumberSetting(1, MOST_COUNT),
+    "seed": NumberSetting(0, 10**18),
+    "seconds_between": NumberSetting(0, 1e9, whole=False),
+    "spread_penalty": NumberSetting(1, 1000, whole=False),
 }
 
 MODELS = (
@@ -85,7 +85,7 @@ def tiresias_jobs(jobs: int = 480, seed: int = 0, *, seconds_between: float = 30
         apart = spread_penalty if gpus > NARROW and profile in SKEWED else 1.0
         spec = JobSpec(name=f"{profile}-{number}", gpus=gpus, steps=float(seconds * rate / apart), profile=profile)
         arrivals.append(Arrival(float(at_s[number]), spec))
-    return Trace(f"tiresias:{spelled(given)}", "tiresias", tuple(arrivals))
+    return Trace(f"tiresias:{format_settings(given)}", "tiresias", tuple(arrivals))
 
 
 def named_tiresias(text: str) -> Trace:

@@ -13,7 +13,7 @@ NEVER_FITS = "which can never fit"
 """How the reason ends for which a job that is too large was left out."""
 
 
-class Skipped(NamedTuple):
+class SkippedRow(NamedTuple):
     """A row that was knowingly left out. What the reader filtered away on request is not counted here."""
 
     line: int
@@ -31,7 +31,7 @@ class Trace:
     """How it was read."""
     arrivals: tuple[Arrival, ...]
     """The jobs, each with the time it is submitted at."""
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedRow, ...] = ()
     """Rows that were left out: how many, and why."""
     lines: tuple[int, ...] = ()
     """The line of each arrival in its file; empty where there is no file."""
@@ -54,7 +54,7 @@ class Trace:
         arrivals: Iterable[Arrival],
         *,
         lines: Sequence[int] = (),
-        skipped: Iterable[Skipped] = (),
+        skipped: Iterable[SkippedRow] = (),
         notes: Iterable[str] = (),
     ) -> "Trace":
         """Arrivals in any order; those submitted at the same time stay as they stand."""
@@ -69,12 +69,12 @@ class Trace:
     def without_oversized(self, fits: Callable[[JobSpec], bool]) -> "Trace":
         """Without the jobs that could never run; each is counted in `skipped`. Submission times stay as they are."""
         kept: list[tuple[Arrival, int]] = []
-        dropped: list[Skipped] = []
+        dropped: list[SkippedRow] = []
         for arrival, line in zip(self.arrivals, self.lines or range(1, len(self) + 1), strict=True):
             if fits(arrival.spec):
                 kept.append((arrival, line))
             else:
-                dropped.append(Skipped(line, f"asks for {_asked(arrival.spec)}, {NEVER_FITS}"))
+                dropped.append(SkippedRow(line, f"asks for {_asked(arrival.spec)}, {NEVER_FITS}"))
         if not dropped:
             return self
         return replace(

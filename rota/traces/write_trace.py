@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from rota.errors import TraceError
-from rota.files.csv_table import LONGEST_CELL, Row
+from rota.files.csv_table import LONGEST_CELL, CsvRow
 from rota.files.text import defused
 from rota.model.job import Arrival
 from rota.traces.rota_format import ROTA, arrival, cells
@@ -35,7 +35,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for line, (each, row) in enumerate(zip(trace.arrivals, rows, strict=True), 2):
-        _check(each, Row(where, line, row, TraceError))
+        _check(each, CsvRow(where, line, row, TraceError))
         writer.writerow([defused(row[column]) for column in columns])
     try:
         Path(path).write_bytes(text.getvalue().encode())
@@ -47,7 +47,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
         raise TraceError(f"cannot be written: {why}.", where=where, hint="check the folder and its permissions") from None
 
 
-def _check(given: Arrival, row: Row) -> None:
+def _check(given: Arrival, row: CsvRow) -> None:
     """Refuse what would read back as something else."""
     for column, cell in row.cells.items():
         if len(cell) > LONGEST_CELL or any(sign in cell for sign in "\n\r\0") or not _encodable(cell):

@@ -14,7 +14,7 @@ Three lines: `train.session(save=..., load=...)` counts steps, saves, and leaves
 `rota.train.torch` does the saving too. Outside Rota the same script is a plain loop. This imports the standard library only.
 """
 
-from rota.train.session import Session, Yielded, session
-from rota.train.tell import tell
+from rota.train.session import Session, YieldExit, session
+from rota.train.tell import report
 
-__all__ = ["Session", "Yielded", "session", "tell"]
+__all__ = ["Session", "YieldExit", "report", "session"]

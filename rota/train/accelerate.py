@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rota.train.checkpoint import KEPT
+from rota.train.checkpoint import KEEP_CHECKPOINTS
 from rota.train.exact import ExactSession
 from rota.train.session import SAVE_EVERY_SECONDS
 
@@ -30,7 +30,7 @@ class AccelerateSession(ExactSession):
         steps: int | None = None,
         folder: str | os.PathLike[str] | None = None,
         every_seconds: float | None = SAVE_EVERY_SECONDS,
-        keep: int = KEPT,
+        keep: int = KEEP_CHECKPOINTS,
     ) -> None:
         self._accelerator = accelerator
         super().__init__(self._save_state, self._load_state, steps=steps, folder=folder, every_seconds=every_seconds, keep=keep)
@@ -52,7 +52,7 @@ def session(
     steps: int | None = None,
     folder: str | os.PathLike[str] | None = None,
     every_seconds: float | None = SAVE_EVERY_SECONDS,
-    keep: int = KEPT,
+    keep: int = KEEP_CHECKPOINTS,
 ) -> AccelerateSession:
     """A session for a `with` statement; its options are those of `rota.train.session`."""
     return AccelerateSession(accelerator, steps=steps, folder=folder, every_seconds=every_seconds, keep=keep)

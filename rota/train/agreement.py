@@ -31,7 +31,7 @@ import math
 import time
 from typing import NamedTuple
 
-from rota.train.rank_store import Board, pauses
+from rota.train.rank_store import RankStore, pauses
 
 ANNOUNCEMENT = "announcement.json"
 LEAST_AHEAD, MOST_AHEAD = 2, 1000
@@ -85,7 +85,7 @@ class Alone:
 class FirstRank:
     """The rank that announces. A limit reaches `ahead_seconds` of the board ahead: for so long ranks go on when asked to stop."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: RankStore) -> None:
         self._board = board
         self._said = Announcement(-1)
         self._ahead = LEAST_AHEAD
@@ -142,7 +142,7 @@ class FirstRank:
 class OtherRank:
     """A rank that goes by what the first one announces. It is not asked itself: the first one decides for all."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: RankStore) -> None:
         self._board = board
         self._read = Announcement(-1)
         self._trouble_s: float | None = None

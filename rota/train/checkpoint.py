@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.agent.disk import sync_folder, write_whole
+from rota.agent.disk import sync_folder, write_atomic
 from rota.errors import CheckpointError
 
 MANIFEST = "manifest.json"
-KEPT = 2
+KEEP_CHECKPOINTS = 2
 """Whole checkpoints that stay: should the newest not be readable, there is one before it."""
 RANKS_SECONDS = 600.0
 """For so long the ranks wait for each other's parts."""
@@ -37,7 +37,7 @@ _RANKS = re.compile(r"ranks\.i(\d+)\.\d+")
 """What the ranks of several nodes announced to each other (`board`)."""
 
 
-class WholeCheckpoint(NamedTuple):
+class CompleteCheckpoint(NamedTuple):
     """A whole checkpoint."""
 
     folder: Path
@@ -53,10 +53,12 @@ class WholeCheckpoint(NamedTuple):
         return own if rank < self.world_size else self.folder / "rank-0"
 
 
-class Checkpoints:
+class FolderCheckpoints:
     """The checkpoints of one job, as one rank of one incarnation sees them."""
 
-    def __init__(self, folder: Path, *, incarnation: int = 1, rank: int = 0, world_size: int = 1, keep: int = KEPT) -> None:
+    def __init__(
+        self, folder: Path, *, incarnation: int = 1, rank: int = 0, world_size: int = 1, keep: int = KEEP_CHECKPOINTS
+    ) -> None:
         self.folder, self.rank, self.world_size, self.keep = folder, rank, world_size, keep
         # A folder that the user named may hold what another job left: this one goes on from there.
         self.incarnation = incarnation = max([incarnation, *(found for found, _, _ in self._whole())])
@@ -69,7 +71,7 @@ class Checkpoints:
 
     # Reading.
 
-    def newest(self) -> WholeCheckpoint | None:
+    def newest(self) -> CompleteCheckpoint | None:
         """The newest that is whole. Every byte of it is read and compared."""
         for _, _, folder in self._whole():
             try:
@@ -79,11 +81,11 @@ class Checkpoints:
                 self._torn_folders.add(folder)
         return None
 
-    def named(self, name: str) -> WholeCheckpoint:
+    def named(self, name: str) -> CompleteCheckpoint:
         """What the first rank has found: it has read all of it."""
         return read_manifest(self.folder / name)[0]
 
-    def release(self, found: WholeCheckpoint) -> None:
+    def release(self, found: CompleteCheckpoint) -> None:
         """It is loaded."""
 
     def _whole(self) -> list[tuple[int, int, Path]]:
@@ -94,7 +96,7 @@ class Checkpoints:
 
     # Writing.
 
-    def write(self, step: int, facts: Mapping[str, Any], save: Callable[[Path], object]) -> WholeCheckpoint:
+    def write(self, step: int, facts: Mapping[str, Any], save: Callable[[Path], object]) -> CompleteCheckpoint:
         """Save this rank's part, and wait until the checkpoint is whole. All ranks call this at the same step, and as often."""
         self.written += 1
         new = self.folder / f"new.i{self.incarnation}.{self.written}"
@@ -112,7 +114,7 @@ class Checkpoints:
                 shutil.rmtree(new, ignore_errors=True)
             kept = next((int(match[1]) for _, _, path in self._whole() if (match := _WHOLE.fullmatch(path.name))), None)
             raise not_written(step, str(self.folder), error, kept) from error
-        return WholeCheckpoint(self.folder / name, step, self.incarnation, self.world_size, dict(facts))
+        return CompleteCheckpoint(self.folder / name, step, self.incarnation, self.world_size, dict(facts))
 
     def _write_part(self, new: Path, save: Callable[[Path], object]) -> None:
         part = new / f"rank-{self.rank}"
@@ -120,7 +122,7 @@ class Checkpoints:
         problem, files = "", {}
         try:
             save(part)
-            files = {path.relative_to(new).as_posix(): _sealed(path) for path in _files(part)}
+            files = {path.relative_to(new).as_posix(): _sync_and_digest(path) for path in _files(part)}
             for folder in [*(each for each in part.rglob("*") if each.is_dir()), part]:
                 sync_folder(folder)
         except Exception as error:
@@ -131,7 +133,7 @@ class Checkpoints:
             )
         if self.world_size > 1 or not problem:
             said = json.dumps({"files": files, "problem": problem}).encode()
-            write_whole(new, f"rank-{self.rank}.done", said, durable=True)
+            write_atomic(new, f"rank-{self.rank}.done", said, durable=True)
 
     def _complete(self, new: Path, name: str, step: int, facts: Mapping[str, Any]) -> None:
         files: dict[str, Any] = {}
@@ -181,9 +183,9 @@ def not_written(step: int, place: str, error: OSError | CheckpointError, kept: i
     )
 
 
-def seal(folder: Path, step: int) -> None:
+def add_manifest(folder: Path, step: int) -> None:
     """Make a checkpoint that a framework wrote one that can be verified."""
-    files = {path.relative_to(folder).as_posix(): _sealed(path) for path in _files(folder) if path.name != MANIFEST}
+    files = {path.relative_to(folder).as_posix(): _sync_and_digest(path) for path in _files(folder) if path.name != MANIFEST}
     for each in [path for path in folder.rglob("*") if path.is_dir()]:
         sync_folder(each)
     _write_manifest(folder, {"step": step, "incarnation": 1, "world_size": 1, "facts": {}, "files": files})
@@ -191,16 +193,16 @@ def seal(folder: Path, step: int) -> None:
 
 
 def _write_manifest(folder: Path, body: Mapping[str, Any]) -> None:
-    write_whole(folder, MANIFEST, sealed_manifest(body), durable=True)
+    write_atomic(folder, MANIFEST, manifest_bytes(body), durable=True)
 
 
-def sealed_manifest(body: Mapping[str, Any]) -> bytes:
+def manifest_bytes(body: Mapping[str, Any]) -> bytes:
     """As it is written."""
     text = json.dumps(body, sort_keys=True)
     return json.dumps({"sha256": _digest(text.encode()), "body": text}).encode()
 
 
-def opened_manifest(data: bytes, name: str) -> dict[str, Any]:
+def parse_manifest(data: bytes, name: str) -> dict[str, Any]:
     """What was sealed, if it is that."""
     try:
         outer = json.loads(data)
@@ -211,7 +213,7 @@ def opened_manifest(data: bytes, name: str) -> dict[str, Any]:
     raise CheckpointError(f"{name} is damaged.")
 
 
-def verified(folder: Path) -> WholeCheckpoint:
+def verified(folder: Path) -> CompleteCheckpoint:
     """A checkpoint, if every byte of it is what was written. Raises CheckpointError that says what is not."""
     found, files = read_manifest(folder)
     try:
@@ -226,11 +228,11 @@ def verified(folder: Path) -> WholeCheckpoint:
     return found
 
 
-def read_manifest(folder: Path) -> tuple[WholeCheckpoint, Mapping[str, Any]]:
+def read_manifest(folder: Path) -> tuple[CompleteCheckpoint, Mapping[str, Any]]:
     """A checkpoint, and size and checksum of its files, which are not looked at."""
     try:
-        body = opened_manifest((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
-        found = WholeCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], body["facts"])
+        body = parse_manifest((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
+        found = CompleteCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], body["facts"])
         return found, dict(body["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{folder} is not a whole checkpoint: {error}.") from error
@@ -247,7 +249,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def _sealed(path: Path) -> tuple[int, str]:
+def _sync_and_digest(path: Path) -> tuple[int, str]:
     """Size and checksum of a file that is on disk for good."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

@@ -26,8 +26,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from rota.errors import CheckpointError
-from rota.train.checkpoint import seal, verified
-from rota.train.session import SAVE_EVERY_SECONDS, CheckpointWarning, Session, Yielded
+from rota.train.checkpoint import add_manifest, verified
+from rota.train.session import SAVE_EVERY_SECONDS, CheckpointWarning, Session, YieldExit
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
@@ -75,7 +75,7 @@ class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not k
         if self._job is None:
             return
         if state.is_world_process_zero:
-            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
+            add_manifest(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
         self._job.saved()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -84,8 +84,8 @@ class RotaCallback(TrainerCallback):  # type: ignore[misc]  # its class is not k
             return
         job.shield(False)
         if self._leaving:
-            left = Yielded(job.step)
-            job.__exit__(Yielded, left, None)
+            left = YieldExit(job.step)
+            job.__exit__(YieldExit, left, None)
             raise left
         job.__exit__(None, None, None)
 

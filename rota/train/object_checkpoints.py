@@ -8,7 +8,7 @@ No data object is ever replaced: each rank draws a random part for each save, so
 checkpoints, the one of the later incarnation is newer, and a process of an earlier one never removes it.
 
 `save` and `load` of a script know folders only. They get one for temporary files (TMPDIR), from which objects are uploaded and
-into which they are downloaded. Ranks tell each other over a `Board` what they have uploaded. The first writes the manifest.
+into which they are downloaded. Ranks tell each other over a `RankStore` what they have uploaded. The first writes the manifest.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ from typing import Any, NamedTuple
 
 from rota.errors import CheckpointError
 from rota.train.checkpoint import (
-    KEPT,
+    KEEP_CHECKPOINTS,
     RANKS_SECONDS,
-    Checkpoints,
-    WholeCheckpoint,
+    CompleteCheckpoint,
+    FolderCheckpoints,
     digest_file,
+    manifest_bytes,
     not_written,
-    opened_manifest,
-    sealed_manifest,
+    parse_manifest,
 )
-from rota.train.object_store import Objects, open_objects
-from rota.train.rank_store import Board, pauses, put_surely
+from rota.train.object_store import ObjectStore, open_object_store
+from rota.train.rank_store import RankStore, pauses, put_surely
 
 NOTE_SECONDS = 30.0
 """For so long a rank tries to leave a note."""
@@ -47,7 +47,7 @@ _NAME = re.compile(r"(step-(\d+)\.i(\d+)\.(\d+))(\.json(?:\.new)?)?")
 _RANKS = re.compile(r"ranks\.i(\d+)\.\d+")
 
 
-class UploadedPart(NamedTuple):
+class UploadedShard(NamedTuple):
     """What one rank has uploaded."""
 
     files: Mapping[str, tuple[int, str, str]] = {}
@@ -57,7 +57,7 @@ class UploadedPart(NamedTuple):
     """Why it could not."""
 
 
-class Stored(NamedTuple):
+class CheckpointName(NamedTuple):
     """The name of a checkpoint. Later ones are greater."""
 
     incarnation: int
@@ -66,20 +66,20 @@ class Stored(NamedTuple):
     name: str
 
 
-class StoredCheckpoints:
-    """The checkpoints of one job, as one rank of one incarnation sees them. It has the face of `Checkpoints`.
+class ObjectCheckpoints:
+    """The checkpoints of one job, as one rank of one incarnation sees them. It has the face of `FolderCheckpoints`.
 
     `board`: where several ranks leave notes for each other."""
 
     def __init__(
         self,
-        objects: Objects,
-        board: Board | None = None,
+        objects: ObjectStore,
+        board: RankStore | None = None,
         *,
         incarnation: int = 1,
         rank: int = 0,
         world_size: int = 1,
-        keep: int = KEPT,
+        keep: int = KEEP_CHECKPOINTS,
     ) -> None:
         assert board is not None or world_size == 1
         self._objects, self._board = objects, board
@@ -99,20 +99,20 @@ class StoredCheckpoints:
         self._tag = hashlib.sha256(objects.url.encode()).hexdigest()[:12]
         self._remove_leftovers()
 
-    def _found(self, names: list[str] | None = None) -> list[tuple[Stored, bool]]:
+    def _found(self, names: list[str] | None = None) -> list[tuple[CheckpointName, bool]]:
         """All that have a name, the newest first, and whether they have a manifest."""
-        whole: dict[Stored, bool] = {}
+        whole: dict[CheckpointName, bool] = {}
         for name in self._objects.names() if names is None else names:
             if match := _NAME.fullmatch(name):
-                stored = Stored(int(match[3]), int(match[4]), int(match[2]), match[1])
+                stored = CheckpointName(int(match[3]), int(match[4]), int(match[2]), match[1])
                 whole[stored] = whole.get(stored, False) or match[5] == MANIFEST_END
         return sorted(whole.items(), reverse=True)
 
     # Reading.
 
-    def newest(self) -> WholeCheckpoint | None:
+    def newest(self) -> CompleteCheckpoint | None:
         """The newest that is whole, with this rank's part in a local folder. Every byte of all parts is read and compared."""
-        found: WholeCheckpoint | None = None
+        found: CompleteCheckpoint | None = None
         try:
             for stored in (each for each, whole in self._found() if whole):
                 try:
@@ -126,24 +126,24 @@ class StoredCheckpoints:
         self._kept = found.step if found is not None else None
         return found
 
-    def named(self, name: str) -> WholeCheckpoint:
+    def named(self, name: str) -> CompleteCheckpoint:
         """What the first rank has found: the part of this rank, and that of the first, in a local folder."""
         try:
             return self._fetch(name, all_parts=False)
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def release(self, found: WholeCheckpoint) -> None:
+    def release(self, found: CompleteCheckpoint) -> None:
         """It is loaded: the local folder goes."""
         shutil.rmtree(found.folder.parent, ignore_errors=True)
 
-    def _fetch(self, name: str, *, all_parts: bool) -> WholeCheckpoint:
+    def _fetch(self, name: str, *, all_parts: bool) -> CompleteCheckpoint:
         """Raises CheckpointError if the checkpoint is damaged, and OSError if it can't be read just now."""
         body = self._manifest(name)
         folder = self._scratch_folder() / name
         try:
             try:
-                found = WholeCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], dict(body["facts"]))
+                found = CompleteCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], dict(body["facts"]))
                 found.part(self.rank).mkdir(parents=True)
                 wanted = {"rank-0", found.part(self.rank).name}
                 files = [(_inside(each), *entry) for each, entry in body["files"].items()]
@@ -169,7 +169,7 @@ class StoredCheckpoints:
             data = self._objects.get(name + MANIFEST_END)
         except FileNotFoundError as error:
             raise CheckpointError(f"{self._shown(name)} is gone.") from error
-        return opened_manifest(data, self._shown(name))
+        return parse_manifest(data, self._shown(name))
 
     def _read(self, key: str, path: Path, size: int, digest: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class StoredCheckpoints:
 
     # Writing.
 
-    def write(self, step: int, facts: Mapping[str, Any], save: Callable[[Path], object]) -> WholeCheckpoint:
+    def write(self, step: int, facts: Mapping[str, Any], save: Callable[[Path], object]) -> CompleteCheckpoint:
         """Save this rank's part, and wait until the checkpoint is whole. All ranks call this at the same step, and as often."""
         self.written += 1
         name = f"step-{step:012}.i{self.incarnation}.{self.written}"
@@ -217,9 +217,9 @@ class StoredCheckpoints:
         self._kept = step
         if self.rank == 0:
             self.collect()
-        return WholeCheckpoint(Path(name), step, self.incarnation, self.world_size, dict(facts))
+        return CompleteCheckpoint(Path(name), step, self.incarnation, self.world_size, dict(facts))
 
-    def _upload(self, name: str, save: Callable[[Path], object]) -> UploadedPart:
+    def _upload(self, name: str, save: Callable[[Path], object]) -> UploadedShard:
         """Save into a local folder, and put all that is there into the store."""
         base = f"{name}/{secrets.token_hex(4)}"
         with self._scratch() as scratch:
@@ -246,22 +246,22 @@ class StoredCheckpoints:
                 with contextlib.suppress(OSError):
                     self._objects.delete(base)  # makes room again
                 raise
-        return UploadedPart(files, tuple(folders))
+        return UploadedShard(files, tuple(folders))
 
-    def _upload_or_say(self, name: str, save: Callable[[Path], object]) -> UploadedPart:
+    def _upload_or_say(self, name: str, save: Callable[[Path], object]) -> UploadedShard:
         try:
             return self._upload(name, save)
         except OSError as error:
-            return UploadedPart(problem=f"rank {self.rank}: {error.strerror or error}")
+            return UploadedShard(problem=f"rank {self.rank}: {error.strerror or error}")
 
-    def _lead(self, board: Board, name: str, body: Mapping[str, Any], own: UploadedPart) -> None:
+    def _lead(self, board: RankStore, name: str, body: Mapping[str, Any], own: UploadedShard) -> None:
         """The first rank makes the whole of all parts, and tells the others how that went."""
         problem = "it was given up"
         try:
             parts = [own]
             for rank in range(1, self.world_size):
                 told = json.loads(self._hear(board, f"rank-{rank}", f"rank {rank} to save its part"))
-                parts.append(UploadedPart(told["files"], tuple(told["folders"]), told["problem"]))
+                parts.append(UploadedShard(told["files"], tuple(told["folders"]), told["problem"]))
             if problems := [part.problem for part in parts if part.problem]:
                 raise CheckpointError("; ".join(problems))
             self._complete(name, body, parts)
@@ -275,7 +275,7 @@ class StoredCheckpoints:
         with contextlib.suppress(OSError):
             board.delete(f"save-{self.written - 1}")  # all have read it: they have saved once more since
 
-    def _follow(self, board: Board, own: UploadedPart) -> None:
+    def _follow(self, board: RankStore, own: UploadedShard) -> None:
         put_surely(board, self._note(f"rank-{self.rank}"), json.dumps(own._asdict()).encode(), NOTE_SECONDS)
         told = json.loads(self._hear(board, "end", "rank 0 to complete the checkpoint"))
         if told["problem"]:
@@ -284,7 +284,7 @@ class StoredCheckpoints:
     def _note(self, name: str) -> str:
         return f"save-{self.written}/{name}"
 
-    def _hear(self, board: Board, name: str, what: str) -> bytes:
+    def _hear(self, board: RankStore, name: str, what: str) -> bytes:
         deadline = time.monotonic() + RANKS_SECONDS
         for pause in pauses(board):
             with contextlib.suppress(OSError):
@@ -295,12 +295,12 @@ class StoredCheckpoints:
             time.sleep(pause)
         raise CheckpointError(f"waited {RANKS_SECONDS:.0f} s for {what}")
 
-    def _complete(self, name: str, body: Mapping[str, Any], parts: list[UploadedPart]) -> None:
+    def _complete(self, name: str, body: Mapping[str, Any], parts: list[UploadedShard]) -> None:
         files: dict[str, Any] = {}
         for part in reversed(parts):  # of two files with one name, the one of the lower rank counts
             files |= part.files
         folders = sorted({folder for part in parts for folder in part.folders})
-        self._objects.put(name + MANIFEST_END, sealed_manifest({**body, "files": files, "folders": folders}))
+        self._objects.put(name + MANIFEST_END, manifest_bytes({**body, "files": files, "folders": folders}))
 
     # Removing.
 
@@ -352,18 +352,18 @@ class StoredCheckpoints:
 
 def checkpoints_at(
     place: Path | str,
-    board: Board | None,
+    board: RankStore | None,
     *,
     incarnation: int = 1,
     rank: int = 0,
     world_size: int = 1,
-    keep: int = KEPT,
-) -> Checkpoints | StoredCheckpoints:
+    keep: int = KEEP_CHECKPOINTS,
+) -> FolderCheckpoints | ObjectCheckpoints:
     """Those of a job: in a folder, or in the store that a URL names."""
     if isinstance(place, Path):
-        return Checkpoints(place, incarnation=incarnation, rank=rank, world_size=world_size, keep=keep)
-    objects = open_objects(place)
-    return StoredCheckpoints(objects, board, incarnation=incarnation, rank=rank, world_size=world_size, keep=keep)
+        return FolderCheckpoints(place, incarnation=incarnation, rank=rank, world_size=world_size, keep=keep)
+    objects = open_object_store(place)
+    return ObjectCheckpoints(objects, board, incarnation=incarnation, rank=rank, world_size=world_size, keep=keep)
 
 
 def _inside(name: str) -> PurePosixPath:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.agent.constants import URL_MARK
-from rota.agent.disk import sync_folder, write_whole
+from rota.agent.disk import sync_folder, write_atomic
 from rota.errors import OptionError
 
 PACKAGES = {
@@ -30,7 +30,7 @@ PACKAGES = {
 """What fsspec needs for a protocol. Others it names itself."""
 
 
-class Objects:
+class ObjectStore:
     """Objects below one URL. Keys have slashes in them, as paths do."""
 
     def __init__(self, url: str, files: Any, base: str) -> None:
@@ -80,13 +80,13 @@ class Objects:
         return f"{self._base}/{key}"
 
 
-class FolderObjects(Objects):
+class FolderObjects(ObjectStore):
     """Objects of a `file://` URL. Files are not replaced as a whole by themselves, and not on disk when they are closed."""
 
     def put(self, key: str, data: bytes) -> None:
         path = Path(self._path(key))
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path.parent, path.name, data, durable=True)
+        write_atomic(path.parent, path.name, data, durable=True)
 
     def delete(self, name: str) -> None:
         super().delete(name)
@@ -102,7 +102,7 @@ class FolderObjects(Objects):
             sync_folder(folder)
 
 
-def open_objects(url: str) -> Objects:
+def open_object_store(url: str) -> ObjectStore:
     """The store that a URL names."""
     protocol = url.partition(URL_MARK)[0].rpartition("::")[2]
     install = f"pip install {' '.join(filter(None, ('fsspec', PACKAGES.get(protocol))))}"
@@ -119,7 +119,7 @@ def open_objects(url: str) -> Objects:
     except Exception as error:
         hint = "a folder, or a URL that fsspec knows: s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, file:///FOLDER"
         raise OptionError(f"can't be opened: {error}.", field="checkpoint.dir", value=url, hint=hint) from error
-    return (FolderObjects if isinstance(files, LocalFileSystem) else Objects)(url, files, base)
+    return (FolderObjects if isinstance(files, LocalFileSystem) else ObjectStore)(url, files, base)
 
 
 @contextlib.contextmanager

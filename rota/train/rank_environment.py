@@ -29,7 +29,7 @@ class JobEnvironment(NamedTuple):
         return self.run_folder is not None
 
 
-def job_environment(variables: Mapping[str, str] | None = None) -> JobEnvironment:
+def read_rank_environment(variables: Mapping[str, str] | None = None) -> JobEnvironment:
     """Read from these variables, by default from those of the process."""
     found = os.environ if variables is None else variables
     run, saved = found.get(RUN_FOLDER, ""), found.get("ROTA_CHECKPOINT_DIR", "")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from rota.agent.disk import write_whole
+from rota.agent.disk import write_atomic
 from rota.errors import OptionError
-from rota.train.object_store import Objects, open_objects
+from rota.train.object_store import ObjectStore, open_object_store
 from rota.train.rank_environment import JobEnvironment
 
 AHEAD_SECONDS = 1.0
@@ -23,7 +23,7 @@ PUTS_AHEAD = 100
 """Over a store, limits reach so many times further ahead than it takes to put one: putting them takes 2% of the time."""
 
 
-class Board(Protocol):
+class RankStore(Protocol):
     """Notes that all ranks can read. What goes wrong is raised as OSError."""
 
     look_seconds: tuple[float, float]
@@ -42,7 +42,7 @@ class Board(Protocol):
         """A note, or all notes below this name."""
 
 
-class FolderBoard:
+class FolderRankStore:
     """Files in a folder."""
 
     look_seconds = (0.002, 0.002)
@@ -55,7 +55,7 @@ class FolderBoard:
     def put(self, name: str, data: bytes) -> None:
         path = self._folder / name
         path.parent.mkdir(exist_ok=True)
-        write_whole(path.parent, path.name, data, durable=False)
+        write_atomic(path.parent, path.name, data, durable=False)
 
     def get(self, name: str) -> bytes | None:
         try:
@@ -76,7 +76,7 @@ class ObjectBoard:
 
     look_seconds = (0.02, 0.5)
 
-    def __init__(self, objects: Objects, name: str) -> None:
+    def __init__(self, objects: ObjectStore, name: str) -> None:
         self._objects, self._name = objects, name
         self._put_seconds: deque[float] = deque(maxlen=5)
 
@@ -100,16 +100,16 @@ class ObjectBoard:
         self._objects.delete(f"{self._name}/{name}")
 
 
-def shared_board(where: JobEnvironment) -> Board:
+def shared_board(where: JobEnvironment) -> RankStore:
     """The one of the ranks of this incarnation. torchrun may start them anew within it."""
     name = f"ranks.i{where.incarnation}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     place = where.run_folder if where.nodes == 1 else where.checkpoint_folder
     if place is None:
         raise OptionError("is not set, so ranks have no place to share.", field="ROTA_CHECKPOINT_DIR", hint="set it")
-    return FolderBoard(place / name) if isinstance(place, Path) else ObjectBoard(open_objects(place), name)
+    return FolderRankStore(place / name) if isinstance(place, Path) else ObjectBoard(open_object_store(place), name)
 
 
-def pauses(board: Board) -> Iterator[float]:
+def pauses(board: RankStore) -> Iterator[float]:
     """How long to sleep between looks, longer each time."""
     pause, most = board.look_seconds
     while True:
@@ -117,7 +117,7 @@ def pauses(board: Board) -> Iterator[float]:
         pause = min(2 * pause, most)
 
 
-def put_surely(board: Board, name: str, data: bytes, seconds: float) -> None:
+def put_surely(board: RankStore, name: str, data: bytes, seconds: float) -> None:
     """Tried again for so long: others wait for it."""
     deadline = time.monotonic() + seconds
     for pause in pauses(board):

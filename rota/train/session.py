@@ -28,10 +28,10 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rota.errors import CheckpointError, OptionError
 from rota.train.agreement import Action, Alone, Announcement, FirstRank, OtherRank
-from rota.train.checkpoint import KEPT, Checkpoints, WholeCheckpoint
-from rota.train.object_checkpoints import StoredCheckpoints, checkpoints_at
-from rota.train.rank_environment import JobEnvironment, check_rank, job_environment, place_for
-from rota.train.rank_store import Board, shared_board
+from rota.train.checkpoint import KEEP_CHECKPOINTS, CompleteCheckpoint, FolderCheckpoints
+from rota.train.object_checkpoints import ObjectCheckpoints, checkpoints_at
+from rota.train.rank_environment import JobEnvironment, check_rank, place_for, read_rank_environment
+from rota.train.rank_store import RankStore, shared_board
 from rota.train.size import SizeFile
 from rota.train.tell import Teller, is_number
 
@@ -49,7 +49,7 @@ LoadFunction = Callable[[Path], object]
 """Reads what `save` wrote."""
 
 
-class Yielded(SystemExit):
+class YieldExit(SystemExit):
     """Raised between two steps when the state is saved and the process should leave. It ends the script with exit code 75."""
 
     def __init__(self, step: int) -> None:
@@ -84,7 +84,7 @@ class Session:
         batch_size: int = 0,
         folder: str | os.PathLike[str] | None = None,
         every_seconds: float | None = SAVE_EVERY_SECONDS,
-        keep: int = KEPT,
+        keep: int = KEEP_CHECKPOINTS,
         framework_saves: bool = False,
         first_step: int = 0,
         environment: JobEnvironment | None = None,
@@ -97,7 +97,7 @@ class Session:
         if (save is None) != (load is None):
             missing = "load" if load is None else "save"
             raise OptionError("is missing: save and load come together.", field=missing, hint="train.session(save=..., load=...)")
-        self.environment = where = environment or job_environment()
+        self.environment = where = environment or read_rank_environment()
         self.step = first_step
         """Steps that are done."""
         self.epoch = 0
@@ -150,8 +150,8 @@ class Session:
             self._agreement = FirstRank(board) if where.rank == 0 else OtherRank(board)
 
     def _make_checkpoints(
-        self, folder: str | os.PathLike[str] | None, keep: int, board: Board | None
-    ) -> Checkpoints | StoredCheckpoints | None:
+        self, folder: str | os.PathLike[str] | None, keep: int, board: RankStore | None
+    ) -> FolderCheckpoints | ObjectCheckpoints | None:
         where = self.environment
         place = place_for(folder) if folder is not None else where.checkpoint_folder
         if self._save is None or (place is None and not where.under_rota):
@@ -200,16 +200,16 @@ class Session:
         if kind is None:
             self._total = self._work
             self._tell(sure=True)
-        if kind is None or isinstance(error, Yielded):
+        if kind is None or isinstance(error, YieldExit):
             self._let_end()
-            if self._heeds and isinstance(error, Yielded):
+            if self._heeds and isinstance(error, YieldExit):
                 atexit.register(_end_soon)
         else:
             self._restore_signal()
 
     def _begin(self) -> None:
         checkpoints = self._checkpoints
-        found: WholeCheckpoint | None = None
+        found: CompleteCheckpoint | None = None
         if checkpoints is not None and checkpoints.rank == 0:
             found = checkpoints.newest()
             for torn in checkpoints.torn:
@@ -230,7 +230,7 @@ class Session:
         self._tell(saves=self._heeds, sure=True)
         self._teller.hurry()  # the first step is told at once
 
-    def _resume(self, found: WholeCheckpoint) -> None:
+    def _resume(self, found: CompleteCheckpoint) -> None:
         facts = found.facts
         self.step, self.epoch, self._offset = found.step, int(facts["epoch"]), int(facts["offset"])
         self._work = float(facts["work"])
@@ -418,7 +418,7 @@ class Session:
     def _do(self, action: Action) -> None:
         if self._checkpoints is None or self._save is None:
             if action.leave:
-                raise Yielded(self.step)
+                raise YieldExit(self.step)
             return
         try:
             self._checkpoints.write(self.step, self._facts(), self._save)
@@ -434,7 +434,7 @@ class Session:
         else:
             self.saved()
         if action.leave:
-            raise Yielded(self.step)
+            raise YieldExit(self.step)
         self._plan_save()
 
     def saved(self) -> None:
@@ -484,7 +484,7 @@ def _check(save: object, load: object, steps: object, every_seconds: object, kee
         hint = "every_seconds=600, or every_seconds=None for no saves unless Rota asks for one"
         raise OptionError("is not a time in seconds.", field="every_seconds", value=every_seconds, hint=hint)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise OptionError("is not a number of checkpoints from 1 on.", field="keep", value=keep, hint=f"keep={KEPT}")
+        raise OptionError("is not a number of checkpoints from 1 on.", field="keep", value=keep, hint=f"keep={KEEP_CHECKPOINTS}")
     if steps is not None and (not is_number(steps) or not float(steps) >= 0):  # type: ignore[arg-type]
         raise OptionError("is not a number of steps.", field="steps", value=steps, hint="steps=1000, or leave it out")
 
@@ -512,7 +512,7 @@ def session(
     batch_size: int = 0,
     folder: str | os.PathLike[str] | None = None,
     every_seconds: float | None = SAVE_EVERY_SECONDS,
-    keep: int = KEPT,
+    keep: int = KEEP_CHECKPOINTS,
 ) -> Session:
     """A session for a `with` statement. `save(folder)` writes the state into a folder that is empty; `load(folder)` reads it, and
     is called once at the beginning if there is a checkpoint. `folder`: where checkpoints go, a path or a URL such as

@@ -16,9 +16,9 @@ from typing import Any
 
 from rota.agent import datagrams
 from rota.agent.constants import REPORT
-from rota.agent.disk import TELL
+from rota.agent.disk import REPORT_SOCKET
 from rota.errors import OptionError
-from rota.train.rank_environment import job_environment
+from rota.train.rank_environment import read_rank_environment
 
 SURE_SECONDS = 1.0
 LONGEST_PROBLEM = 1000
@@ -61,9 +61,9 @@ class Teller:
         report |= {} if saves is None else {"saves": saves}
         report |= {} if saving_problem is None else {"saving_problem": saving_problem[:LONGEST_PROBLEM]}
         self.next_s = time.monotonic() + TELL_EVERY_SECONDS
-        sure = sure and (self.folder / TELL).exists()
+        sure = sure and (self.folder / REPORT_SOCKET).exists()
         text, deadline = json.dumps(report).encode(), time.monotonic() + SURE_SECONDS
-        while not (sent := datagrams.send(self.folder, TELL, text)) and sure and time.monotonic() < deadline:
+        while not (sent := datagrams.send(self.folder, REPORT_SOCKET, text)) and sure and time.monotonic() < deadline:
             time.sleep(0.01)
         return sent
 
@@ -96,7 +96,7 @@ def is_number(value: object) -> bool:
 _teller: Teller | None = None
 
 
-def tell(step: float, total: float | None = None, *, saved: float | None = None, **metrics: Any) -> None:
+def report(step: float, total: float | None = None, *, saved: float | None = None, **metrics: Any) -> None:
     """Tell the scheduler how many steps are done, of how many, and up to which one the work is safe on disk.
 
     May be called at every step: it sends twice a second at most. Outside Rota it does nothing.
@@ -107,7 +107,7 @@ def tell(step: float, total: float | None = None, *, saved: float | None = None,
             raise OptionError("is not a number of steps.", field=name, value=value, hint="train.tell(step, total)")
     step, total, saved = _plain(step), _plain(total), _plain(saved)
     if _teller is None:
-        where = job_environment()
+        where = read_rank_environment()
         _teller = Teller(where.run_folder if where.rank == 0 else None)
     if time.monotonic() >= _teller.next_s or (_teller.folder is not None and (saved is not None or step == total)):
         _teller.send(step, total=total, saved=saved, metrics=metrics)

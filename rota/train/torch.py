@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from rota.errors import CheckpointError, OptionError
-from rota.train.checkpoint import KEPT
+from rota.train.checkpoint import KEEP_CHECKPOINTS
 from rota.train.exact import ExactSession, read_tensors
 from rota.train.learning_rate_ramp import HIGHEST_FACTOR, RateRamp
 from rota.train.rank_environment import JobEnvironment
@@ -50,7 +50,7 @@ class TorchSession(ExactSession):
         highest_rate_factor: float = HIGHEST_FACTOR,
         folder: str | os.PathLike[str] | None = None,
         every_seconds: float | None = SAVE_EVERY_SECONDS,
-        keep: int = KEPT,
+        keep: int = KEEP_CHECKPOINTS,
         environment: JobEnvironment | None = None,
     ) -> None:
         self._parts: dict[str, Any] = {"model": _unwrapped(model), **(others or {})}
@@ -182,7 +182,7 @@ def session(
     highest_rate_factor: float = HIGHEST_FACTOR,
     folder: str | os.PathLike[str] | None = None,
     every_seconds: float | None = SAVE_EVERY_SECONDS,
-    keep: int = KEPT,
+    keep: int = KEEP_CHECKPOINTS,
 ) -> TorchSession:
     """A session for a `with` statement.
 

@@ -28,7 +28,7 @@ class ProblemRow:
     line: int | None = None
 
 
-def told(error: RotaError) -> dict[str, Any]:
+def encode_error(error: RotaError) -> dict[str, Any]:
     return {
         "error": error.message,
         "hint": error.hint,

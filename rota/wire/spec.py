@@ -30,7 +30,7 @@ from rota.model.units import MILLI, milligpus_of
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
-TOLD_BY_SESSION = "session"
+PROGRESS_BY_SESSION = "session"
 """In place of a pattern: the script tells its steps itself, by `rota.train`."""
 
 MAX_STEPS = 10**15
@@ -308,7 +308,7 @@ class Spec(_Strict):
     @field_validator("progress")
     @classmethod
     def _pattern(cls, value: str | None) -> str | None:
-        if value is None or value == TOLD_BY_SESSION:
+        if value is None or value == PROGRESS_BY_SESSION:
             return value
         try:
             groups = re.compile(value).groups

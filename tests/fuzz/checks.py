@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rota.api import Prepared, prepare
+from rota.api import PreparedStudy, prepare
 from rota.beliefs.move_costs import MemoryCosts
 from rota.core.scheduler import Scheduler
-from rota.core.state.node_table import Machines
+from rota.core.state.node_table import NodeTable
 from rota.core.validate import validate
 from rota.model.commands import Suspend, SuspendKind
 from rota.model.units import MILLI
@@ -65,13 +65,13 @@ def check_setup(number: int, folder: Path) -> dict[str, int]:
     return {"jobs": len(setup.trace), "shared": placed, "again": again, "neutral": neutral}
 
 
-def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[Prepared, Record]:
+def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[PreparedStudy, Record]:
     ready = prepare(**{**setup.keywords, **others})
     ready = replace(ready, settings=replace(ready.settings, parked_stay=setup.parked_stay))
     return ready, ready.engine(core=Watched if watched else Scheduler).run()
 
 
-def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
+def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool:
     """No GPU twice but to two jobs of a policy that packs, gangs whole, only types that the job accepts. True: some shared."""
     holds, cluster = record.holds, ready.cluster
     gpus = [holds.gpus[start:end] for start, end in itertools.pairwise(holds.first.tolist())]
@@ -88,7 +88,7 @@ def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
                 edges.setdefault(gpu, []).extend(((start_s, 1, job), (end_s, -1, job)))
     most = 2 if shares(ready) else 1
     shared = False
-    memory = Machines.of(cluster).gpu_gib
+    memory = NodeTable.of(cluster).gpu_gib
     for gpu, moments in edges.items():
         holders: list[int] = []
         for at_s, step, job in sorted(moments):
@@ -103,19 +103,19 @@ def check_placements(setup: Setup, ready: Prepared, record: Record) -> bool:
     return shared
 
 
-def shares(ready: Prepared) -> bool:
+def shares(ready: PreparedStudy) -> bool:
     """Two jobs may have the same GPUs."""
     return ready.settings.packing or ready.settings.tactics.pack is not None
 
 
-def costs(ready: Prepared) -> bool:
+def costs(ready: PreparedStudy) -> bool:
     """Starting or stopping takes time."""
     physics = ready.physics
     fixed = physics.launch_seconds or physics.checkpoint_seconds or physics.restore_seconds or physics.resize_seconds
     return bool(fixed) or physics.memory != MemoryCosts()
 
 
-def check_ends(ready: Prepared, record: Record) -> None:
+def check_ends(ready: PreparedStudy, record: Record) -> None:
     """Everybody finishes, and nobody sooner than its work takes on the best GPUs that there are."""
     assert not np.isnan(record.finished_s).any(), f"jobs {np.flatnonzero(np.isnan(record.finished_s))} never ended"
     for job, arrival in enumerate(ready.trace.arrivals):
@@ -128,7 +128,7 @@ def check_ends(ready: Prepared, record: Record) -> None:
         assert took >= least * (1 - TOLERANCE) - TOLERANCE, f"job {job} took {took} s for the work of {least} s"
 
 
-def check_bounds(ready: Prepared, record: Record) -> None:
+def check_bounds(ready: PreparedStudy, record: Record) -> None:
     """No bound is beaten."""
     summary = summarise(
         record,
@@ -149,7 +149,7 @@ def check_bounds(ready: Prepared, record: Record) -> None:
         assert value is None or bound is None or value >= bound * (1 - TOLERANCE), f"{name} {value} is below its bound {bound}"
 
 
-def check_work(ready: Prepared, record: Record) -> None:
+def check_work(ready: PreparedStudy, record: Record) -> None:
     """GPU time is neither made up nor lost in the books; where nothing costs anything, jobs held GPUs for just what they need."""
     holds, physics, cluster = record.holds, ready.physics, ready.cluster
     parts = np.array([arrival.spec.part for arrival in ready.trace.arrivals], dtype=np.float64) / MILLI
@@ -186,7 +186,7 @@ def check_same(record: Record, again: Record) -> None:
         assert np.array_equal(getattr(record, name), getattr(again, name), equal_nan=True), f"{name} differ from run to run"
 
 
-def is_neutral(setup: Setup, ready: Prepared) -> bool:
+def is_neutral(setup: Setup, ready: PreparedStudy) -> bool:
     """All GPUs are equal, wherever they are, and moves cost nothing: then a placer can make no difference."""
     physics = ready.physics
     equal = len(ready.cluster.pools) == 1 and physics.gpu_speed is None and physics.variability is None

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
 from tests.live.crowd import CLUSTER, Crowd
 from tests.live.faults import Fault, Faults
@@ -104,7 +104,7 @@ def _set_up(folder: Path, seed: int) -> Iterator[Faults]:
 def _check_record(site: Site) -> int:
     """The journal replays to the same decisions. How many events did not happen when they were told to, give or take a while."""
     journal, wrong = site.journal(), 0
-    for entry, _, difference in replay(journal, WORDS, make_scheduler):
+    for entry, _, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
         wrong += sum(abs(entry.now_s - getattr(event, "at_s", entry.now_s)) > LATE_SECONDS for event in entry.events)
     journal.close()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rota.agent.attempt_files import read_status
 from rota.agent.constants import PARKED
 from rota.agent.disk import incarnation_folder
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.recovery import recover
@@ -376,9 +376,9 @@ def _check_torn_copy(site: Site) -> None:
     for name in ("journal.sqlite", "journal.sqlite-wal"):
         if (site.home / name).exists():
             shutil.copy(site.home / name, copy / name)
-    journal = Journal(copy / "journal.sqlite", WORDS)
+    journal = Journal(copy / "journal.sqlite", JOURNAL_CODEC)
     configuration = journal.configuration()
     if configuration is not None:
-        validate(recover(journal, WORDS, make_scheduler, configuration).state)
+        validate(recover(journal, JOURNAL_CODEC, make_scheduler, configuration).state)
     journal.close()
     shutil.rmtree(copy)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import rota
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
 from rota.live.replay import replay
@@ -158,7 +158,7 @@ class Site:
         self.process = None
 
     def journal(self) -> Journal:
-        return Journal(self.home / "journal.sqlite", WORDS)
+        return Journal(self.home / "journal.sqlite", JOURNAL_CODEC)
 
     def violations(self) -> str:
         path = self.work / "violations"
@@ -216,7 +216,7 @@ def check_record(place: Site, waits: int = 30) -> None:
     """Every state the core was in is sound, every wait explained, every decision the same again."""
     journal = place.journal()
     seen, events = 0, []
-    for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
+    for entry, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
         validate(scheduler.state)  # phase changes are checked where they are made: an illegal one raises
         seen += confirm(scheduler)

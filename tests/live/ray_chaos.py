@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
 from tests.live.harness import until
 from tests.live.hurried import GRACE_SECONDS, SILENT_SECONDS, SLACK_SECONDS
@@ -112,7 +112,7 @@ def _set_up(folder: Path, seed: int, lease_seconds: float, say: Callable[[str], 
 def _check_record(site: RaySite) -> None:
     """The journal replays to the same decisions."""
     journal = site.journal()
-    for _, _, difference in replay(journal, WORDS, make_scheduler):
+    for _, _, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
     journal.close()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rota
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.errors import RotaError
 from rota.live.journal import Journal
-from rota.live.journal_place import find_place, open_journal
+from rota.live.journal_place import find_journal, open_journal
 from tests.live.harness import Site
 from tests.live.ray_cluster import SETTINGS, RayCluster, end_supervisors
 from tests.postgres import PostgresServer
@@ -71,7 +71,7 @@ class RaySite(Site):
         return {row.name for row in self.client().nodes() if row.up}
 
     def journal(self) -> Journal:
-        return open_journal(find_place(self.home), WORDS)
+        return open_journal(find_journal(self.home), JOURNAL_CODEC)
 
     def close(self) -> None:
         super().close()

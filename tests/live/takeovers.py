@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rota.errors import RotaError
 from rota.live.election import SILENT_SECONDS, TELL_SECONDS, Election, Leader
-from rota.live.journal_place import PostgresPlace, find_place
+from rota.live.journal_place import PostgresLocation, find_journal
 from tests.live.harness import check_record, until
 from tests.live.test_standby import Led, Standby
 from tests.postgres import PostgresServer, postgres_server
@@ -64,7 +64,7 @@ class Pair:
         return next(member.process.pid for member in self.members if member.process.pid != pid)
 
 
-def leader(place: PostgresPlace, pair: Pair) -> Leader:
+def leader(place: PostgresLocation, pair: Pair) -> Leader:
     """One that lives and serves."""
     end = time.monotonic() + 180.0
     while True:
@@ -78,7 +78,7 @@ def leader(place: PostgresPlace, pair: Pair) -> Leader:
         time.sleep(0.1)
 
 
-def hit(fault: str, server: PostgresServer, place: PostgresPlace, pair: Pair, draw: random.Random) -> None:
+def hit(fault: str, server: PostgresServer, place: PostgresLocation, pair: Pair, draw: random.Random) -> None:
     now = leader(place, pair)
     if fault == "leader killed":
         pair.signal(now.pid, signal.SIGKILL)
@@ -120,8 +120,8 @@ def run(faults: int, seed: int) -> int:
     with tempfile.TemporaryDirectory() as folder, postgres_server() as server, _home(Path(folder), server) as home:
         pair = Pair(home)
         until(lambda: any("ready " in member.said() for member in pair.members), "one leads")
-        place = find_place(home.home)
-        assert isinstance(place, PostgresPlace)
+        place = find_journal(home.home)
+        assert isinstance(place, PostgresLocation)
         for number in range(faults):
             leader(place, pair)
             acknowledged += submitted(home, BUSY)

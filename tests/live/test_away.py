@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.live.journal import Journal
 from tests.live.harness import Site, site, until
 from tests.second_user import NOBODY, as_nobody
@@ -145,7 +145,7 @@ def test_a_journal_that_may_not_be_written_is_not_said_to_be_damaged_or_the_disk
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir(mode=0o700)
-        with contextlib.closing(Journal(home / "journal.sqlite", WORDS)):
+        with contextlib.closing(Journal(home / "journal.sqlite", JOURNAL_CODEC)):
             pass
         (home / "journal.sqlite").chmod(0o644)
         for path in (Path(folder), home):

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from rota.cli.main import main
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.core.snapshot import VERSION
 from rota.doctor import diagnose as diagnose_module
 from rota.live.journal import Journal
-from rota.model.events import Woke
+from rota.model.events import TimerFired
 from tests.live.harness import Site, site, until
 from tests.live.test_full_disk import free
 
@@ -233,8 +233,8 @@ def test_a_home_of_another_version(home: Path, doctor: Any, statement: str, expe
 def test_a_clock_that_was_wrong_when_the_journal_was_written(tmp_path: Path, doctor: Any) -> None:
     with site(tmp_path, pretend="1xV100", policy="fifo") as place:
         place.down()
-        journal = Journal(place.home / "journal.sqlite", WORDS)
-        journal.append(time.time() + 7200, [Woke(time.time() + 7200)], None)
+        journal = Journal(place.home / "journal.sqlite", JOURNAL_CODEC)
+        journal.append(time.time() + 7200, [TimerFired(time.time() + 7200)], None)
         journal.close()
         place.up()
         code, rows = doctor(place.home)

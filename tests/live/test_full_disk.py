@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.errors import RotaError
 from rota.live.replay import replay
 from tests.live.harness import Site, site, until
@@ -45,7 +45,7 @@ def fill(folder: Path) -> Path:
 
 def check_record(place: Site, jobs: list[int]) -> None:
     journal = place.journal()
-    assert all(difference is None for _, _, difference in replay(journal, WORDS, make_scheduler))
+    assert all(difference is None for _, _, difference in replay(journal, JOURNAL_CODEC, make_scheduler))
     assert [job for job, _, _ in journal.jobs()] == jobs
     journal.close()
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
 from tests.live.harness import Site, site, until
@@ -48,7 +48,7 @@ def test_the_cluster_of_a_home_changes_under_real_jobs(tmp_path: Path) -> None:
         assert all(row.steps_done == row.steps_total and row.lost_steps == 0 for row in rows.values()), rows
         place.down()
         journal = place.journal()
-        for _, scheduler, difference in replay(journal, WORDS, make_scheduler):
+        for _, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
             assert difference is None, difference
             validate(scheduler.state)
         journal.close()

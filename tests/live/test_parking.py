@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent.constants import PARK_SIGNAL
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
 from rota.model.commands import SuspendKind
 from rota.model.events import Suspended
@@ -99,7 +99,7 @@ def _alone(place: Site, name: str, steps: int) -> str:
 def parkings(place: Site, job: int) -> int:
     """How often the journal has it parked: each time once, however often it was told."""
     journal = place.journal()
-    events = [event for entry, _, _ in replay(journal, WORDS, make_scheduler) for event in entry.events]
+    events = [event for entry, _, _ in replay(journal, JOURNAL_CODEC, make_scheduler) for event in entry.events]
     journal.close()
     kept = [event for event in events if isinstance(event, Suspended) and event.job == job]
     assert {event.kind for event in kept} <= {SuspendKind.PARK}

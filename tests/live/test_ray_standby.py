@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.live.journal import Journal
-from rota.live.journal_place import find_place, open_journal
+from rota.live.journal_place import find_journal, open_journal
 from rota.model.commands import Launch
 from tests.live import other_machine
 from tests.live.harness import until
@@ -43,7 +43,7 @@ class LedRaySite(RaySite):
         self.flags["--journal"] = server.url
 
     def journal(self) -> Journal:
-        return open_journal(find_place(self.home), WORDS)
+        return open_journal(find_journal(self.home), JOURNAL_CODEC)
 
 
 def test_another_machine_takes_over(tmp_path: Path, cluster: RayCluster, server: PostgresServer) -> None:

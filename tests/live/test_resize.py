@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.replay import replay
 from rota.model.commands import Launch, Resize
 from rota.model.events import Decided
@@ -83,7 +83,9 @@ def test_a_job_grows_while_it_runs_and_takes_every_example_once(tmp_path: Path) 
         assert all(sorted(numbers) == list(range(64)) for numbers in epochs.values()), epochs
         place.down()
         journal = place.journal()
-        made = [entry.decided for entry, _, _ in replay(journal, WORDS, make_scheduler) if isinstance(entry.decided, Decided)]
+        made = [
+            entry.decided for entry, _, _ in replay(journal, JOURNAL_CODEC, make_scheduler) if isinstance(entry.decided, Decided)
+        ]
         journal.close()
         commands = [each for decided in made for each in decided.commands if each.job == job]
         assert {each.incarnation for each in commands} == {1}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.errors import ConflictError
 from rota.live.journal import Journal
-from rota.live.journal_place import PLACE_FILE, find_place, open_journal
+from rota.live.journal_place import PLACE_FILE, find_journal, open_journal
 from rota.server.background import stop
 from tests.live.harness import PATIENCE, Site, check_record, until
 from tests.postgres import PostgresServer, postgres_server
@@ -39,7 +39,7 @@ class Led(Site):
         return made
 
     def journal(self) -> Journal:
-        return open_journal(find_place(self.home), WORDS)
+        return open_journal(find_journal(self.home), JOURNAL_CODEC)
 
     def lives(self, job: int) -> int:
         """How often it was started."""

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
 from tests.live.harness import Site, until
@@ -44,7 +44,7 @@ def runs_on(place: Site, job: int, accelerator: str) -> bool:
 def believed(place: Site, job: int) -> list[str]:
     """The pools of a job's options as the journal has them, the fastest first."""
     journal = place.journal()
-    scheduler = [each for _, each, _ in replay(journal, WORDS, make_scheduler)][-1]
+    scheduler = [each for _, each, _ in replay(journal, JOURNAL_CODEC, make_scheduler)][-1]
     journal.close()
     state = scheduler.state
     kind = state.jobs.table.kind.item(state.jobs.row[job])
@@ -97,7 +97,7 @@ def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: 
         place.down()
         assert place.violations() == ""
         journal = place.journal()
-        for _, scheduler, difference in replay(journal, WORDS, make_scheduler):
+        for _, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
             assert difference is None, difference
             validate(scheduler.state)
         journal.close()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
@@ -58,7 +58,7 @@ def last_state(place: Site) -> tuple[Scheduler, list[tuple[int, Measured]]]:
     """By a replay that must lead to the same decisions: the scheduler, and what was measured, with the number of the entry."""
     journal = place.journal()
     measured: list[tuple[int, Measured]] = []
-    for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
+    for entry, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
         validate(scheduler.state)
         measured += [(entry.number, event) for event in entry.events if isinstance(event, Measured)]

@@ -26,7 +26,7 @@ def ignore_the_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Obey every command to the newest incarnation, however old the command is."""
     original = rules.is_new
 
-    def hasty(highest: tuple[int, int], command: rules.Instruction) -> bool:
+    def hasty(highest: tuple[int, int], command: rules.AgentCommand) -> bool:
         return original(highest, command) if command.op == LAUNCH else command.incarnation >= highest[0]
 
     monkeypatch.setattr(rules, "is_new", hasty)
@@ -41,7 +41,7 @@ def launch_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Obey a launch whose lease is over."""
     original = rules._launch
 
-    def patient(known: rules.KnownJob, launch: rules.Instruction, now_s: float, boot: str) -> rules.Decision:
+    def patient(known: rules.KnownJob, launch: rules.AgentCommand, now_s: float, boot: str) -> rules.Decision:
         return original(known, launch, min(now_s, launch.lease_s - 1.0), boot)
 
     monkeypatch.setattr(rules, "_launch", patient)

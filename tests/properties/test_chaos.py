@@ -28,8 +28,8 @@ from rota.policies.fifo import Fifo
 from rota.policies.gandiva import Gandiva
 from rota.policies.gittins import Gittins
 from rota.policies.las import Las
-from rota.policies.queues import Standing
-from rota.policies.slots import Seating
+from rota.policies.queues import QueueMemory
+from rota.policies.slots import SlotMemory
 from rota.policies.srsf import Srsf
 from rota.policies.tiresias import Tiresias
 from rota.sim.chaos import HOSTILE_SETTINGS, Broken, Chaos, Faults
@@ -72,7 +72,7 @@ def world(seed: int, **options: Any) -> Chaos:
         POLICIES[seed % len(POLICIES)],
         PLACERS[seed // len(POLICIES) % len(PLACERS)],
         seed=seed,
-        memory_types=(Standing,),
+        memory_types=(QueueMemory,),
         **options,
     )
 
@@ -101,7 +101,7 @@ def test_jobs_that_wait_for_places_all_get_one(seed: int) -> None:
         seed=seed,
         settings=replace(HOSTILE_SETTINGS, wait_for_place=True, learn_variability=True, learn=True, cordon_slower_than=1.5),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
-        memory_types=(Standing,),
+        memory_types=(QueueMemory,),
         check_every=5,
     ).run(200_000)
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner
@@ -119,7 +119,7 @@ def test_jobs_that_tactics_move_all_end(seed: int) -> None:
         seed=seed,
         settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
-        memory_types=(Standing,),
+        memory_types=(QueueMemory,),
         check_every=5,
     ).run(200_000)
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner
@@ -137,7 +137,7 @@ def test_jobs_that_gandiva_moves_all_end(seed: int) -> None:
         seed=seed,
         settings=replace(HOSTILE_SETTINGS, wait_for_place=seed % 2 == 0, tactics=tactics),
         rates=Rates(speeds={}, spread_penalty=Locality.of((1.5, 1.2))),
-        memory_types=(Seating,),
+        memory_types=(SlotMemory,),
         check_every=5,
     ).run(200_000)
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner
@@ -201,13 +201,13 @@ def never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bury_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a silent node for a dead one, without waiting for its leases."""
-    original = node_events.lose_sight
+    original = node_events.mark_unreachable
 
     def hasty(state: Any, node: int) -> None:
         original(state, node)
-        node_events.bury(state, node, state.now_s)
+        node_events.drop_attempts_on(state, node, state.now_s)
 
-    monkeypatch.setattr(fold, "lose_sight", hasty)
+    monkeypatch.setattr(fold, "mark_unreachable", hasty)
 
 
 def never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,19 +221,19 @@ def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def credulous(state: Any, settings: Any, event: Any) -> None:
         if event.job in state.jobs.incarnations:
-            attempts.end_part(state, event.job, event.node, event.at_s, attempts.VERDICT[event.outcome], event.steps_saved)
+            attempts.end_on_node(state, event.job, event.node, event.at_s, attempts.VERDICT[event.outcome], event.steps_saved)
 
     monkeypatch.setitem(fold._HANDLERS, fold.Exited, credulous)
 
 
 def part_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the rest of a gang running when one part of it is gone."""
-    monkeypatch.setattr(attempts, "doom", lambda *_: None)
+    monkeypatch.setattr(attempts, "mark_for_kill", lambda *_: None)
 
 
 def trust_old_boots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a node that rebooted for the node it was."""
-    monkeypatch.setattr(node_events, "bury", lambda *_: None)
+    monkeypatch.setattr(node_events, "drop_attempts_on", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def changing_world(seed: int, sharing: bool, **options: Any) -> Chaos:
         faults=CHANGING,
         settings=SHARING if sharing else HOSTILE_SETTINGS,
         rates=pairs(0.8) if sharing else Rates(speeds={}),
-        memory_types=(Standing,),
+        memory_types=(QueueMemory,),
         **options,
     )
 
@@ -330,7 +330,7 @@ def elastic_world(seed: int, sharing: bool = False, **options: Any) -> Chaos:
         faults=CHANGING,
         settings=SHARING if sharing else HOSTILE_SETTINGS,
         rates=pairs(0.8) if sharing else Rates(speeds={}),
-        memory_types=(Standing,),
+        memory_types=(QueueMemory,),
         **options,
     )
 

@@ -13,10 +13,10 @@ from rota.beliefs.rates import Rates
 from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.errors import InputError
 from rota.model.cluster import Cluster
-from rota.model.commands import Solve
+from rota.model.commands import CallPolicy
 from rota.model.job import Arrival, JobSpec
 from rota.placers.packed import Packed
 from rota.placers.random import Random
@@ -24,14 +24,14 @@ from rota.placers.spread import Spread
 from rota.policies.fifo import Fifo
 from rota.policies.gittins import Gittins
 from rota.policies.las import Las
-from rota.policies.queues import Standing
+from rota.policies.queues import QueueMemory
 from rota.policies.srtf import Srtf
 from rota.policies.tiresias import Tiresias
 from rota.sim.engine import Engine, Journal
 from rota.sim.physics import Physics
 from tests.examples import examples
 
-WORDS = codec(Standing)
+WORDS = make_codec(QueueMemory)
 CLUSTERS = ["3xV100", "2x(2xV100) + 1x(4xK80)", "1x(4xA100) + 2x(2xP100) + 1xT4"]
 
 
@@ -132,7 +132,7 @@ def test_the_codec_refuses_what_it_does_not_know() -> None:
     with pytest.raises(TypeError):
         WORDS.encode(Physics())
     with pytest.raises(TypeError):
-        WORDS.encode(Solve(1, None))  # type: ignore[arg-type]
+        WORDS.encode(CallPolicy(1, None))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown type"):
         WORDS.decode({"type": "os.system", "fields": {}})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.core.plan import fill as mechanism
 from rota.core.plan.fill import grant
-from rota.core.plan.order import Candidates, Preference, spelled_out
+from rota.core.plan.order import Candidates, Preference, expand_options
 from rota.model.options import Options
 from rota.model.units import MILLI
 from tests.examples import examples
@@ -161,7 +161,7 @@ def elastic_instances(draw: st.DrawFn) -> tuple[Options, Any, Candidates, np.nda
 def test_first_fit_equals_the_walk_through_all_options(instance: tuple[Options, Any, Candidates, np.ndarray]) -> None:
     options, table, candidates, capacity = instance
     grants = grant(candidates, table, capacity)
-    written = spelled_out(candidates, table)
+    written = expand_options(candidates, table)
     missing = np.setdiff1d(candidates.position, written.position)
     expected, left = walk(options, table.kind, written, capacity)
     if not (candidates.blocking and len(missing)):  # a job without any option in the list blocks nobody in the walk

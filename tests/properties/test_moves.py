@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api import Prepared, prepare
+from rota.api import PreparedStudy, prepare
 from rota.model.cluster import Cluster
 from rota.model.events import Decided
 from rota.model.job import Arrival, JobSpec
@@ -57,7 +57,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def run(study: dict[str, Any]) -> tuple[Prepared, Record, list[tuple[int, float, list[int], list[int]]]]:
+def run(study: dict[str, Any]) -> tuple[PreparedStudy, Record, list[tuple[int, float, list[int], list[int]]]]:
     Noted.moves.clear()
     ready = prepare(**study)
     record = ready.engine(core=Noted).run()

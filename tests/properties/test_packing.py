@@ -12,10 +12,10 @@ from scipy.optimize import linprog
 from rota.beliefs.locality import Locality
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
-from rota.core.decision_timing import AtEvents, AtRounds, When
+from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.core.validate import validate
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
@@ -35,7 +35,7 @@ TOLERANCE = 1e-9
 TYPES = ("V100", "P100", "K80")
 PROFILES = ("a", "b", "")
 FLOORS = ("1xV100", "3xV100", "2x(2xV100) + 1x(4xK80)", "1x(4xV100) + 2x(2xP100) + 2xK80")
-MOMENTS: tuple[When, ...] = (
+MOMENTS: tuple[DecisionTiming, ...] = (
     AtEvents(),
     AtEvents(slice_seconds=30.0),
     AtRounds(round_seconds=40.0),
@@ -206,7 +206,7 @@ def test_all_work_is_done_once(run: tuple[Case, Watched, Record, Journal]) -> No
 @examples(30)
 def test_a_snapshot_and_the_rest_equal_the_whole(run: tuple[Case, Watched, Record, Journal], where: float) -> None:
     case, core, _, journal = run
-    words, cut = codec(), int(where * len(journal))
+    words, cut = make_codec(), int(where * len(journal))
 
     def make() -> Scheduler:
         return Scheduler(case.cluster, core.placer, core.settings, rates=case.rates, costs=core.state.knowledge.costs)

@@ -10,12 +10,12 @@ from rota.core.explain import explain, reasons
 from rota.core.learn.cordon import slow_gpus
 from rota.core.plan.planner import make_plan
 from rota.core.scheduler import Scheduler
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.model.events import Decided
-from rota.policies.queues import Standing
+from rota.policies.queues import QueueMemory
 from tests.properties.test_chaos import changing_world, crowded_world, world
 
-WORDS = codec(Standing)
+WORDS = make_codec(QueueMemory)
 
 
 def watch_readers(monkeypatch: pytest.MonkeyPatch, every: int) -> Counter[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.api import simulate
 from rota.model.cluster import Cluster
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.placers.packed import Packed
 from rota.placers.pal import Pal
 from rota.placers.pm_first import PmFirst
@@ -19,8 +19,8 @@ CLUSTER = Cluster.parse("6x(4xV100)")
 LEVELS = (0.9, 1.0, 1.1, 2.5)
 
 
-def floor(scores: Any, free: Any) -> Floor:
-    return Floor(CLUSTER, np.array(free), np.array(free), 0, 1, np.array([scores]))
+def floor(scores: Any, free: Any) -> PlacementView:
+    return PlacementView(CLUSTER, np.array(free), np.array(free), 0, 1, np.array([scores]))
 
 
 @st.composite
@@ -36,7 +36,9 @@ def asked(draw: st.DrawFn) -> tuple[list[float], list[bool], list[int], float]:
 
 def place(placer: Any, scores: Any, free: Any, sizes: list[int], penalty: float) -> list[Any]:
     made = floor(scores, free)
-    placed: list[Any] = placer.place(made, [Request(n, 0, size, 0.0, penalties=(1.0, penalty)) for n, size in enumerate(sizes)])
+    placed: list[Any] = placer.place(
+        made, [PlacementRequest(n, 0, size, 0.0, penalties=(1.0, penalty)) for n, size in enumerate(sizes)]
+    )
     return placed
 
 
@@ -99,8 +101,8 @@ def test_across_racks_too_the_cheapest_place_is_taken(question: Any, penalties: 
     scores, free, sizes, _ = question
     if not sizes:
         return
-    floor = Floor(RACKS, np.array(free), np.array(free), 0, 1, np.array([scores]))
-    (gpus,) = Pal().place(floor, [Request(0, 0, sizes[0], 0.0, penalties=penalties)])
+    floor = PlacementView(RACKS, np.array(free), np.array(free), 0, 1, np.array([scores]))
+    (gpus,) = Pal().place(floor, [PlacementRequest(0, 0, sizes[0], 0.0, penalties=penalties)])
     if sizes[0] == 1:
         penalties = (1.0,)
     places = [RACKS.gpu_node == node for node in range(6)] + [RACKS.domains[1][RACKS.gpu_node] == rack for rack in range(2)]

@@ -11,7 +11,7 @@ import pytest
 from rota.core import reconcile
 from rota.core.plan import fill as mechanism
 from rota.core.plan import planner as planning
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 from rota.placers.packed import Packed
 from tests.examples import rotated, scaled
@@ -43,7 +43,7 @@ def generous_placer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hands a GPU out again."""
     original = Packed.place
 
-    def place(self: Any, floor: Floor, requests: list[Request]) -> list[Ints]:
+    def place(self: Any, floor: PlacementView, requests: list[PlacementRequest]) -> list[Ints]:
         placed = original(self, floor, requests)
         if len(placed) > 1 and len(placed[0]) == len(placed[1]) and requests[0].pool == requests[1].pool:
             placed[1] = placed[0]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.move_costs import MoveCosts
-from rota.core.selection import Drawing
+from rota.core.selection import SelectionRules
 from tests.examples import examples
 from tests.unit.core.test_turns import SLICE, bench, turn
 
@@ -40,7 +40,7 @@ def test_no_job_is_ever_far_from_its_share(found: tuple[str, str, Any], move_sec
         if share[number, at] > 0
     }
     made = bench(cluster, wanted, jobs, MoveCosts(launch_seconds=move_seconds))
-    margin = float(Drawing().margin_seconds(np.array([move_seconds]), np.array([1.0]), 3600.0)[0])
+    margin = float(SelectionRules().margin_seconds(np.array([move_seconds]), np.array([1.0]), 3600.0)[0])
     worst = 0.0
     for _ in range(15):
         turn(made, made.now_s + 10 * SLICE)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.errors import ClusterError, GuessWarning
+from rota.errors import AssumptionWarning, ClusterError
 from rota.traces.trace import Trace
 
 GANG = Trace.of("gang", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(gpus=8, steps=1000, profile="vgg16/bs64"))])
@@ -38,7 +38,7 @@ def test_cost_is_gpu_hours_times_prices(tmp_path: Path) -> None:
     assert found.summary.cost_dollars == pytest.approx(2 * hours)
     listed = rota.simulate(GANG, cluster="8xV100", launch_seconds=0)
     assert listed.summary.cost_dollars == pytest.approx(3.06 * hours)
-    with pytest.warns(GuessWarning):
+    with pytest.warns(AssumptionWarning):
         assert rota.simulate("demo", cluster="24xZ9").summary.cost_dollars is None, "nobody knows what a Z9 costs"
 
 
@@ -68,7 +68,7 @@ TPU = "TPU9 is no accelerator type known here and counts as a V100."
 
 
 def test_a_type_nobody_knows_is_warned_of_and_printed_with_the_result() -> None:
-    with pytest.warns(GuessWarning) as heard:
+    with pytest.warns(AssumptionWarning) as heard:
         found = rota.simulate("demo", cluster="24xTPU9")
     assert [str(each.message) for each in heard] == [TPU]
     assert heard[0].filename == __file__, "the line that asked for it"
@@ -79,7 +79,7 @@ def test_a_type_nobody_knows_is_warned_of_and_printed_with_the_result() -> None:
 
 @pytest.mark.slow
 def test_a_comparison_warns_once_and_prints_its_notes() -> None:
-    with pytest.warns(GuessWarning) as heard:
+    with pytest.warns(AssumptionWarning) as heard:
         found = rota.compare(["fifo", "srsf"], cluster="24xTPU9", seeds=2)
     assert [str(each.message) for each in heard] == [TPU]
     assert found.notes == [TPU] and str(found).splitlines()[-1] == f"note: {TPU}"
@@ -88,7 +88,7 @@ def test_a_comparison_warns_once_and_prints_its_notes() -> None:
 
 @pytest.mark.slow
 def test_a_sweep_warns_too(tmp_path: Path) -> None:
-    with pytest.warns(GuessWarning) as heard:
+    with pytest.warns(AssumptionWarning) as heard:
         found = rota.sweep(["fifo"], trace="synthetic:jobs=5", cluster=["24xTPU9", "24xV100"], out=tmp_path / "out")
     assert [str(each.message) for each in heard] == [TPU]
     assert found.notes == [TPU] and str(found).splitlines()[-1] == f"note: {TPU}"
@@ -112,7 +112,7 @@ def test_a_type_of_ones_own_has_measured_rates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["A40", "H20", "GH200", "MI325X", "P4"])
 def test_a_real_type_without_figures_is_no_typing_error(kind: str) -> None:
-    with pytest.warns(GuessWarning, match=f"{kind} is no accelerator type known here and counts as a V100"):
+    with pytest.warns(AssumptionWarning, match=f"{kind} is no accelerator type known here and counts as a V100"):
         assert len(rota.simulate("demo", cluster=f"24x{kind}").notes) == 1
 
 
@@ -122,7 +122,7 @@ def test_where_all_types_run_alike_their_names_do_not_matter() -> None:
 
 def test_a_profile_nobody_knows_is_warned_of() -> None:
     odd = Trace.of("odd", "test", [rota.traces.trace.Arrival(0.0, rota.JobSpec(steps=10, profile="bart/bs12"))])
-    with pytest.warns(GuessWarning, match="1 job has an unknown profile"):
+    with pytest.warns(AssumptionWarning, match="1 job has an unknown profile"):
         (note,) = rota.simulate(odd, cluster="1xV100").notes
     assert "'bart/bs12'" in note
     assert rota.simulate("demo", cluster="24xV100").notes == []
@@ -146,7 +146,7 @@ def test_jobs_save_now_and_then_where_nodes_fail() -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_hopeless_cluster_is_given_up() -> None:
-    with pytest.raises(rota.errors.Stalled, match="none can end"):
+    with pytest.raises(rota.errors.SimulationStalled, match="none can end"):
         rota.simulate("demo", cluster="24x(1xV100)", node_mtbf_seconds=3.0, node_repair_seconds=1.0, first=1)
 
 
@@ -216,7 +216,7 @@ def test_processes_of_their_own_give_the_same_results() -> None:
     apart = rota.compare(["fifo", "srsf"], workers=2, progress=lambda label, *_: done.append(label), **fields)
     here = rota.compare(["fifo", "srsf"], **fields)
     assert str(apart) == str(here) and sorted(done) == ["fifo", "fifo", "srsf", "srsf"]
-    with pytest.raises(rota.errors.NameUnknown, match="No policy 'fiffo'") as caught:
+    with pytest.raises(rota.errors.UnknownNameError, match="No policy 'fiffo'") as caught:
         rota.compare(["fifo", "fiffo"], workers=2, **fields)
     assert caught.value.hint and caught.value.name == "fiffo"
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from rota.core.fold.attempts import (
     attached,
-    doom,
-    end_part,
+    end_on_node,
     exited,
     finish,
+    mark_for_kill,
     refresh_schedulable,
     saved,
     saves_after_all,
@@ -23,7 +23,7 @@ from rota.core.fold.measurements import begin_trial, break_off, measured
 from rota.core.fold.node_events import (
     gpus_taken,
     keep_off_taken,
-    lose_sight,
+    mark_unreachable,
     node_drained,
     node_joined,
     node_left,
@@ -38,37 +38,37 @@ from rota.core.learn.learn_rates import learn
 from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
-from rota.core.state.job_table import NOBODY
-from rota.core.state.records import Answer, Incarnation, InFlight, Verdict, same_gpus
+from rota.core.state.job_table import NO_JOB
+from rota.core.state.records import AttemptEnd, Incarnation, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
     Attached,
-    CancelAsked,
+    CancelRequested,
     Decided,
     Event,
     Exited,
     GpusTaken,
-    HoldAsked,
+    HoldRequested,
     Measured,
-    NodeDrained,
+    NodeDrainChanged,
     NodeJoined,
     NodeLeft,
     NodeLost,
     NodeReported,
     NodesReported,
     PolicyFailed,
+    PolicyTimedOut,
     Progressed,
     Started,
     Submitted,
     Suspended,
-    TimedOut,
-    Woke,
+    TimerFired,
 )
 from rota.model.job import Phase
-from rota.model.plan import Change
+from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, Floats, Ints
 
 
@@ -102,13 +102,13 @@ def advance(state: State, settings: Settings) -> None:
     if settings.node_timeout_seconds < FOREVER:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
-            lose_sight(state, node)
+            mark_unreachable(state, node)
     if settings.leased and state.jobs.incarnations:
         table = state.jobs.table
         over = table.lease_s[: table.size] + settings.lease_margin_seconds <= now
         for job in table.id[: table.size][over].tolist():
             if job in state.jobs.incarnations:
-                end_part(state, job, None, now, Verdict.LOST, saved(state, job))
+                end_on_node(state, job, None, now, AttemptEnd.LOST, saved(state, job))
     if state.machines.taken:
         keep_off_taken(state)
 
@@ -155,7 +155,7 @@ def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, befo
     clean &= table.phase[rows] != Phase.RESIZING
     if state.knowledge.sharing:  # of two that share GPUs without an option for that, trials tell
         option = state.knowledge.options.by_account[table.kind[rows], table.account[rows]]
-        clean &= (table.beside[rows] == NOBODY) | (state.knowledge.options.partner_kind[option] >= 0)
+        clean &= (table.beside[rows] == NO_JOB) | (state.knowledge.options.partner_kind[option] >= 0)
     if settings.learn:
         stands = table.steps_done[rows] <= table.paced_steps[rows]  # since it began: short rounds add up
         seconds = np.where(stands, at_s - table.paced_s[rows], at_s - before_s)
@@ -164,18 +164,18 @@ def _learn_from(state: State, settings: Settings, rows: Ints, done: Floats, befo
         watch(state, settings, rows, clean, at_s)
 
 
-def _cancel_asked(state: State, settings: Settings, event: CancelAsked) -> None:
+def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> None:
     row = state.jobs.row.get(event.job)
     if row is None:
         return
     if event.job in state.jobs.incarnations:
         state.jobs.cancelling.add(event.job)
-        doom(state, event.job)
+        mark_for_kill(state, event.job)
     else:
         finish(state, event.job, row, Phase.CANCELLED, event.at_s)
 
 
-def _hold_asked(state: State, settings: Settings, event: HoldAsked) -> None:
+def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
     row = state.jobs.row.get(event.job)
     if row is None or event.held == (event.job in state.jobs.held):
         return
@@ -198,12 +198,12 @@ def _allocated(state: State, settings: Settings, event: Allocated) -> None:
     if isinstance(event.allocation, Shares):
         state.open_accounts(event.allocation.option[event.allocation.share > 0])
     allocation = _with_memory(event.allocation, state.question.answer, event.policy)
-    state.question.answer = Answer(allocation, state.question.asked, state.question.asked_version, event.policy)
+    state.question.answer = PolicyAnswer(allocation, state.question.asked, state.question.asked_version, event.policy)
     state.question.asked = None
     state.question.fresh = True
 
 
-def _with_memory(allocation: Allocation, before: Answer | None, policy: str) -> Allocation:
+def _with_memory(allocation: Allocation, before: PolicyAnswer | None, policy: str) -> Allocation:
     """A journal leaves large memories out: then the policy goes on with what the last snapshot has."""
     if not isinstance(allocation, Assignment) or not allocation.memory_in_snapshots or allocation.memory is not None:
         return allocation
@@ -237,7 +237,7 @@ def _asked_about(state: State) -> AskedJobs:
     return AskedJobs(state.jobs.table.kind[rows], state.knowledge.options, state.machines.cluster.gpu_pool)
 
 
-def _policy_failed(state: State, settings: Settings, event: PolicyFailed | TimedOut) -> None:
+def _policy_failed(state: State, settings: Settings, event: PolicyFailed | PolicyTimedOut) -> None:
     if state.question.asked is None or event.ticket != state.question.decision:
         return
     said = event.message if isinstance(event, PolicyFailed) else ""
@@ -320,7 +320,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
     state.jobs.orphans.clear()
 
 
-def _new_slice(state: State, change: Change, row: int) -> None:
+def _new_slice(state: State, change: PlacementChange, row: int) -> None:
     """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
     slice that it has."""
     incarnation = state.jobs.incarnations.get(change.job)
@@ -386,7 +386,7 @@ def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:
         state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)
 
 
-def _woke(state: State, settings: Settings, event: Woke) -> None:
+def _woke(state: State, settings: Settings, event: TimerFired) -> None:
     state.question.wake_s = FOREVER
 
 
@@ -398,18 +398,18 @@ _HANDLERS: dict[type, Callable[[State, Settings, Any], None]] = {
     Attached: attached,
     Progressed: _progressed,
     Measured: measured,
-    CancelAsked: _cancel_asked,
-    HoldAsked: _hold_asked,
+    CancelRequested: _cancel_asked,
+    HoldRequested: _hold_asked,
     NodeReported: node_reported,
     NodesReported: nodes_reported,
     NodeLost: node_lost,
     NodeJoined: node_joined,
-    NodeDrained: node_drained,
+    NodeDrainChanged: node_drained,
     GpusTaken: gpus_taken,
     NodeLeft: node_left,
     Allocated: _allocated,
     PolicyFailed: _policy_failed,
-    TimedOut: _policy_failed,
+    PolicyTimedOut: _policy_failed,
     Decided: _decided,
-    Woke: _woke,
+    TimerFired: _woke,
 }

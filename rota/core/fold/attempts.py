@@ -12,8 +12,8 @@ from rota.core.learn.cordon import cordon
 from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
 from rota.core.settings import Settings
-from rota.core.state.job_table import NOBODY
-from rota.core.state.records import Incarnation, Verdict, same_gpus
+from rota.core.state.job_table import NO_JOB
+from rota.core.state.records import AttemptEnd, Incarnation, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
 from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
@@ -28,10 +28,10 @@ FAR = 0.1
 """What was seen and what was believed differ if they do by this part."""
 
 VERDICT = {
-    Outcome.FINISHED: Verdict.FINISHED,
-    Outcome.YIELDED: Verdict.SUSPENDED,
-    Outcome.FAILED: Verdict.FAILED,
-    Outcome.LOST: Verdict.LOST,
+    Outcome.FINISHED: AttemptEnd.FINISHED,
+    Outcome.YIELDED: AttemptEnd.SUSPENDED,
+    Outcome.FAILED: AttemptEnd.FAILED,
+    Outcome.LOST: AttemptEnd.LOST,
 }
 
 
@@ -152,8 +152,8 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
     table.rate[row] = options.rate.item(option) / state.slowdown(job, incarnation.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI
     table.account[row] = options.account.item(option)
-    if table.beside.item(row) != NOBODY:
-        table.own("beside")[row] = NOBODY
+    if table.beside.item(row) != NO_JOB:
+        table.own("beside")[row] = NO_JOB
     if state.sharing:
         table.own("company_s")[row] = at_s
     colocation.began(state, job, at_s)
@@ -204,7 +204,7 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
     if event.kind is SuspendKind.CHECKPOINT:
         if not event.saved and not state.jobs.specs[event.job].preemptible:
             state.jobs.table.own("saves")[state.jobs.row[event.job]] = False
-        end_part(state, event.job, event.node, event.at_s, Verdict.SUSPENDED, event.steps_done, setback=event.setback)
+        end_on_node(state, event.job, event.node, event.at_s, AttemptEnd.SUSPENDED, event.steps_done, setback=event.setback)
         if state.machines.failing:
             _leave_failing(state, settings, event.job)
         return
@@ -246,7 +246,7 @@ def exited(state: State, settings: Settings, event: Exited) -> None:
     if incarnation is not None and incarnation.number == event.incarnation:
         if settings.cordon_failing_starts < FOREVER:
             note_exit(state, settings, event)
-        end_part(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, setback=event.setback)
+        end_on_node(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, setback=event.setback)
         if state.machines.failed_starts or state.machines.failing:
             _leave_failing(state, settings, event.job)
 
@@ -293,13 +293,15 @@ def _settle(state: State, job: int, at_s: float) -> None:
     table.as_of_s[row] = at_s
 
 
-def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Verdict, steps: float, *, setback: str = "") -> None:
+def end_on_node(
+    state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str = ""
+) -> None:
     """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
     incarnation = state.jobs.incarnations[job]
     if node is not None and node not in incarnation.parts:
         return
-    if verdict is Verdict.FAILED and _asked_to_stop(state, job):
-        verdict = Verdict.LOST
+    if verdict is AttemptEnd.FAILED and _asked_to_stop(state, job):
+        verdict = AttemptEnd.LOST
     left = () if node is None else tuple(n for n in incarnation.parts if n != node)
     gone = state.gpus_of(job)
     if left:
@@ -318,8 +320,8 @@ def end_part(state: State, job: int, node: int | None, at_s: float, verdict: Ver
         # A gang is whole or not at all: what is left of it must go, unless it is leaving by itself.
         flight = state.jobs.in_flight.get(job)
         saving = flight is not None and isinstance(flight.command, Suspend) and flight.command.kind is SuspendKind.CHECKPOINT
-        if not (verdict is Verdict.FINISHED or (verdict is Verdict.SUSPENDED and saving)):
-            doom(state, job)
+        if not (verdict is AttemptEnd.FINISHED or (verdict is AttemptEnd.SUSPENDED and saving)):
+            mark_for_kill(state, job)
     else:
         _end_life(state, job, at_s, worst, fewest, setback)
 
@@ -329,7 +331,7 @@ def _asked_to_stop(state: State, job: int) -> bool:
     return job in state.jobs.doomed or (flight is not None and isinstance(flight.command, Suspend | Kill))
 
 
-def doom(state: State, job: int) -> None:
+def mark_for_kill(state: State, job: int) -> None:
     state.jobs.doomed.add(job)
     state.jobs.unsettled.add(job)
     row = state.jobs.row[job]
@@ -339,7 +341,7 @@ def doom(state: State, job: int) -> None:
     refresh_schedulable(state, job, row)
 
 
-def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: float, setback: str) -> None:
+def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: float, setback: str) -> None:
     jobs = state.jobs
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
@@ -349,7 +351,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     suspending = flight is not None and isinstance(flight.command, Suspend)
     jobs.doomed.discard(job)
     table.lease_s[row] = FOREVER
-    if verdict is Verdict.FINISHED:
+    if verdict is AttemptEnd.FINISHED:
         state.knowledge.finish(table.attained.item(row))
         finished(state, job, row)
         finish(state, job, row, Phase.FINISHED, at_s)
@@ -357,7 +359,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     if job in jobs.cancelling:
         finish(state, job, row, Phase.CANCELLED, at_s)
         return
-    if verdict is Verdict.FAILED:
+    if verdict is AttemptEnd.FAILED:
         table.failures[row] += 1
         if table.failures[row] > jobs.specs[job].retries:
             finish(state, job, row, Phase.FAILED, at_s)
@@ -374,16 +376,16 @@ def _end_life(state: State, job: int, at_s: float, verdict: Verdict, steps: floa
     if setback:  # what it was granted is for others while it pauses
         state.want(job, row, -1, None)
         state.question.touch()
-    elif verdict is Verdict.SUSPENDED:
+    elif verdict is AttemptEnd.SUSPENDED:
         jobs.setbacks.pop(job, None)
     if suspending and table.stays_until_s.flags.writeable:
         _learn_stop(state, row, at_s, saved_some)
-    if verdict is Verdict.SUSPENDED or suspending:
+    if verdict is AttemptEnd.SUSPENDED or suspending:
         table.suspensions[row] += 1
     want, machines = jobs.desired.get(job), state.machines
     # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
     had_to_leave = want is None and bool(machines.draining or machines.cordoned)
-    if verdict is not Verdict.SUSPENDED or not suspending or had_to_leave:
+    if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
         state.question.touch()
     jobs.set_phase(row, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
     if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():

@@ -6,7 +6,7 @@ while its partner does, else the option alone of the same pool. Each of two that
 service counts a GPU once.
 """
 
-from rota.core.state.job_table import NOBODY, JobTable
+from rota.core.state.job_table import NO_JOB, JobTable
 from rota.core.state.records import Incarnation, same_gpus
 from rota.core.state.state import State
 from rota.model.options import Options
@@ -16,7 +16,7 @@ from rota.model.units import MILLI
 def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
     if not state.sharing or state.jobs.specs[job].gpus < 1:
-        return NOBODY  # those with other parts of its GPU do not slow it down
+        return NO_JOB  # those with other parts of its GPU do not slow it down
     for other in state.machines.observed.holders(incarnation.gpus):
         if (
             other != job
@@ -24,7 +24,7 @@ def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
             and same_gpus(state.jobs.incarnations[other].gpus, incarnation.gpus)
         ):
             return other
-    return NOBODY
+    return NO_JOB
 
 
 def began(state: State, job: int, at_s: float) -> None:
@@ -33,9 +33,9 @@ def began(state: State, job: int, at_s: float) -> None:
         return
     incarnation = state.jobs.incarnations[job]
     other = partner_of(state, job, incarnation)
-    if other != NOBODY or state.knowledge.options.partner_kind.item(incarnation.option) >= 0:
+    if other != NO_JOB or state.knowledge.options.partner_kind.item(incarnation.option) >= 0:
         _pace(state, job, incarnation, other, at_s)
-    if other != NOBODY:
+    if other != NO_JOB:
         _pace(state, other, state.jobs.incarnations[other], job, at_s)
 
 
@@ -44,8 +44,8 @@ def stopped(state: State, job: int, at_s: float) -> None:
     if not state.sharing:
         return
     other = partner_of(state, job, state.jobs.incarnations[job])
-    if other != NOBODY:
-        _pace(state, other, state.jobs.incarnations[other], NOBODY, at_s)
+    if other != NO_JOB:
+        _pace(state, other, state.jobs.incarnations[other], NO_JOB, at_s)
 
 
 def book(jobs: JobTable, row: int, at_s: float) -> None:
@@ -63,18 +63,18 @@ def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: fl
     table, options, row = state.jobs.table, state.knowledge.options, state.jobs.row[job]
     book(table, row, at_s)
     alone = options.alone.item(incarnation.option)
-    option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NOBODY else alone
+    option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NO_JOB else alone
     table.account[row] = options.account[option]
     if table.beside.item(row) != other:
         table.own("beside")[row], table.own("company_s")[row] = other, at_s
     table.rate[row] = options.rate.item(option)
-    if other != NOBODY:
-        in_company(state, row)
+    if other != NO_JOB:
+        colocated_rate(state, row)
     table.rate[row] /= state.slowdown(job, incarnation.gpus)
-    table.using[row] = options.milligpus.item(option) / MILLI / (1 if other == NOBODY else 2)
+    table.using[row] = options.milligpus.item(option) / MILLI / (1 if other == NO_JOB else 2)
 
 
-def in_company(state: State, row: int) -> None:
+def colocated_rate(state: State, row: int) -> None:
     """The believed rate of a job that shares its GPUs, where it stands at that of an option alone: by what was seen of the pair,
     or half of it if the pair was never measured."""
     table, options = state.jobs.table, state.knowledge.options

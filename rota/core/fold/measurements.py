@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.settings import Settings
-from rota.core.state.job_table import NOBODY
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.state import State
 from rota.model.events import Measured
-from rota.model.trial import PairSeen, Trial, TrialVerdict
+from rota.model.trial import PairStats, Trial, TrialVerdict
 from rota.model.units import Floats, Ints
 
 MOST_PAST_TRIALS = 512
@@ -33,9 +33,9 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
     _memory(state, rows[memory_alone], event.peak_gib[memory_alone])
     company_s = table.company_s if state.sharing else table.paced_s  # without company it is the same since it began
     known &= (event.since_s >= company_s[rows] - ROUNDING) & (event.rate >= 0) & (event.rate < math.inf)
-    alone = known & (table.beside[rows] == NOBODY) & (event.rate > 0)
+    alone = known & (table.beside[rows] == NO_JOB) & (event.rate > 0)
     _alone(state, settings, rows[alone], event, alone.nonzero()[0])
-    for at in (known & (table.beside[rows] != NOBODY)).nonzero()[0].tolist():
+    for at in (known & (table.beside[rows] != NO_JOB)).nonzero()[0].tolist():
         _together(state, settings, int(event.jobs[at]), rows.item(at), float(event.rate[at]))
 
 
@@ -104,7 +104,7 @@ def _remember(state: State, trial: Trial) -> None:
     knowledge.judged += 1
     knowledge.surprise += trial.gain - trial.hoped
     before = knowledge.pairs.get(trial.pair)
-    knowledge.pairs[trial.pair] = PairSeen(1, *shares) if before is None else before.seen_again(*shares)
+    knowledge.pairs[trial.pair] = PairStats(1, *shares) if before is None else before.seen_again(*shares)
 
 
 def begin_trial(state: State, trial: Trial) -> None:

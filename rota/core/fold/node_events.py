@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from rota.core.fold.attempts import VERDICT, begin, end_part, refresh_schedulable, saved, started, suspended
+from rota.core.fold.attempts import VERDICT, begin, end_on_node, refresh_schedulable, saved, started, suspended
 from rota.core.learn.failing_nodes import acquit
 from rota.core.settings import Settings
-from rota.core.state.records import Verdict, same_gpus
+from rota.core.state.records import AttemptEnd, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import Resize, Suspend, SuspendKind
 from rota.model.events import (
     GpusTaken,
-    NodeDrained,
+    InventoryItem,
+    NodeDrainChanged,
     NodeJoined,
     NodeLeft,
     NodeLost,
     NodeReported,
     NodesReported,
-    Part,
-    PartState,
+    ProcessState,
     Started,
     Suspended,
 )
@@ -36,13 +36,13 @@ def node_reported(state: State, settings: Settings, event: NodeReported) -> None
         return
     if event.boot > state.machines.node_boot[node]:
         state.machines.node_boot[node] = event.boot
-        bury(state, node, event.at_s)
+        drop_attempts_on(state, node, event.at_s)
         acquit(state, settings, node)
     state.machines.node_heard_s[node] = state.now_s
     if not state.machines.node_up[node]:
         state.set_node(node, True)
         for job in list(state.jobs.incarnations):
-            _regain(state, job)
+            _mark_reachable(state, job)
     for part in event.inventory:
         _see_part(state, settings, event, part)
 
@@ -52,14 +52,14 @@ def nodes_reported(state: State, settings: Settings, event: NodesReported) -> No
         node_reported(state, settings, report)
 
 
-def _see_part(state: State, settings: Settings, event: NodeReported, part: Part) -> None:
+def _see_part(state: State, settings: Settings, event: NodeReported, part: InventoryItem) -> None:
     incarnation = state.jobs.incarnations.get(part.job)
     if incarnation is None or incarnation.number != part.incarnation or event.node not in incarnation.parts:
-        if part.state is not PartState.ENDED:
+        if part.state is not ProcessState.ENDED:
             state.jobs.orphans.add((part.job, part.incarnation, event.node))
-    elif part.state is PartState.ENDED:
-        end_part(state, part.job, event.node, event.at_s, VERDICT[part.outcome], part.steps)
-    elif part.state is PartState.RUNNING:
+    elif part.state is ProcessState.ENDED:
+        end_on_node(state, part.job, event.node, event.at_s, VERDICT[part.outcome], part.steps)
+    elif part.state is ProcessState.RUNNING:
         started(state, settings, Started(part.job, part.incarnation, part.sequence, event.at_s, event.node))
     else:
         answer = Suspended(part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
@@ -74,7 +74,7 @@ def node_lost(state: State, settings: Settings, event: NodeLost) -> None:
     ):
         return
     state.machines.node_boot[event.node] = event.boot + 1
-    bury(state, event.node, event.at_s)
+    drop_attempts_on(state, event.node, event.at_s)
     _take_down(state, event.node)
 
 
@@ -87,7 +87,7 @@ def node_joined(state: State, settings: Settings, event: NodeJoined) -> None:
         refresh_schedulable(state, job, row)
 
 
-def node_drained(state: State, settings: Settings, event: NodeDrained) -> None:
+def node_drained(state: State, settings: Settings, event: NodeDrainChanged) -> None:
     if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
     state.set_draining(event.node, event.draining)
@@ -113,7 +113,7 @@ def keep_off_taken(state: State) -> None:
 def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
     if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
-    bury(state, event.node, event.at_s)
+    drop_attempts_on(state, event.node, event.at_s)
     _take_down(state, event.node)
     state.machines.host_gib[event.node] = 0.0
     gpus_taken(state, settings, GpusTaken(event.node, (), (), event.at_s))
@@ -125,15 +125,15 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
         refresh_schedulable(state, job, row)
 
 
-def bury(state: State, node: int, at_s: float) -> None:
+def drop_attempts_on(state: State, node: int, at_s: float) -> None:
     """Everything this node had is dead."""
     for job, incarnation in list(state.jobs.incarnations.items()):
         if node in incarnation.parts:
-            end_part(state, job, node, at_s, Verdict.LOST, saved(state, job))
-            _regain(state, job)  # what is left of it may all be in sight
+            end_on_node(state, job, node, at_s, AttemptEnd.LOST, saved(state, job))
+            _mark_reachable(state, job)  # what is left of it may all be in sight
 
 
-def lose_sight(state: State, node: int) -> None:
+def mark_unreachable(state: State, node: int) -> None:
     """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
     _take_down(state, node)
     for job, incarnation in list(state.jobs.incarnations.items()):
@@ -165,7 +165,7 @@ def _plan_nothing_on(state: State, gpus: Ints) -> None:
                 state.jobs.unsettled.add(job)
 
 
-def _regain(state: State, job: int) -> None:
+def _mark_reachable(state: State, job: int) -> None:
     """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
     incarnation = state.jobs.incarnations.get(job)
     if incarnation is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(incarnation.parts)].all():

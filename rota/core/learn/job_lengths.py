@@ -5,10 +5,10 @@ import numpy as np
 from rota.beliefs.lengths import EPOCH_SECONDS, USUAL_EPOCHS, epochs_left
 from rota.beliefs.rates import model_of
 from rota.core.state.state import State
-from rota.model.length_prediction import Foresight, Prediction
+from rota.model.length_prediction import LengthPrediction, LengthPredictions
 from rota.model.units import FOREVER, Floats, Ints
 
-KEPT = 256
+KEEP_LENGTHS = 256
 """Lengths remembered of each model, the latest."""
 MOST_PREDICTIONS = 4096
 """Predictions remembered of all jobs, the latest."""
@@ -16,7 +16,7 @@ NOTED = 16
 """What is believed of a job is noted each time it has trained twice as long, so often at most."""
 
 
-def foresee(state: State, rows: Ints) -> Foresight:
+def foresee(state: State, rows: Ints) -> LengthPredictions:
     """What is foreseen of these jobs."""
     table, lengths = state.jobs.table, state.knowledge.lengths
     epoch_steps = _epoch_steps(state, rows)
@@ -32,7 +32,7 @@ def foresee(state: State, rows: Ints) -> Foresight:
         mine = (model == number).nonzero()[0]
         if len(mine):
             left[mine] = epochs_left(done[mine], lengths.get(name, ()), usual)
-    return Foresight(epoch_steps, done, left)
+    return LengthPredictions(epoch_steps, done, left)
 
 
 def _epoch_steps(state: State, rows: Ints) -> Floats:
@@ -61,8 +61,8 @@ def finished(state: State, job: int, row: int) -> None:
     if epochs <= 0:
         return  # it had nothing to do, or did not say what it did
     model = model_of(state.jobs.specs[job].profile)
-    knowledge.lengths[model] = (*knowledge.lengths.get(model, ()), epochs)[-KEPT:]
+    knowledge.lengths[model] = (*knowledge.lengths.get(model, ()), epochs)[-KEEP_LENGTHS:]
     notes = knowledge.foreseen.pop(job, ())
     if notes:
-        made = tuple(Prediction(model, at, believed, epochs) for at, believed in notes)
+        made = tuple(LengthPrediction(model, at, believed, epochs) for at, believed in notes)
         knowledge.predictions = (*knowledge.predictions, *made)[-MOST_PREDICTIONS:]

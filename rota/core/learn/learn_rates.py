@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.beliefs.make_options import renewed
 from rota.core.fold import colocation
-from rota.core.state.job_table import NOBODY
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.state import State
 from rota.model.units import MILLI, Floats, Ints
 
@@ -68,7 +68,7 @@ def _believe(state: State, numbers: list[int]) -> None:
     state.knowledge.forget_memos()
     runs = ((table.using[:size] > 0) & (table.rate[:size] > 0)).nonzero()[0]
     table.rate[runs] = state.knowledge.options.rate[state.knowledge.options.by_account[table.kind[runs], table.account[runs]]]
-    for row in runs[table.beside[runs] != NOBODY].tolist() if state.knowledge.sharing else ():
-        colocation.in_company(state, row)
+    for row in runs[table.beside[runs] != NO_JOB].tolist() if state.knowledge.sharing else ():
+        colocation.colocated_rate(state, row)
     table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]
     state.question.touch()

@@ -22,7 +22,7 @@ LEAST_SECONDS = 300.0
 """A pace is measured over so long, and then again."""
 OTHERS = 3
 """So many other places must have been seen before a place can be called slow."""
-KEPT = 24
+KEEP_PLACES = 24
 """Places remembered for each kind of run, the latest."""
 NEWS = 0.05
 """A score that changed by this much, relatively, is worth looking at all GPUs anew..."""
@@ -80,7 +80,7 @@ def _slowdown(state: State, known: Variability, profile: str, key: PaceKey, gpus
     common = [len(mine.intersection(place)) for place, _ in known_places]
     # Much the same GPUs are much the same place.
     elsewhere = [each for each, both in zip(known_places, common, strict=True) if 2 * both <= max(len(mine), len(each[0]))]
-    state.knowledge.paces[key] = (*elsewhere, (tuple(gpus.tolist()), pace))[-KEPT:]
+    state.knowledge.paces[key] = (*elsewhere, (tuple(gpus.tolist()), pace))[-KEEP_PLACES:]
     # One slow GPU makes all places slow that have it, so only those say what is usual that have none of these.
     others = [each for each, both in zip(known_places, common, strict=True) if not both]
     if len(others) < OTHERS:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
-from rota.core.plan.order import Candidates, draw, spelled_out
+from rota.core.plan.order import Candidates, draw, expand_options
 from rota.core.plan.protected import starts_cost
 from rota.core.settings import Settings
-from rota.core.state.records import NO_GPUS, Answer
+from rota.core.state.records import NO_GPUS, PolicyAnswer
 from rota.core.state.state import State
 from rota.model.allocation import Allocation
 from rota.model.options import Options
@@ -22,7 +22,7 @@ def list_candidates(
     _, capacity = state.usable()
     candidates = draw(allocation, table)
     if settings.wait_for_place or candidates.reserve or table.options.in_parts:
-        candidates = spelled_out(candidates, table)
+        candidates = expand_options(candidates, table)
     if alive is not None:
         spoken_of = np.zeros(state.jobs.table.size, dtype=bool)
         spoken_of[table.rows[alive]] = True
@@ -31,7 +31,7 @@ def list_candidates(
         table.alive, table.kept_gpus = alive, set(kept.tolist())
         candidates = _with_alone(_living(candidates, alive), state.knowledge.options)
     if not state.question.fresh and settings.drawing.only_goes_on(allocation):
-        candidates = _going_on(spelled_out(candidates, table), table)
+        candidates = _going_on(expand_options(candidates, table), table)
     if not settings.drawing.backfill:
         candidates.blocking = True
     if starts_cost(state):
@@ -39,7 +39,7 @@ def list_candidates(
     return candidates, capacity
 
 
-def jobs_of(state: State, answer: Answer) -> tuple[Ints, Bools | None]:
+def jobs_of(state: State, answer: PolicyAnswer) -> tuple[Ints, Bools | None]:
     """Rows of the jobs an answer speaks of, and which may still be scheduled (None: all, and there are no others)."""
     if state.jobs.version == answer.version:
         return state.jobs.rows, None

@@ -22,7 +22,7 @@ from rota.model.placement_view import Placer
 from rota.model.units import Bools
 
 
-class Cleared(NamedTuple):
+class GangPlaces(NamedTuple):
     """Places of all, and the jobs that moved aside."""
 
     places: Places
@@ -38,13 +38,13 @@ def find_places(
     table: CandidateTable,
     grants: Grants,
     alive: Bools | None,
-) -> Cleared:
+) -> GangPlaces:
     """A place for each gang, or what it would have had for those behind it."""
     hints = allocation.hints
     places = GangSearch(state, settings, placer, candidates, table, grants, alive, hints).run()
     tactic = settings.tactics.defragment
     if tactic is None or not places.fragmented or candidates.blocking or hints:
-        return Cleared(places)
+        return GangPlaces(places)
     kept = GangSearch(state, settings, placer, replace(candidates, blocking=True), table, grants, alive, hints).run()
     changed = changes(state, settings, placer, allocation, table, kept, alive)
     mover = Mover(state, settings, placer, allocation, candidates, table, kept, alive, changed)
@@ -53,11 +53,11 @@ def find_places(
     job = state.jobs.table.id[table.rows]
     aside = np.isin(job, mover.moved) if alive is None else np.isin(job, mover.moved) & alive
     if not mover.moved or int(aside.sum()) < len(mover.moved):
-        return Cleared(places)
+        return GangPlaces(places)
     settled = {}
     for position in (aside | (waited & ~mover.waits)).nonzero()[0].tolist():
         change = mover.changes[job.item(position)]
         assert change.gpus is not None
         settled[position] = (change.option, change.gpus)
     places = GangSearch(state, settings, placer, candidates, table, grants, alive, hints, settled).run()
-    return Cleared(places, tuple(mover.moved))
+    return GangPlaces(places, tuple(mover.moved))

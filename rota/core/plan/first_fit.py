@@ -1,6 +1,6 @@
 """First fit: in order, each job takes the best of its options that still has room.
 
-It gives what walking the candidates of `spelled_out` gives. A job may have a hundred options, and most jobs of a long queue are
+It gives what walking the candidates of `expand_options` gives. A job may have a hundred options, and most jobs of a long queue are
 never reached, so options are looked at only when a job has its turn."""
 
 import numpy as np

@@ -17,7 +17,7 @@ from rota.core.plan.fill import Grants, SplitGpu
 from rota.core.plan.order import Candidates
 from rota.core.settings import Settings
 from rota.core.state.state import State
-from rota.model.placement_view import Floor, Placer, Request
+from rota.model.placement_view import PlacementRequest, PlacementView, Placer
 from rota.model.units import MILLI, Bools, Ints
 
 
@@ -62,7 +62,7 @@ class GangSearch:
         usable, _ = state.usable()
         living = range(len(self._jobs)) if alive is None else alive.nonzero()[0].tolist()
         free = usable & pairing.released(state, [self._jobs[at] for at in living if self._jobs[at] in state.jobs.desired])
-        self._floor = Floor(
+        self._floor = PlacementView(
             state.machines.cluster,
             free,
             state.machines.observed.free,
@@ -164,7 +164,7 @@ class GangSearch:
         self._refused.add(key)
         return False
 
-    def _place(self, request: Request, room: Bools) -> Ints | None:
+    def _place(self, request: PlacementRequest, room: Bools) -> Ints | None:
         """GPUs that the placer picks. None: there are not so many, or it would keep them together and no such place is there. If
         one is, the placer may still have its reasons to take another."""
         if int(room.sum()) < request.gpus:
@@ -181,7 +181,7 @@ class GangSearch:
         together = self._ask(request, room & np.isin(state.machines.cluster.gpu_node, nodes))
         return together if len(state.machines.nodes_of(together)) <= fewest else gpus
 
-    def _ask(self, request: Request, room: Bools) -> Ints:
+    def _ask(self, request: PlacementRequest, room: Bools) -> Ints:
         before = self._floor.available
         self._floor.available = room.copy()
         (gpus,) = self._placer.place(self._floor, [request])

@@ -14,7 +14,7 @@ from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.fill import Grants
 from rota.core.plan.order import Candidates
 from rota.core.settings import Settings
-from rota.core.state.job_table import NOBODY
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, Ranking
@@ -59,7 +59,7 @@ def _good_pairs(state: State, pack: Pack, table: CandidateTable) -> Iterator[tup
     """Positions of two that share GPUs by a tactic, and should go on so if one of them keeps them."""
     jobs, options = state.jobs.table, table.options
     mates = jobs.partner[table.rows]
-    shares = (mates != NOBODY).nonzero()[0]
+    shares = (mates != NO_JOB).nonzero()[0]
     position = {jobs.id.item(table.rows[at]): at for at in shares.tolist()}
     for at, mate in zip(shares.tolist(), mates[shares].tolist(), strict=True):
         other = position.get(mate, -1)
@@ -126,7 +126,7 @@ def _new_pairs(
 def _hosts(state: State, allocation: Allocation, table: CandidateTable, grants: Grants) -> list[Packable]:
     """Jobs that go on where they are, alone, and those that begin now on GPUs that are settled."""
     jobs, machines = state.jobs.table, state.machines
-    alone = (grants.option >= 0) & (_partner(grants) < 0) & (jobs.partner[table.rows] == NOBODY)
+    alone = (grants.option >= 0) & (_partner(grants) < 0) & (jobs.partner[table.rows] == NO_JOB)
     goes_on = alone & (grants.option == table.granted_option) & table.running
     begins = alone & (table.granted_option < 0)
     found = []

@@ -4,11 +4,11 @@ import numpy as np
 
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.model.units import Ints
 
 
-def in_place(state: State, floor: Floor, request: Request) -> Ints | None:
+def in_place(state: State, floor: PlacementView, request: PlacementRequest) -> Ints | None:
     """GPUs of the nodes that a job has, if it can change its size while it runs: some of its own, at least one on each node, or
     all of its own and more. None: there are none such."""
     incarnation = state.jobs.incarnations.get(request.job)

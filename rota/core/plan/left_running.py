@@ -17,7 +17,7 @@ from rota.model.units import Bools, Ints
 _ALIVE = [int(phase) for phase in (Phase.STARTING, Phase.RUNNING, Phase.RESIZING)]
 
 
-def left_running(state: State, rows: Ints) -> Bools | None:
+def keeps_gpus_unsaved(state: State, rows: Ints) -> Bools | None:
     """Which of these jobs keep their GPUs because they save nothing and can't be parked now, and their partners with them. None:
     there are none."""
     jobs = state.jobs.table
@@ -59,5 +59,5 @@ def moved_unsaved(state: State, plan: Plan, rows: Ints) -> Bools | None:
 def keep_gpus(state: State) -> list[int]:
     """Jobs that are left running now, in order."""
     rows = state.jobs.rows
-    stays = left_running(state, rows)
+    stays = keeps_gpus_unsaved(state, rows)
     return [] if stays is None else state.jobs.table.id[rows[stays]].tolist()

@@ -11,25 +11,25 @@ from rota.core.plan.move_aside import move_aside
 from rota.core.plan.move_closer import move_closer, move_to_faster
 from rota.core.plan.mover import Mover
 from rota.model.allocation import Allocation, Assignment
-from rota.model.plan import Change
+from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER
 
 
-class Moved(NamedTuple):
+class PlanMoves(NamedTuple):
     """A plan's changes with the moves among them."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[PlacementChange, ...]
     jobs: tuple[int, ...] = ()
     """Those that tactics move."""
     look_s: float = FOREVER
     """When more may be possible though nothing happens."""
 
 
-def move(mover: Mover, changed: tuple[Change, ...]) -> Moved:
+def move(mover: Mover, changed: tuple[PlacementChange, ...]) -> PlanMoves:
     """Add what the tactics move to a plan's changes. A gang that finds its place by that is granted it."""
     settings, places = mover.settings, mover.places
     if _named_by_policy(mover.allocation) or not (mover.placer.sticky or settings.wait_for_place):
-        return Moved(changed)  # it is decided anew each time where jobs run
+        return PlanMoves(changed)  # it is decided anew each time where jobs run
     if settings.tactics.defragment is not None:
         move_aside(mover, settings.tactics.defragment)
         waiting = set(mover.table.kind[mover.waits].tolist())
@@ -37,7 +37,7 @@ def move(mover: Mover, changed: tuple[Change, ...]) -> Moved:
     if settings.tactics.migrate is not None:
         move_closer(mover, settings.tactics.migrate)
         move_to_faster(mover, settings.tactics.migrate)
-    return Moved(tuple(mover.changes.values()), tuple(mover.moved), mover.look_s)
+    return PlanMoves(tuple(mover.changes.values()), tuple(mover.moved), mover.look_s)
 
 
 def _named_by_policy(allocation: Allocation) -> bool:

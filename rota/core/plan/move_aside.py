@@ -7,9 +7,9 @@ import numpy as np
 
 from rota.core.plan import pairing
 from rota.core.plan.mover import Mover
-from rota.model.plan import Change
+from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, MILLI, Ints
-from rota.tactics.defragment import Clearing, Defragment, Movable
+from rota.tactics.defragment import Defragment, DefragmentPlan, Movable
 
 
 class _Layout(NamedTuple):
@@ -74,7 +74,7 @@ def _start(mover: Mover, tactic: Defragment, position: int, option: int) -> None
         mover.waits[position] = False
 
 
-def _scattered(mover: Mover, change: Change) -> bool:
+def _scattered(mover: Mover, change: PlacementChange) -> bool:
     """Whether a job that starts spans more levels of locality than it must, and is slower for it."""
     state = mover.state
     if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.incarnations:
@@ -82,7 +82,7 @@ def _scattered(mover: Mover, change: Change) -> bool:
     return state.stretch(change.job, change.gpus) > 1.0
 
 
-def _bring_together(mover: Mover, tactic: Defragment, change: Change) -> None:
+def _bring_together(mover: Mover, tactic: Defragment, change: PlacementChange) -> None:
     """A gang that would start scattered gets nodes of its own, if it gains more than that costs."""
     state, options = mover.state, mover.table.options
     assert change.gpus is not None
@@ -113,7 +113,7 @@ def _movable(mover: Mover, pool: int) -> list[Movable]:
     return [Movable(*each) for each in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _lay_out(mover: Mover, found: Clearing, gpus: int) -> _Layout:
+def _lay_out(mover: Mover, found: DefragmentPlan, gpus: int) -> _Layout:
     """Which GPUs each gets. The gang takes those that are free already before those that others leave."""
     room, state = mover.room.copy(), mover.state
     gang = np.concatenate([mover.take(room, node, gpus) for node in found.nodes])

@@ -5,7 +5,7 @@ import numpy as np
 from rota.core.plan import pairing
 from rota.core.plan.mover import Mover
 from rota.model.allocation import Assignment, Ranking
-from rota.model.placement_view import Floor
+from rota.model.placement_view import PlacementView
 from rota.model.units import FOREVER, MILLI, Bools, Ints
 from rota.placers.close import closest
 from rota.tactics.migrate import Migrate
@@ -109,7 +109,7 @@ def _moves_to(mover: Mover, tactic: Migrate, at: int, option: int, faster: float
     if int(room.sum()) < gpus:
         return False
     idle, decision = state.machines.observed.free, state.question.decision
-    floor = Floor(cluster, room, idle, mover.settings.seed, decision, *pairing.scores(state))
+    floor = PlacementView(cluster, room, idle, mover.settings.seed, decision, *pairing.scores(state))
     request = pairing.ask(state, job, pool, gpus, price)
     (there,) = mover.placer.place(floor, [request])
     if mover.settings.wait_for_place and len(state.machines.nodes_of(there)) > state.fewest_nodes(pool, gpus):

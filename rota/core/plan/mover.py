@@ -10,13 +10,13 @@ from rota.core.plan.gang_search import Places
 from rota.core.plan.order import Candidates
 from rota.core.plan.protected import protected
 from rota.core.settings import Settings
-from rota.core.state.job_table import NOBODY
+from rota.core.state.job_table import NO_JOB
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, Ranking, Shares
 from rota.model.job import Phase
 from rota.model.lazy import lazy
 from rota.model.placement_view import Placer
-from rota.model.plan import Change
+from rota.model.plan import PlacementChange
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
 LOOP_SECONDS = 60.0
@@ -54,7 +54,7 @@ class Mover:
         table: CandidateTable,
         places: Places,
         alive: Bools | None,
-        changed: tuple[Change, ...],
+        changed: tuple[PlacementChange, ...],
     ) -> None:
         self.state, self.settings, self.placer, self.allocation = state, settings, placer, allocation
         self.candidates, self.table, self.places = candidates, table, places
@@ -93,7 +93,7 @@ class Mover:
         state, jobs = self.state, self.state.jobs.table
         stays = (jobs.phase[row] != Phase.RUNNING) | (jobs.using[row] <= 0) | ~jobs.schedulable[row]
         stays |= ~jobs.saves[row]
-        stays |= (jobs.partner[row] != NOBODY) | (jobs.beside[row] != NOBODY)
+        stays |= (jobs.partner[row] != NO_JOB) | (jobs.beside[row] != NO_JOB)
         stays |= np.isin(job, state.machines.planned.holder[~state.usable()[0]])
         stays |= np.isin(job, list(state.jobs.in_flight.keys() | state.jobs.unsettled))
         rested_s = jobs.moved_s[row] + self.settings.tactics.rest_seconds
@@ -141,7 +141,7 @@ class Mover:
         if before is not None:
             self.room[before] = self.state.usable()[0][before]
         self.changes.pop(job, None)
-        self.changes[job] = Change(job, option, gpus)
+        self.changes[job] = PlacementChange(job, option, gpus)
         if moves:
             self.moved.append(job)
             self.seated.ready_s[self.seated.job == job] = FOREVER

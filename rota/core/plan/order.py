@@ -78,11 +78,11 @@ def _by_rank(ranking: Ranking, table: CandidateTable) -> Candidates:
     if option is None and table.options.by_kind.shape[1] > 1:
         candidates.preference = Preference(ranking.preempt or table.upgrades, ranking.blind)
         if not table.options.elastic:
-            return spelled_out(candidates, table)
+            return expand_options(candidates, table)
     return candidates
 
 
-def spelled_out(candidates: Candidates, table: CandidateTable) -> Candidates:
+def expand_options(candidates: Candidates, table: CandidateTable) -> Candidates:
     """The same with each job's options in its order of preference, by the steps they bring over the horizon, the price of moving
     paid first. Blind: in any order of types, and a job that runs stays, unless it hardly does."""
     order, preference = candidates.position, candidates.preference

@@ -10,8 +10,8 @@ from rota.core.plan.in_place import in_place
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.options import Options
-from rota.model.placement_view import Floor, Placer, Request
-from rota.model.plan import Change
+from rota.model.placement_view import PlacementRequest, PlacementView, Placer
+from rota.model.plan import PlacementChange
 from rota.model.units import Bools, Floats, Ints
 
 Unit = tuple[tuple[int, int], ...]
@@ -80,19 +80,19 @@ def released(state: State, jobs: list[int]) -> Bools:
     return left.free
 
 
-def left_behind(state: State, jobs: list[int]) -> list[Change]:
+def left_behind(state: State, jobs: list[int]) -> list[PlacementChange]:
     """Jobs of which the answer knows nothing, beside some that it moves: they keep their GPUs, alone."""
     table, changed, found = state.jobs.table, set(jobs), []
     for job in jobs:
         mate = table.partner.item(state.jobs.row[job])
         if mate >= 0 and mate not in changed:
             option = state.knowledge.options.alone.item(table.option.item(state.jobs.row[mate]))
-            found.append(Change(mate, option, state.jobs.desired[mate]))
+            found.append(PlacementChange(mate, option, state.jobs.desired[mate]))
     return found
 
 
 def place(
-    state: State, placer: Placer, floor: Floor, hints: Mapping[int, tuple[int, ...]], units: dict[int, Unit]
+    state: State, placer: Placer, floor: PlacementView, hints: Mapping[int, tuple[int, ...]], units: dict[int, Unit]
 ) -> list[tuple[Unit, Ints]]:
     """GPUs for each unit, given by the position of a member. With a sticky placer, a member that has suitable GPUs keeps them and
     the other joins it; who runs there comes before who was only to start there."""
@@ -108,7 +108,7 @@ def place(
     return [(unit, seats[at]) for at, unit in units.items()]
 
 
-def _seat(state: State, floor: Floor, unit: Unit, running: bool) -> Ints | None:
+def _seat(state: State, floor: PlacementView, unit: Unit, running: bool) -> Ints | None:
     """GPUs that a member has, that serve the unit and that no other unit has taken."""
     pool, need = _wants(state, unit)
     for job, _ in unit:
@@ -126,7 +126,7 @@ def _wants(state: State, unit: Unit) -> tuple[int, int]:
     return int(state.knowledge.options.pool[option]), int(state.knowledge.options.gpus[option])
 
 
-def _request(state: State, unit: Unit) -> Request:
+def _request(state: State, unit: Unit) -> PlacementRequest:
     """A unit is where its first member is that is anywhere, and its move costs what the dearer of the two costs."""
     pool, gpus = _wants(state, unit)
     asked = [ask(state, job, pool, gpus, state.jobs.table.move_seconds.item(state.jobs.row[job])) for job, _ in unit]
@@ -135,17 +135,17 @@ def _request(state: State, unit: Unit) -> Request:
     return found
 
 
-def ask(state: State, job: int, pool: int, gpus: int, price: float) -> Request:
+def ask(state: State, job: int, pool: int, gpus: int, price: float) -> PlacementRequest:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
     incarnation = state.jobs.incarnations.get(job)
     traits = state.placement_traits(job, pool, gpus)
     if incarnation is not None and incarnation.parked:
-        return Request(job, pool, gpus, max(price, 1.0), incarnation.gpus, True, *traits)
-    return Request(job, pool, gpus, price, state.jobs.desired.get(job), False, *traits)
+        return PlacementRequest(job, pool, gpus, max(price, 1.0), incarnation.gpus, True, *traits)
+    return PlacementRequest(job, pool, gpus, price, state.jobs.desired.get(job), False, *traits)
 
 
 def place_all(
-    state: State, placer: Placer, floor: Floor, requests: list[Request], hints: Sequence[tuple[int, ...]]
+    state: State, placer: Placer, floor: PlacementView, requests: list[PlacementRequest], hints: Sequence[tuple[int, ...]]
 ) -> list[Ints]:
     """GPUs for each request: those that the policy asked for where they can be had; with a sticky placer, those with which a job
     changes its size in place; else those that the placer picks."""

@@ -13,8 +13,8 @@ from rota.core.settings import Settings
 from rota.core.state.records import same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation
-from rota.model.placement_view import Floor, Placer
-from rota.model.plan import Change, Plan
+from rota.model.placement_view import PlacementView, Placer
+from rota.model.plan import PlacementChange, Plan
 from rota.model.units import MILLI, Bools, Ints
 
 
@@ -26,7 +26,7 @@ def changes(
     table: CandidateTable,
     places: Places,
     alive: Bools | None,
-) -> tuple[Change, ...]:
+) -> tuple[PlacementChange, ...]:
     """What differs from the plan in force: who stops, and who gets which GPUs."""
     grants = places.grants
     differs = grants.option != table.granted_option
@@ -58,18 +58,19 @@ def changes(
         starts = grants.position[differs[grants.position]]
     if not len(stops) and not len(starts):
         return ()
-    found = [Change(job, -1, None) for job in state.jobs.table.id[table.rows[stops]].tolist()]
+    found = [PlacementChange(job, -1, None) for job in state.jobs.table.id[table.rows[stops]].tolist()]
     touched = [*(change.job for change in found), *state.jobs.table.id[table.rows[starts]].tolist()]
     if partner is not None:
         found += pairing.left_behind(state, touched)
     if settings.wait_for_place:
         found += [
-            Change(int(state.jobs.table.id[table.rows[at]]), int(grants.option[at]), gpus) for at, gpus in places.gpus.items()
+            PlacementChange(int(state.jobs.table.id[table.rows[at]]), int(grants.option[at]), gpus)
+            for at, gpus in places.gpus.items()
         ]
     elif len(starts):
         usable, _ = state.usable()
         free = pairing.released(state, touched)
-        floor = Floor(
+        floor = PlacementView(
             state.machines.cluster,
             usable & free,
             state.machines.observed.free,
@@ -108,11 +109,11 @@ def with_parked_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[P
             elsewhere.append(change.job)
         else:
             taken[mine.gpus] = True
-            changes.append(Change(change.job, state.knowledge.options.alone.item(mine.option), mine.gpus))
+            changes.append(PlacementChange(change.job, state.knowledge.options.alone.item(mine.option), mine.gpus))
     return replace(plan, changes=tuple(changes)), elsewhere
 
 
-def _moves_parked(state: State, change: Change, all_stay: bool) -> bool:
+def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool:
     """Whether it wakes a job that is parked, or being parked, elsewhere than where it sleeps, though that could stay."""
     mine = state.jobs.incarnations.get(change.job)
     if mine is None or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
@@ -145,8 +146,14 @@ def _may_move(state: State, rows: Ints) -> Bools:
 
 
 def _place(
-    state: State, placer: Placer, floor: Floor, allocation: Allocation, table: CandidateTable, grants: Grants, starts: Ints
-) -> list[Change]:
+    state: State,
+    placer: Placer,
+    floor: PlacementView,
+    allocation: Allocation,
+    table: CandidateTable,
+    grants: Grants,
+    starts: Ints,
+) -> list[PlacementChange]:
     hints = allocation.hints
     option, rows = grants.option[starts], table.rows[starts]
     granted = option.tolist()
@@ -164,20 +171,20 @@ def _place(
     for request, option, gpus in zip(requests, granted, placed, strict=True):
         promised = state.jobs.desired.get(request.job)
         if promised is None or not same_gpus(promised, gpus) or state.jobs.table.option[state.jobs.row[request.job]] != option:
-            changes.append(Change(request.job, option, gpus))
+            changes.append(PlacementChange(request.job, option, gpus))
     return changes
 
 
 def _place_units(
     state: State,
     placer: Placer,
-    floor: Floor,
+    floor: PlacementView,
     allocation: Allocation,
     table: CandidateTable,
     grants: Grants,
     starts: Ints,
     partner: Ints,
-) -> list[Change]:
+) -> list[PlacementChange]:
     """The same where two jobs may share GPUs: a unit is placed once, and both its members are told."""
     jobs = state.jobs.table
     ids = jobs.id[table.rows[starts]].tolist()
@@ -204,14 +211,14 @@ def _place_units(
             promised, row = state.jobs.desired.get(job), state.jobs.row[job]
             same = promised is not None and same_gpus(promised, gpus) and jobs.option[row] == option
             if not same or jobs.partner[row] != partner_of[job]:
-                changes.append(Change(job, option, gpus, partner_of[job]))
+                changes.append(PlacementChange(job, option, gpus, partner_of[job]))
     return changes
 
 
-def _joining(state: State, members: list[tuple[int, int]], gpus: Ints) -> list[Change]:
+def _joining(state: State, members: list[tuple[int, int]], gpus: Ints) -> list[PlacementChange]:
     """Jobs that come to a GPU of which others have parts. Those who are there stay."""
     return [
-        Change(job, option, gpus)
+        PlacementChange(job, option, gpus)
         for job, option in members
         if job not in state.jobs.desired
         or not same_gpus(state.jobs.desired[job], gpus)

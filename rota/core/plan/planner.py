@@ -4,14 +4,14 @@ import numpy as np
 
 from rota.core.plan.candidate_table import CandidateTable
 from rota.core.plan.candidates import jobs_of, list_candidates
-from rota.core.plan.clear_first import Cleared, find_places
+from rota.core.plan.clear_first import GangPlaces, find_places
 from rota.core.plan.fill import grant
 from rota.core.plan.gang_search import Places
 from rota.core.plan.grow_jobs import grow
 from rota.core.plan.horizon import all_go_on, holds_until_s, overtaking
 from rota.core.plan.improve import guests_last, improve
-from rota.core.plan.left_running import left_running, moved_unsaved
-from rota.core.plan.move import Moved, move
+from rota.core.plan.left_running import keeps_gpus_unsaved, moved_unsaved
+from rota.core.plan.move import PlanMoves, move
 from rota.core.plan.mover import Mover
 from rota.core.plan.placements import changes, with_parked_in_place
 from rota.core.plan.protected import starts_cost
@@ -31,7 +31,7 @@ def make_plan(state: State, settings: Settings, placer: Placer) -> Plan:
     it is made again without these jobs."""
     assert state.question.answer is not None
     rows, alive = jobs_of(state, state.question.answer)
-    kept = left_running(state, rows)
+    kept = keeps_gpus_unsaved(state, rows)
     if kept is not None:
         kept = kept if alive is None else kept & alive
         alive = ~kept if alive is None else alive & ~kept
@@ -72,7 +72,7 @@ def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: B
     if settings.wait_for_place:
         places, aside = find_places(state, settings, placer, allocation, candidates, table, grants, alive)
     else:
-        places, aside = Cleared(Places(grants))
+        places, aside = GangPlaces(Places(grants))
     trials: tuple[Trial, ...] = ()
     again_s = FOREVER
     if settings.tactics:
@@ -80,7 +80,7 @@ def _make(state: State, settings: Settings, placer: Placer, rows: Ints, alive: B
     if settings.tactics.grow is not None:
         again_s = grow(state, settings.tactics.grow, table, places.grants, alive)
     changed = changes(state, settings, placer, allocation, table, places, alive)
-    moved = Moved(changed)
+    moved = PlanMoves(changed)
     if settings.tactics.moves:
         moved = move(Mover(state, settings, placer, allocation, candidates, table, places, alive, changed), changed)
     granted = places.grants.option >= 0 if kept is None else (places.grants.option >= 0) | kept

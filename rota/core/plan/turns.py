@@ -22,7 +22,7 @@ AT_HOME = 0.3
 """A job that should spend this part of its running time by an option, or more, has its whole margin there."""
 
 
-class Ways(NamedTuple):
+class ShareEntries(NamedTuple):
     """Who may run by what, with which share and where: the same at every draw."""
 
     position: Ints
@@ -55,7 +55,7 @@ def by_shares(shares: Shares, table: CandidateTable) -> tuple[Ints, Ints]:
     return position[order], option[order]
 
 
-def _least_received(ways: Ways, table: CandidateTable) -> Floats:
+def _least_received(ways: ShareEntries, table: CandidateTable) -> Floats:
     """As Gavel does (section 5): share over time received. At the end of a slice all are equal, whether they run or wait."""
     half = table.slice_seconds / 2 * MICRO
     # In microseconds: what was booked in pieces must not come before what was booked at once.
@@ -64,7 +64,7 @@ def _least_received(ways: Ways, table: CandidateTable) -> Floats:
     return urgency
 
 
-def _furthest_behind(ways: Ways, table: CandidateTable) -> Floats:
+def _furthest_behind(ways: ShareEntries, table: CandidateTable) -> Floats:
     """Where moves cost something: the seconds that a job is behind its share. One that runs, or has never run, counts as further
     behind by its margin: so it goes on until another is behind it by more than that.
 
@@ -82,7 +82,7 @@ def _furthest_behind(ways: Ways, table: CandidateTable) -> Floats:
     return urgency
 
 
-def _ways(shares: Shares, table: CandidateTable) -> Ways:
+def _ways(shares: Shares, table: CandidateTable) -> ShareEntries:
     options, share = table.options, time_shares(shares, table.options, table.kind)
     rows = options.by_account[table.kind]
     some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
@@ -100,4 +100,4 @@ def _ways(shares: Shares, table: CandidateTable) -> Ways:
     slower = (share[position, account] <= TIME_SHARED) & (options.rate[option] < best[position])
     total[total <= TIME_SHARED] = 1.0
     mine = share[position, account]
-    return Ways(position, account, option, mine, options.pool[option], total, slower, home[position, account])
+    return ShareEntries(position, account, option, mine, options.pool[option], total, slower, home[position, account])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.core.state.copying import copied
-from rota.core.state.job_table import NOBODY, JobTable
+from rota.core.state.job_table import NO_JOB, JobTable
 from rota.core.state.phases import LEGAL_CODES, refuse
 from rota.core.state.records import Incarnation, InFlight, Setback
 from rota.model.commands import Suspend, SuspendKind
@@ -48,7 +48,7 @@ class ActiveJobs:
     """Numbers of the kinds of jobs, in the order in which they came."""
     tenant_of: dict[str, int] = field(default_factory=dict)
     """Numbers of the tenants, likewise."""
-    last_job: int = NOBODY
+    last_job: int = NO_JOB
     """The latest job that was submitted. Numbers rise."""
     largest_gib: dict[int, float] = field(default_factory=dict)
     """By pool: the most GPU memory that any job so far takes on a GPU there."""

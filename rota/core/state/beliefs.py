@@ -12,9 +12,9 @@ from rota.core.state.copying import copied
 from rota.core.state.records import PaceKey, PlacementTraits
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
-from rota.model.length_prediction import Prediction
+from rota.model.length_prediction import LengthPrediction
 from rota.model.options import Options
-from rota.model.trial import PairKey, PairSeen, Trial
+from rota.model.trial import PairKey, PairStats, Trial
 from rota.model.units import FOREVER, Floats, Ints
 
 DOUBT = 8.0
@@ -25,7 +25,7 @@ HISTORY = 4096
 
 
 @dataclass(eq=False)
-class Knowledge:
+class Beliefs:
     """What is believed. Beliefs are frozen values: one that changes is replaced."""
 
     rates: Rates
@@ -48,7 +48,7 @@ class Knowledge:
     """Two jobs may share GPUs though no option says how fast they are there: that is found out by trials."""
     alone: dict[int, float] = field(default_factory=dict)
     """Steps per second that were last measured by each option while a job had its GPUs to itself. Only of jobs with a profile."""
-    pairs: dict[PairKey, PairSeen] = field(default_factory=dict)
+    pairs: dict[PairKey, PairStats] = field(default_factory=dict)
     """What was seen of pairs."""
     trials: dict[int, Trial] = field(default_factory=dict)
     """Trials that are not judged yet, by number."""
@@ -66,7 +66,7 @@ class Knowledge:
     """Model -> epochs that the last jobs of it took."""
     foreseen: dict[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     """Job -> (epochs done, epochs believed in all), noted while it runs."""
-    predictions: tuple[Prediction, ...] = ()
+    predictions: tuple[LengthPrediction, ...] = ()
     """What was noted of jobs that have finished, and what came true; the latest."""
     history: Floats = field(default_factory=lambda: np.zeros(HISTORY))
     """Service of the last jobs to finish: a ring."""
@@ -108,7 +108,7 @@ class Knowledge:
         """By how much a trial gains more than is hoped for, as far as trials tell."""
         return self.surprise / (self.judged + DOUBT)
 
-    def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairSeen | None:
+    def pair_seen(self, first: str, second: str, accelerator: str, gpus: int) -> PairStats | None:
         """What is known of two profiles on the same GPUs, in this order: seen here, or measured beforehand."""
         turned = second < first
         found = self.pairs.get((second, first, accelerator, gpus) if turned else (first, second, accelerator, gpus))
@@ -118,7 +118,7 @@ class Knowledge:
         if known is None:
             return None
         alone = [self.rates.rate(name, accelerator, gpus)[0] for name in (first, second)]
-        return PairSeen(0, known[0] / alone[0], known[1] / alone[1]) if min(alone) > 0 else None
+        return PairStats(0, known[0] / alone[0], known[1] / alone[1]) if min(alone) > 0 else None
 
     def finish(self, service: float) -> None:
         """A job ran to its end and had so much service."""
@@ -143,5 +143,5 @@ class Knowledge:
         self.learning = self.learning and self.learning.grown(gpus)
         self.forget_memos()
 
-    def copy(self) -> "Knowledge":
+    def copy(self) -> "Beliefs":
         return copied(self)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rota.core.state.copying import copied
-from rota.core.state.records import Answer
+from rota.core.state.records import PolicyAnswer
 from rota.model.units import FOREVER, Ints
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class Question:
+class SchedulingCycle:
     """The question that is open, the answer in force, and the plan that was made of it."""
 
     decision: int = 0
@@ -23,7 +23,7 @@ class Question:
     """The version of the jobs when it was asked."""
     asked_s: float = -FOREVER
     """When it was last asked."""
-    answer: Answer | None = None
+    answer: PolicyAnswer | None = None
     """What it last answered; None: nothing yet."""
     fresh: bool = False
     """The answer has not been planned with yet."""
@@ -80,5 +80,5 @@ class Question:
         found: T = self._drawn[2]
         return found
 
-    def copy(self) -> "Question":
+    def copy(self) -> "SchedulingCycle":
         return copied(self)

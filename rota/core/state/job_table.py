@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rota.model.job import Phase
 from rota.model.units import FOREVER, Bools, Floats, Ints
 
-NOBODY = -1
+NO_JOB = -1
 """No job."""
 
 
@@ -16,7 +16,7 @@ class JobTable:
     """Columns of the jobs that have not ended (and, until the next compaction, of some that have)."""
 
     COLUMNS: ClassVar[dict[str, tuple[npt.DTypeLike, Any]]] = {
-        "id": (np.int64, NOBODY),
+        "id": (np.int64, NO_JOB),
         "phase": (np.int8, Phase.QUEUED),
         "kind": (np.int32, 0),
         "gpus": (np.float64, 0.0),
@@ -42,9 +42,9 @@ class JobTable:
         "option": (np.int32, -1),
         "slice_s": (np.float64, FOREVER),
         "moved_s": (np.float64, -FOREVER),
-        "partner": (np.int64, NOBODY),
+        "partner": (np.int64, NO_JOB),
         "account": (np.int16, 0),
-        "beside": (np.int64, NOBODY),
+        "beside": (np.int64, NO_JOB),
         "company_s": (np.float64, 0.0),
         "pinned_s": (np.float64, 0.0),
         "alone_rate": (np.float64, np.nan),

@@ -14,7 +14,7 @@ from rota.model.units import FOREVER, Bools, Floats, Ints
 
 
 @dataclass(eq=False)
-class Machines:
+class NodeTable:
     """Nodes by number, as columns, and their GPUs."""
 
     cluster: Cluster
@@ -99,7 +99,7 @@ class Machines:
         self.node_heard_s = np.append(self.node_heard_s, now_s)
         self.host_gib = np.append(self.host_gib, node.room_gib)
 
-    def copy(self) -> "Machines":
+    def copy(self) -> "NodeTable":
         return copied(self)
 
 

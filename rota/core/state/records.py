@@ -21,7 +21,7 @@ def same_gpus(a: Ints, b: Ints) -> bool:
     return len(a) == len(b) and bool((a == b).all())
 
 
-class Verdict(IntEnum):
+class AttemptEnd(IntEnum):
     """How an incarnation ends. Of several parts' ends the highest counts: a gang reaches its end together, so one part that
     finished means that the work is done, even if another was lost on the way out."""
 
@@ -50,7 +50,7 @@ class Incarnation:
     """How much is set aside on each of its nodes."""
     kept_gib: float = 0.0
     """What it took on each when it was parked, and keeps until it ends, also while it runs."""
-    verdict: Verdict = Verdict.OPEN
+    verdict: AttemptEnd = AttemptEnd.OPEN
     steps: float = FOREVER
     """Fewest steps any part that ended had safe."""
     setback: str = ""
@@ -105,7 +105,7 @@ class PlacementTraits(NamedTuple):
 
 
 @value
-class Answer:
+class PolicyAnswer:
     """The policy's last answer and the jobs it speaks of."""
 
     allocation: Allocation

@@ -15,16 +15,16 @@ from rota.beliefs.rates import Rates
 from rota.beliefs.skews import Skews
 from rota.beliefs.variability import Variability
 from rota.core.state.active_jobs import ActiveJobs
-from rota.core.state.beliefs import Knowledge
-from rota.core.state.cycle import Question
-from rota.core.state.job_table import NOBODY
-from rota.core.state.node_table import Machines
+from rota.core.state.beliefs import Beliefs
+from rota.core.state.cycle import SchedulingCycle
+from rota.core.state.job_table import NO_JOB
+from rota.core.state.node_table import NodeTable
 from rota.core.state.records import NO_GPUS, Incarnation, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.model.occupancy import HALF
 from rota.model.options import Kind
-from rota.model.trial import PairSeen
+from rota.model.trial import PairStats
 from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 
 
@@ -32,13 +32,13 @@ from rota.model.units import FOREVER, MILLI, Bools, Floats, Ints
 class State:
     """The whole state of the scheduler. `fold` and `learn` write it; everything else reads it (a test sees to that)."""
 
-    machines: Machines
+    machines: NodeTable
     """Nodes, and who holds which GPUs."""
-    knowledge: Knowledge
+    knowledge: Beliefs
     """What is believed."""
     jobs: ActiveJobs = field(default_factory=ActiveJobs)
     """Jobs that have not ended."""
-    question: Question = field(default_factory=Question)
+    question: SchedulingCycle = field(default_factory=SchedulingCycle)
     """The talk with the policy."""
     now_s: float = 0.0
     """The latest time that the core was told."""
@@ -56,9 +56,9 @@ class State:
         sharing: bool = False,
     ) -> Self:
         """No job yet, and all nodes up."""
-        known = Knowledge(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
+        known = Beliefs(rates=rates, costs=costs, variability=variability, learning=learning, skews=skews or Skews())
         known.sharing = sharing
-        return cls(machines=Machines.of(cluster), knowledge=known)
+        return cls(machines=NodeTable.of(cluster), knowledge=known)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class State:
         """What is remembered of a job goes by its profile; of one without a profile, by itself."""
         return self.jobs.specs[job].profile or f"#{job}"
 
-    def pair_seen(self, job: int, other: int, pool: int, gpus: int) -> PairSeen | None:
+    def pair_seen(self, job: int, other: int, pool: int, gpus: int) -> PairStats | None:
         """What is known of two jobs on the same GPUs of a pool, in this order."""
         accelerator = self.machines.cluster.pools[pool]
         return self.knowledge.pair_seen(self.name_of(job), self.name_of(other), accelerator, gpus)
@@ -197,11 +197,11 @@ class State:
         seen_gib = self.jobs.table.peak_gib.item(self.jobs.row[job])
         return seen_gib if seen_gib == seen_gib else 0.0
 
-    def memory_fits(self, job: int, gpus: Ints, partner: int = NOBODY, *, partner_comes: bool = False) -> bool:
+    def memory_fits(self, job: int, gpus: Ints, partner: int = NO_JOB, *, partner_comes: bool = False) -> bool:
         """Whether a job fits on these GPUs beside its partner, which is there or comes now, and what parked jobs keep there. A
         job that is too large for them anyway is let through, and so are two whose rates together are known."""
         machines = self.machines
-        if partner == NOBODY and not machines.context_gib[gpus].any():
+        if partner == NO_JOB and not machines.context_gib[gpus].any():
             return True
         gpu_gib = self.gib_of(job)
         if not gpu_gib:
@@ -454,7 +454,7 @@ class State:
             self._usable = None
             self.question.touch()
 
-    def want(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NOBODY) -> None:
+    def want(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NO_JOB) -> None:
         """Set a job's desired placement, and its partner there."""
         jobs, planned = self.jobs, self.machines.planned
         if jobs.barred:
@@ -473,14 +473,14 @@ class State:
         whole = MILLI
         if options.in_parts and (spec := jobs.specs[job]).gpus < 1:
             whole = spec.part
-        planned.take(job, gpus, whole if partner == NOBODY else HALF)
+        planned.take(job, gpus, whole if partner == NO_JOB else HALF)
         table.option[row] = option
 
     def _part(self, job: int, partner: int) -> None:
         """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
         table, row = self.jobs.table, self.jobs.row.get(partner)
         if row is not None and table.partner.item(row) == job:
-            table.partner[row] = NOBODY
+            table.partner[row] = NO_JOB
             table.option[row] = self.knowledge.options.alone[table.option.item(row)]
             self.machines.planned.resize(partner, self.jobs.desired[partner], MILLI)
 

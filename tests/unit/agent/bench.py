@@ -12,12 +12,12 @@ from pathlib import Path
 
 from rota.agent.attempt_files import read_order
 from rota.agent.attempt_handle import PACKAGES
-from rota.agent.constants import LIFE
+from rota.agent.constants import ATTEMPT_ID
 from rota.agent.datagrams import send
 from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, incarnation_folder, is_free
 from rota.agent.log import LIMIT_BYTES
-from rota.agent.machine import IncarnationStatus, Machine, Order
-from rota.agent.processes import Signs, end_all
+from rota.agent.machine import AttemptManager, IncarnationStatus, LaunchOrder
+from rota.agent.processes import ProcessIdentity, end_all
 
 LONG_SECONDS = 120.0
 """No test waits for so long, unless something is broken."""
@@ -43,15 +43,15 @@ class Bench:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.rung = threading.Event()
-        self.machines: list[Machine] = []
+        self.machines: list[AttemptManager] = []
         self.others: list[subprocess.Popen[bytes]] = []
         self.machine = self.open()
 
-    def open(self) -> Machine:
+    def open(self) -> AttemptManager:
         """Another daemon on the same home: the one before is as if it were dead, since only locks and files remain of it."""
         for machine in self.machines:
             machine.close()
-        self.machine = Machine(self.home, self.rung.set)
+        self.machine = AttemptManager(self.home, self.rung.set)
         self.machines.append(self.machine)
         return self.machine
 
@@ -72,8 +72,8 @@ class Bench:
         steps_total: float | None = None,
         log_bytes: int = LIMIT_BYTES,
         clock_origin_s: float | None = None,
-    ) -> Order:
-        return Order(
+    ) -> LaunchOrder:
+        return LaunchOrder(
             job=job,
             incarnation=incarnation,
             sequence=sequence,
@@ -93,7 +93,7 @@ class Bench:
             clock_origin_s=clock_origin_s,
         )
 
-    def sh(self, script: str, **how: object) -> Order:
+    def sh(self, script: str, **how: object) -> LaunchOrder:
         """A job that is a shell script; put into an order only, started by `launch`."""
         return self.order("sh", "-c", script, **how)  # type: ignore[arg-type]
 
@@ -173,7 +173,7 @@ class Bench:
                     os.kill(int(process.name), signal.SIGKILL)
         for launch in self.home.glob("run/*/*/launch.json"):
             if (order := read_order(launch.parent)) is not None:
-                end_all(Signs(order.env[LIFE], 0.0), seconds=LONG_SECONDS)
+                end_all(ProcessIdentity(order.env[ATTEMPT_ID], 0.0), seconds=LONG_SECONDS)
         for other in self.others:
             other.wait(LONG_SECONDS)
         until(lambda: all(is_free(lock) for lock in self.home.glob(f"run/*/*/{SUPERVISOR_LOCK}")))

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from rota.agent.attempt_files import Status, read_status, write_order, write_status
+from rota.agent.attempt_files import StatusFile, read_status, write_order, write_status
 from rota.agent.disk import JOB_LOCK, LAUNCH, STATUS, SUPERVISOR_LOCK, TOMBSTONE, try_lock, unlock
-from rota.agent.orders import written
+from rota.agent.orders import to_launch_file
 from rota.agent.processes import boot_id, boot_s
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
@@ -85,7 +85,7 @@ def test_numbers_of_another_boot_mean_nothing(bench: Bench) -> None:
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as stranger:
         try:
             prepare(bench)
-            running = Status(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, 50.0, None, 40.0)
+            running = StatusFile(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, 50.0, None, 40.0)
             write_status(bench.folder(), running._replace(boot_id="another", written_boot_s=boot_s() + 1e6))
             bench.open()
             part = bench.wait()
@@ -101,7 +101,7 @@ def test_a_session_whose_number_was_used_again_is_left_alone(bench: Bench) -> No
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as stranger:
         try:
             prepare(bench)
-            running = Status(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, boot_id=boot_id(), written_boot_s=seen_s)
+            running = StatusFile(1, 1, 1, "running", stranger.pid, stranger.pid, 1.0, boot_id=boot_id(), written_boot_s=seen_s)
             write_status(bench.folder(), running)
             bench.open()
             assert bench.wait().problem == "its supervisor was killed"
@@ -119,7 +119,7 @@ def prepare(bench: Bench, *, launch: bool = True) -> None:
     (bench.folder().parent / JOB_LOCK).touch()
     (bench.folder() / SUPERVISOR_LOCK).touch()
     if launch:
-        write_order(bench.folder(), written(bench.sh(RUNS, from_step=6.0)))
+        write_order(bench.folder(), to_launch_file(bench.sh(RUNS, from_step=6.0)))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_dead_before_the_supervisor_had_its_lock(bench: Bench) -> None:
         folder = bench.folder(1, incarnation)
         folder.mkdir(parents=True)
         (folder / SUPERVISOR_LOCK).touch()
-        write_order(folder, written(bench.sh(f"echo i{incarnation}", incarnation=incarnation)))
+        write_order(folder, to_launch_file(bench.sh(f"echo i{incarnation}", incarnation=incarnation)))
         supervisor = bench.supervise(1, incarnation)
         time.sleep(0.03 * incarnation)
         bench.open()

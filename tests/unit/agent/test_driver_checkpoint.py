@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rota.agent import datagrams, parking
-from rota.agent.disk import TELL
+from rota.agent.disk import REPORT_SOCKET
 from rota.agent.driver_checkpoint import CHECKPOINTED, DriverCheckpoint, DriverError, obey, probe
 from rota.agent.parking import ASLEEP, AWAKE, PARKING, WAKING, Parking
 from rota.park.facts import driver_problem
@@ -77,7 +77,7 @@ class Desk:
 
     def __init__(self, folder: Path, *living: int) -> None:
         folder.mkdir()
-        self.box = datagrams.listen(folder, TELL)
+        self.box = datagrams.listen(folder, REPORT_SOCKET)
         self.living = set(living)
         self.parking = Parking(folder, lambda: self.living, 5.0, by_driver=True)
 
@@ -166,7 +166,7 @@ def test_what_the_driver_is_asked(tmp_path: Path, driver: Path, job: "subprocess
     job.wait()
     with pytest.raises(DriverError, match="cuCheckpointProcessLock says CUDA_ERROR_OF_OURS"):
         made.park(job.pid)
-    box = datagrams.listen(tmp_path, TELL)
+    box = datagrams.listen(tmp_path, REPORT_SOCKET)
     for line in ("park", "park x", "sleep 7", f"park {job.pid}\n"):
         obey(made, tmp_path, line)
     (answer,) = [json.loads(text) for text in datagrams.receive(box, 10)]

@@ -11,8 +11,8 @@ import pytest
 from rota.agent import attempt_handle as incarnations
 from rota.agent.attempt_files import unix_s
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
-from rota.agent.machine import IncarnationStatus, Machine
-from rota.agent.orders import written
+from rota.agent.machine import AttemptManager, IncarnationStatus
+from rota.agent.orders import to_launch_file
 from rota.agent.processes import boot_s
 from tests.unit.agent.bench import FOREVER, Bench, until
 
@@ -215,7 +215,7 @@ def test_what_is_kept_is_for_its_owner_only(bench: Bench) -> None:
 
 
 def test_closing_twice_is_fine(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, lambda: None)
+    machine = AttemptManager(tmp_path, lambda: None)
     machine.close()
     machine.close()
 
@@ -241,6 +241,6 @@ def test_the_end_of_one_that_lost_its_supervisor_too(bench: Bench) -> None:
 
 
 def test_a_clock_of_another_boot_says_nothing(bench: Bench) -> None:
-    order = written(bench.sh("true", clock_origin_s=-1e6))
+    order = to_launch_file(bench.sh("true", clock_origin_s=-1e6))
     assert unix_s(order, order.boot_id) < 0.0 < time.time() - 60.0 < unix_s(order, "another") < time.time() + 60.0
     assert time.time() - 60.0 < unix_s(None, order.boot_id) < time.time() + 60.0

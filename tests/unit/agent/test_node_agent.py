@@ -14,9 +14,9 @@ import pytest
 
 from rota.agent.attempt_files import read_status
 from rota.agent.node_agent import NodeAgent, interface_of, read_part
-from rota.agent.orders import IncarnationStatus, Order
+from rota.agent.orders import IncarnationStatus, LaunchOrder
 from rota.agent.overdue import PROBLEM
-from rota.agent.processes import Signs, boot_s, end_all
+from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from tests.unit.agent.bench import alive, until
 
 
@@ -38,7 +38,7 @@ class Desk:
         return answer
 
     def launch(self, script: str, *, incarnation: int = 1, sequence: int = 1, lease_s: float | None = None) -> dict[str, Any]:
-        order = Order(
+        order = LaunchOrder(
             job=1,
             incarnation=incarnation,
             sequence=sequence,
@@ -66,7 +66,7 @@ class Desk:
     def close(self) -> None:
         for variables in (self.folder / "n1" / "run").glob("*/*/launch.json"):
             life = json.loads(variables.read_text())["env"]["ROTA_LIFE"]
-            end_all(Signs(life, 0.0), seconds=30.0)
+            end_all(ProcessIdentity(life, 0.0), seconds=30.0)
         self.agent.close()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent import supervisor
-from rota.agent.attempt_files import WrittenOrder, read_order
+from rota.agent.attempt_files import LaunchFile, read_order
 from rota.agent.disk import LAUNCH, SUPERVISOR_LOCK
 from rota.agent.node_agent import NodeAgent
 from rota.agent.processes import boot_id, boot_s
@@ -17,7 +17,7 @@ from tests.stranger import STRANGER, as_stranger, root_only
 
 def order(folder: Path) -> str:
     """An order that leaves a file behind if it is obeyed."""
-    wanted = WrittenOrder(
+    wanted = LaunchFile(
         job=1,
         incarnation=1,
         sequence=1,

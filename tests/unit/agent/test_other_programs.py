@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent import other_programs
-from rota.agent.constants import LIFE
+from rota.agent.constants import ATTEMPT_ID
 from rota.agent.gpu_readings import GpuReading
 from rota.agent.other_programs import STAYS_SECONDS, OtherPrograms
 from rota.wire.client import user_name
@@ -58,11 +58,11 @@ def test_a_program_of_nobody_we_know_is_named_with_its_user(tmp_path: Path) -> N
 
 
 def test_jobs_of_this_home_and_their_children_are_not(tmp_path: Path) -> None:
-    with program(*SAYS, **{LIFE: "1.1.ours"}) as pid:
+    with program(*SAYS, **{ATTEMPT_ID: "1.1.ours"}) as pid:
         assert looked({A: [pid]}, tmp_path) == {}
-    with program("sh", "-c", "env -i sh -c 'echo $$; read line'; true", **{LIFE: "1.1.ours"}) as pid:
+    with program("sh", "-c", "env -i sh -c 'echo $$; read line'; true", **{ATTEMPT_ID: "1.1.ours"}) as pid:
         assert looked({A: [pid]}, tmp_path) == {}, "it has shed its environment, and its parent has not"
-    with program(*SAYS, **{LIFE: "1.1.of-another-home"}) as pid:
+    with program(*SAYS, **{ATTEMPT_ID: "1.1.of-another-home"}) as pid:
         assert f"process {pid}" in looked({A: [pid]}, tmp_path)[A], "a job of another scheduler"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent.disk import try_lock, unlock, write_whole
+from rota.agent.disk import try_lock, unlock, write_atomic
 from rota.agent.outcome import signal_name, signal_number
-from rota.agent.processes import Signs, boot_s, end_all, holders, kill, living, members
+from rota.agent.processes import ProcessIdentity, boot_s, end_all, holders, kill, living, members
 from tests.unit.agent.bench import alive, until
 
 
@@ -24,13 +24,17 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def test_life_is_compared_whole(sleeper: "subprocess.Popen[bytes]") -> None:
-    assert [process.pid for process in members(Signs("test.life", 0.0))] == [sleeper.pid]
-    assert members(Signs("test.lif", 0.0)) == [] and members(Signs("est.life", 0.0)) == [] and members(Signs("", 0.0)) == []
-    assert members(Signs("test.life", boot_s() + 5.0)) == [], "what started earlier is not looked at"
+    assert [process.pid for process in members(ProcessIdentity("test.life", 0.0))] == [sleeper.pid]
+    assert (
+        members(ProcessIdentity("test.lif", 0.0)) == []
+        and members(ProcessIdentity("est.life", 0.0)) == []
+        and members(ProcessIdentity("", 0.0)) == []
+    )
+    assert members(ProcessIdentity("test.life", boot_s() + 5.0)) == [], "what started earlier is not looked at"
 
 
 def test_ours_by_descent(sleeper: "subprocess.Popen[bytes]") -> None:
-    assert sleeper.pid in {process.pid for process in members(Signs("", 0.0, ancestor=os.getpid()))}
+    assert sleeper.pid in {process.pid for process in members(ProcessIdentity("", 0.0, ancestor=os.getpid()))}
 
 
 def test_a_name_may_hold_anything(tmp_path: Path) -> None:
@@ -46,7 +50,7 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
 
 
 def test_a_number_used_again_is_spared(sleeper: "subprocess.Popen[bytes]") -> None:
-    (found,) = members(Signs("test.life", 0.0))
+    (found,) = members(ProcessIdentity("test.life", 0.0))
     kill(found._replace(start_s=found.start_s - 1.0))
     time.sleep(0.02)
     assert sleeper.poll() is None
@@ -59,9 +63,9 @@ def test_what_does_not_go_is_named(tmp_path: Path) -> None:
     lock = try_lock(tmp_path / "lock")
     assert lock is not None
     # Held by this very process, which is never among those that are ended.
-    assert "hidden from us" in end_all(Signs("", 0.0), lock=tmp_path / "lock", seconds=0.0)
+    assert "hidden from us" in end_all(ProcessIdentity("", 0.0), lock=tmp_path / "lock", seconds=0.0)
     unlock(lock)
-    assert end_all(Signs("", 0.0), lock=tmp_path / "lock", seconds=0.0) == ""
+    assert end_all(ProcessIdentity("", 0.0), lock=tmp_path / "lock", seconds=0.0) == ""
 
 
 def test_holders_of_a_lock(tmp_path: Path) -> None:
@@ -74,11 +78,11 @@ def test_holders_of_a_lock(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    write_whole(tmp_path, "file", b"old", durable=True)
+    write_atomic(tmp_path, "file", b"old", durable=True)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "inside").touch()
     with pytest.raises(OSError):
-        write_whole(tmp_path, "folder", b"new", durable=False)
+        write_atomic(tmp_path, "folder", b"new", durable=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 

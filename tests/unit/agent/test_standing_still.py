@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent import overdue
-from rota.agent.attempt_files import Status, read_status
+from rota.agent.attempt_files import StatusFile, read_status
 from rota.agent.attempt_handle import IncarnationHandle
 from rota.agent.processes import boot_s
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
@@ -28,13 +28,13 @@ def main_of(bench: Bench) -> int:
     return status.pid
 
 
-def ended(bench: Bench) -> Status | None:
+def ended(bench: Bench) -> StatusFile | None:
     """As its supervisor has written it, without an agent."""
     status = read_status(bench.folder())
     return status if status is not None and status.state == "ended" else None
 
 
-def until_ended(bench: Bench) -> Status:
+def until_ended(bench: Bench) -> StatusFile:
     until(lambda: ended(bench) is not None, "its end")
     status = ended(bench)
     assert status is not None

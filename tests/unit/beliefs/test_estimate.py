@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.estimate import KEPT, TYPICAL_SHARE, Estimator
-from rota.beliefs.rates import SPEEDS, UNPROFILED_SPREAD, Rates, Source
-from rota.core.snapshot import codec
+from rota.beliefs.estimate import KEEP_MEASUREMENTS, TYPICAL_SHARE, Estimator
+from rota.beliefs.rates import SPEEDS, UNPROFILED_UNCERTAINTY, Rates, Source
+from rota.core.snapshot import make_codec
 from rota.errors import ProfileError
 from tests.examples import examples
 
@@ -90,7 +90,7 @@ def test_two_new_profiles_share() -> None:
     assert found is not None and found[0] == pytest.approx(rates.pairs["p18", "p19", "P100", 1], rel=0.35)
     assert known.together("p18", "p19", "P100", 4) is None, "nobody measured a pair of gangs of four"
     unseen = known.together("p18", "p19", "H100", 1)
-    assert unseen is not None and unseen[1] >= UNPROFILED_SPREAD, "the other types say what is left"
+    assert unseen is not None and unseen[1] >= UNPROFILED_UNCERTAINTY, "the other types say what is left"
     assert known.together("p18", "never seen", "P100", 1) is None
 
 
@@ -109,7 +109,7 @@ def test_several_measurements_of_a_cell_count_by_their_median() -> None:
     for rate in (10.0, 11.0, 900.0):
         known = known.observed("new", "V100", 1, rate)
     assert known.rate("new", "V100", 1) == (11.0, pytest.approx(1 / 11))
-    for _ in range(KEPT):
+    for _ in range(KEEP_MEASUREMENTS):
         known = known.observed("new", "V100", 1, 20.0)
     assert known.rate("new", "V100", 1) == (20.0, 0.0), "the latest ones count"
     again = known.observed("p01", "V100", 1, 3.0)
@@ -188,9 +188,9 @@ def test_without_references() -> None:
     assert empty.rate("new", "V100", 1) is None and empty.nearest("new") is None
     one = empty.observed("new", "V100", 2, 6.0)
     assert one.rate("new", "V100", 2) == (6.0, 0.0)
-    assert one.rate("new", "V100", 4) == (pytest.approx(12.0), UNPROFILED_SPREAD)
-    assert one.rate("new", "K80", 2) == (pytest.approx(6.0 * SPEEDS["K80"]), UNPROFILED_SPREAD)
-    assert one.observed("new", "V100", 8, 6.0).rate("new", "V100", 4) == (pytest.approx(6.0), UNPROFILED_SPREAD)
+    assert one.rate("new", "V100", 4) == (pytest.approx(12.0), UNPROFILED_UNCERTAINTY)
+    assert one.rate("new", "K80", 2) == (pytest.approx(6.0 * SPEEDS["K80"]), UNPROFILED_UNCERTAINTY)
+    assert one.observed("new", "V100", 8, 6.0).rate("new", "V100", 4) == (pytest.approx(6.0), UNPROFILED_UNCERTAINTY)
     assert one.nearest("new") is None and one.together("new", "new", "V100", 2) is None
 
 
@@ -198,17 +198,17 @@ def test_where_the_references_end() -> None:
     rates = synthetic(6)
     known = Estimator(rates).observed("new", "V100", 1, 4.0)
     more, foreign = known.rate("new", "V100", 8), known.rate("new", "H200", 1)
-    assert more is not None and more[0] >= known.rate("new", "V100", 4)[0] and more[1] == UNPROFILED_SPREAD  # type: ignore[index]
-    assert foreign is not None and foreign[0] > 4.0 and foreign[1] == UNPROFILED_SPREAD
+    assert more is not None and more[0] >= known.rate("new", "V100", 4)[0] and more[1] == UNPROFILED_UNCERTAINTY  # type: ignore[index]
+    assert foreign is not None and foreign[0] > 4.0 and foreign[1] == UNPROFILED_UNCERTAINTY
     only = Estimator(rates).observed("far", "H200", 1, 40.0)
     guess = only.rate("far", "K80", 1)
-    assert guess is not None and guess == (pytest.approx(40 * SPEEDS["K80"] / SPEEDS["H200"]), UNPROFILED_SPREAD)
+    assert guess is not None and guess == (pytest.approx(40 * SPEEDS["K80"] / SPEEDS["H200"]), UNPROFILED_UNCERTAINTY)
 
 
 def test_a_job_that_never_ran_alone() -> None:
     known = Estimator(synthetic(6)).observed("new", "V100", 1, 3.0, beside="p01")
     guess = known.rate("new", "V100", 1)
-    assert guess is not None and guess[0] == pytest.approx(3.0 / TYPICAL_SHARE, rel=0.2) and guess[1] >= UNPROFILED_SPREAD
+    assert guess is not None and guess[0] == pytest.approx(3.0 / TYPICAL_SHARE, rel=0.2) and guess[1] >= UNPROFILED_UNCERTAINTY
     assert known.together("new", "p01", "V100", 1)[0][0] == 3.0  # type: ignore[index]
 
 
@@ -228,7 +228,7 @@ def test_it_is_a_source_and_travels_as_plain_data() -> None:
     source: Source = known
     rates = Rates(model=source)
     assert rates.rate("new", "K80", 1) == known.rate("new", "K80", 1) and rates.knows("new") and not rates.knows("other")
-    words = codec(Estimator)
+    words = make_codec(Estimator)
     again = words.decode(words.encode(known))
     assert again == known and again.rate("new", "K80", 4) == known.rate("new", "K80", 4)
 

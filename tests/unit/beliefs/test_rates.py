@@ -2,8 +2,8 @@
 
 import pytest
 
-from rota.beliefs.rates import SAME_SPEED, SPEEDS, UNPROFILED_SPREAD, Rates
-from rota.core.snapshot import codec
+from rota.beliefs.rates import SAME_SPEED, SPEEDS, UNPROFILED_UNCERTAINTY, Rates
+from rota.core.snapshot import make_codec
 from rota.profiles.catalogue import SPREAD, Catalogue
 
 TABLE = {("bert", "V100", 1): 2.0, ("bert", "V100", 4): 6.0, ("bert", "K80", 1): 0.0}
@@ -21,15 +21,15 @@ def test_measured_then_modelled_then_the_rough_rule() -> None:
     assert rates.rate("bert", "V100", 4) == (6.0, 0.0)
     assert rates.rate("bert", "P100", 1) == (0.0, 0.0), "measured elsewhere, so known not to run"
     assert rates.rate("modelled", "P100", 2) == (20.0, 0.1)
-    assert rates.rate("neither", "K80", 2) == (SPEEDS["K80"], UNPROFILED_SPREAD)
-    assert rates.rate("", "K80", 2) == (SPEEDS["K80"], UNPROFILED_SPREAD)
+    assert rates.rate("neither", "K80", 2) == (SPEEDS["K80"], UNPROFILED_UNCERTAINTY)
+    assert rates.rate("", "K80", 2) == (SPEEDS["K80"], UNPROFILED_UNCERTAINTY)
 
 
 def test_over_several_nodes() -> None:
     rates = Rates(TABLE, apart={("bert", "V100", 4): 3.0, ("far", "V100", 2): 1.0}, model=Knows())
     assert rates.rate("bert", "V100", 4, 1) == (3.0, 0.0)
     assert rates.rate("bert", "V100", 4, 0) == (6.0, 0.0)
-    assert rates.rate("bert", "V100", 8, 2) == (6.0, UNPROFILED_SPREAD), "scaled from the gang of four"
+    assert rates.rate("bert", "V100", 8, 2) == (6.0, UNPROFILED_UNCERTAINTY), "scaled from the gang of four"
     assert Rates(TABLE).rate("bert", "V100", 4, 1) == (6.0, 0.0), "nobody measured it apart"
     assert rates.rate("far", "V100", 2) == (1.0, 0.0), "measured apart only"
     assert rates.rate("modelled", "V100", 4, 1) == (20.0, 0.1)
@@ -59,7 +59,7 @@ def test_every_type_like_one() -> None:
 
 
 def test_rates_with_a_catalogue_travel_as_plain_data() -> None:
-    words = codec(Catalogue)
+    words = make_codec(Catalogue)
     rates = Rates(TABLE, pairs={("a", "b", "V100", 1): (1.0, 2.0)}, model=Catalogue({"V100": 20.0}, 1.25), everywhere="K80")
     rates.rate("resnet50", "V100", 4)
     again = words.decode(words.encode(rates))

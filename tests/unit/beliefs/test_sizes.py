@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.efficiency import Efficiency
-from rota.beliefs.rates import UNPROFILED_SPREAD, Rates, at_size, examples_of, local_batch, model_of
+from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, Rates, at_size, examples_of, local_batch, model_of
 from rota.model.cluster import Cluster
 from rota.model.job import Demand, JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -85,7 +85,7 @@ def test_a_batch_size_that_nothing_is_known_of_has_as_many_examples_a_second() -
     """They train less in larger batches, where that is known."""
     demand = Demand(1, (), 100, (50, 100, 200))
     plain = Rates(table={("net", "V100", 1): 10.0})
-    assert plain.rate_of("net", demand, "V100", 1, 200) == (10.0, UNPROFILED_SPREAD)
+    assert plain.rate_of("net", demand, "V100", 1, 200) == (10.0, UNPROFILED_UNCERTAINTY)
     known = Rates(table={("net", "V100", 1): 10.0}, efficiency=Efficiency(noise={"net": 100.0}))
     assert known.rate_of("net", demand, "V100", 1, 200)[0] == pytest.approx(10.0 * 200 / 300)
     assert known.rate_of("net", demand, "V100", 1, 50)[0] == pytest.approx(10.0 * 200 / 150)
@@ -101,7 +101,7 @@ def test_a_profile_that_names_a_batch_nobody_measured() -> None:
     """Not one step a second, as a job without a profile: as many examples as at the one that was measured."""
     demand = Demand(2, (1, 2), 64, (64, 128))
     rates = Rates(table={("own/global64", "V100", 1): 5.0, ("own/global64", "V100", 2): 8.0})
-    assert rates.rate_of("own/global64", demand, "V100", 2, 128) == (8.0, UNPROFILED_SPREAD)
+    assert rates.rate_of("own/global64", demand, "V100", 2, 128) == (8.0, UNPROFILED_UNCERTAINTY)
     assert rates.rate_of("own/global64", demand, "V100", 1, 64) == (5.0, 0.0)
     each = Rates(table={("own/bs64", "V100", 1): 5.0, ("own/bs64", "V100", 2): 4.0})
     assert each.rate_of("own/bs64", Demand(2, (1, 2)), "V100", 2)[0] == 4.0
@@ -126,5 +126,5 @@ def test_what_a_job_is_measured_at_is_what_is_believed_of_it_then() -> None:
     for gpus, batch in ((1, 128), (2, 256)):
         assert each.goes_by_batch("own/bs64", demand, "V100", gpus, batch)
         learned = each.batch_learned("own/bs64", demand, "V100", gpus, 1.7, batch)
-        assert learned.rate_of("own/bs64", demand, "V100", gpus, batch) == pytest.approx((1.7, 0.0), abs=UNPROFILED_SPREAD)
+        assert learned.rate_of("own/bs64", demand, "V100", gpus, batch) == pytest.approx((1.7, 0.0), abs=UNPROFILED_UNCERTAINTY)
     assert not each.goes_by_batch("own/bs64", demand, "V100", 2, 128)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.step_time import StepMeasured, StepTime, fit
+from rota.beliefs.step_time import StepMeasurement, StepTime, fit
 
 MADE_UP = StepTime(0.02, 0.003, 0.04, 0.002, 0.15, 0.01, overlap=2.0, most_local=64.0)
 
@@ -45,7 +45,7 @@ def test_what_exceeds_the_memory_of_a_gpu_is_gathered_in_several_passes() -> Non
 
 def test_the_fit_recovers_what_was_made_up() -> None:
     cells = [(gpus, gpus > 4, local) for gpus in (1, 2, 3, 4, 8, 12, 16) for local in (4, 8, 16, 32, 64)]
-    seen = [StepMeasured(gpus, spans, local, MADE_UP.seconds(gpus, gpus * local, spans)) for gpus, spans, local in cells]
+    seen = [StepMeasurement(gpus, spans, local, MADE_UP.seconds(gpus, gpus * local, spans)) for gpus, spans, local in cells]
     found = fit(seen)
     assert found.error < 0.01 and found.most_local == 64
     assert found.per_example == pytest.approx(MADE_UP.per_example, rel=0.1)
@@ -57,13 +57,13 @@ def test_noise_in_what_was_measured_is_its_error() -> None:
     rng = np.random.default_rng(3)
     cells = [(gpus, gpus > 4, local) for gpus in (1, 2, 4, 8, 16) for local in (4, 8, 16, 32, 64)]
     noisy = [
-        StepMeasured(gpus, spans, local, MADE_UP.seconds(gpus, gpus * local, spans) * np.exp(0.1 * rng.standard_normal()))
+        StepMeasurement(gpus, spans, local, MADE_UP.seconds(gpus, gpus * local, spans) * np.exp(0.1 * rng.standard_normal()))
         for gpus, spans, local in cells
     ]
     assert 0.03 < fit(noisy).error < 0.12
 
 
 def test_one_batch_size_is_enough_to_fit_something() -> None:
-    found = fit([StepMeasured(1, False, 8.0, 0.1), StepMeasured(2, False, 8.0, 0.15)])
+    found = fit([StepMeasurement(1, False, 8.0, 0.1), StepMeasurement(2, False, 8.0, 0.15)])
     assert found.seconds(1, 8, False) == pytest.approx(0.1, rel=0.05)
     assert found.seconds(2, 16, False) == pytest.approx(0.15, rel=0.05)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.compose.cluster_yaml import open_site, read_site
+from rota.compose.cluster_yaml import open_cluster, read_site
 from rota.errors import ClusterError
 
 GOOD = """\
@@ -34,7 +34,7 @@ def site(folder: Path, text: str) -> object:
 def test_everything_a_file_can_say(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(GOOD)
-    found = open_site(str(path))
+    found = open_cluster(str(path))
     cluster = found.cluster
     assert [node.name for node in cluster.nodes] == ["big1", "big2", "big3", "big4", "n5"]
     assert [node.rack for node in cluster.nodes] == ["big-rack1", "big-rack2", "big-rack1", "big-rack2", "r9"]
@@ -80,13 +80,13 @@ def test_levels_that_mean_nothing(tmp_path: Path, text: str, words: str) -> None
 def test_without_failures_nothing_fails(tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_text("nodes: {accelerator: V100, gpus: 2}".replace("nodes: {", "nodes: [{") + "]")
-    assert open_site(str(path)).physics == {}
+    assert open_cluster(str(path)).physics == {}
 
 
 def test_text_and_objects_pass() -> None:
-    assert open_site("2x(4xV100)").cluster.gpus == 8
+    assert open_cluster("2x(4xV100)").cluster.gpus == 8
     cluster = rota.Cluster.parse("3xK80")
-    assert open_site(cluster).cluster is cluster
+    assert open_cluster(cluster).cluster is cluster
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_mistakes_say_where(tmp_path: Path, old: str, new: str, line: int, words
 
 def test_a_missing_file_says_so() -> None:
     with pytest.raises(ClusterError, match="no such file"):
-        open_site("nowhere.yaml")
+        open_cluster("nowhere.yaml")
 
 
 def test_a_simulation_on_a_file_loses_nodes(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rota.compose.option_syntax import Spelled
+from rota.compose.option_syntax import ParsedName
 from rota.compose.presets import PRESETS, preset
 from rota.compose.registry import POLICY_REGISTRY, make_placer, make_policy, split_pair
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.placers.packed import Packed
 from rota.policies.gittins import Gittins
 from rota.policies.tiresias import Tiresias
@@ -25,7 +25,7 @@ from rota.policies.tiresias import Tiresias
     ],
 )
 def test_spelling(text: str, name: str, options: dict[str, str]) -> None:
-    spelled = Spelled.parse(text, "policy")
+    spelled = ParsedName.parse(text, "policy")
     assert (spelled.name, dict(spelled.options)) == (name, options)
 
 
@@ -73,13 +73,13 @@ def test_a_class_without_allocate_is_no_policy(tmp_path: Path) -> None:
 
 
 def test_presets_set_only_what_exists() -> None:
-    from rota.core.decision_timing import When
+    from rota.core.decision_timing import DecisionTiming
     from rota.core.settings import Settings
     from rota.sim.physics import Physics
 
     for chosen in PRESETS.values():
         assert set(chosen.physics) <= set(Physics.__dataclass_fields__)
         assert set(chosen.settings) <= set(Settings.__dataclass_fields__)
-        assert isinstance(Settings(**chosen.settings).decide, When)
-    with pytest.raises(NameUnknown, match="Closest: ideal"):
+        assert isinstance(Settings(**chosen.settings).decide, DecisionTiming)
+    with pytest.raises(UnknownNameError, match="Closest: ideal"):
         preset("ideel")

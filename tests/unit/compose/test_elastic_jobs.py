@@ -11,7 +11,7 @@ from rota.beliefs.step_time import StepTime
 from rota.compose.elastic_jobs import made_elastic
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
-from rota.errors import NameUnknown, TraceError
+from rota.errors import TraceError, UnknownNameError
 from rota.model.job import Arrival, JobSpec
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import STEPS, published_efficiency
@@ -95,7 +95,7 @@ def test_whether_a_job_fits_is_asked_of_the_sizes_it_has_then() -> None:
 
 
 def test_no_such_way() -> None:
-    with pytest.raises(NameUnknown, match="batsch"):
+    with pytest.raises(UnknownNameError, match="batsch"):
         rota.simulate("synthetic:jobs=2", elastic="batsch")
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.compose.cluster_yaml import open_site
+from rota.compose.cluster_yaml import open_cluster
 from rota.compose.file_check import check_file
-from rota.errors import ClusterError, GuessWarning
+from rota.errors import AssumptionWarning, ClusterError
 from tests.shared import SHARED, needs_shared
 
 LIST = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,262144,0,\nn1,64000,262144,2,P100\nn2,64000,262144,8,t4\nn3,1,1,8,V100M32\n"
@@ -16,7 +16,7 @@ LIST = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,262144,0,\nn1,64000,262144,2
 def test_a_list_of_nodes_is_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text(LIST)
-    cluster = open_site(str(path)).cluster
+    cluster = open_cluster(str(path)).cluster
     assert [(node.name, node.accelerator, node.gpus) for node in cluster.nodes] == [
         ("n1", "P100", 2),
         ("n2", "T4", 8),
@@ -41,18 +41,18 @@ def test_what_is_wrong_with_a_list_is_told_by_its_line(tmp_path: Path, text: str
     path = tmp_path / "nodes.csv"
     path.write_text(text)
     with pytest.raises(ClusterError, match=words):
-        open_site(str(path))
+        open_cluster(str(path))
 
 
 @needs_shared
 def test_the_published_list_and_its_pods() -> None:
     nodes = SHARED.joinpath("data/alibaba_v2023_openb/openb_node_list_gpu_node.csv")
     pods = SHARED.joinpath("data/alibaba_v2023_openb/openb_pod_list_default.csv")
-    cluster = open_site(str(nodes)).cluster
+    cluster = open_cluster(str(nodes)).cluster
     assert len(cluster.nodes) == 1213 and cluster.gpus == 6212
     assert dict(zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))["V100M32"] == 204
-    every = open_site(str(nodes.with_name("openb_node_list_all_node.csv"))).cluster
+    every = open_cluster(str(nodes.with_name("openb_node_list_all_node.csv"))).cluster
     assert every.gpus == 6212, "nodes without GPUs are left out"
-    with pytest.warns(GuessWarning, match="G[23] is no accelerator type known here"):
+    with pytest.warns(AssumptionWarning, match="G[23] is no accelerator type known here"):
         found = rota.simulate(pods, cluster=nodes, first=300, policy="fifo:backfill=true")
     assert found.summary.finished == 300

@@ -10,7 +10,7 @@ import pytest
 
 import rota
 from rota.compose.policy_faults import columns
-from rota.errors import DEBUG, OptionError, PolicyBroken
+from rota.errors import DEBUG, OptionError, PolicyError
 from rota.model.view import Jobs
 
 MINE = """import numpy
@@ -69,7 +69,7 @@ def test_what_is_linear_stays_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistyped_column_lists_the_columns(tmp_path: Path, read: str, where: str, near: str) -> None:
-    with pytest.raises(PolicyBroken) as told:
+    with pytest.raises(PolicyError) as told:
         rota.simulate("demo", policy=mine(tmp_path, RANKING.format(read)), cluster="24xV100")
     assert where in told.value.message and f"Closest: {near}." in told.value.message and "(mine.py:8)" in told.value.message
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_fields import KEPT
-from rota.compose.prepare_live import changes_told, decide_as_told, forgettable, merge_told, read_flags
+from rota.compose.live_fields import REMEMBERED_FIELDS
+from rota.compose.prepare_live import describe_given_changes, forgettable, given_decision_timing, merge_given, read_flags
 from rota.core.decision_timing import AtEvents, AtRounds
-from rota.errors import InputError, NameUnknown, OptionError
-from rota.live.given_beliefs import SCORED, TOLD, ToldBeliefs
+from rota.errors import InputError, OptionError, UnknownNameError
+from rota.live.given_beliefs import GIVEN, SCORED, GivenBeliefs
 from rota.model.cluster import Cluster
 from tests.unit.profiles.test_scaling import TRUTH, write_pollux
 
@@ -40,7 +40,7 @@ def test_what_files_say_is_kept_and_the_files_are_not_needed_again(files: Path) 
     )
     for name in ("rates.csv", "tensors.csv", "scores.csv"):
         (files / name).unlink()
-    found = ToldBeliefs.of({TOLD: kept, SCORED: NAMES})
+    found = GivenBeliefs.of({GIVEN: kept, SCORED: NAMES})
     assert found.rates.rate("net", "K80", 1) == (9.0, 0.0) and found.rates.knows("resnet50"), "the rest is in the catalogue"
     assert found.rates.rate("net", "V100", 1, 2)[0] == pytest.approx(4 / 1.7 / 1.2)
     assert found.skews.of("net") == 0.9 and found.costs.resize_seconds == 2.0
@@ -51,7 +51,7 @@ def test_what_files_say_is_kept_and_the_files_are_not_needed_again(files: Path) 
 def test_a_folder_of_step_times_is_kept_as_the_model_that_fits_it(files: Path) -> None:
     kept = told(profile=str(write_pollux(files / "profiles")))
     shutil.rmtree(files / "profiles")
-    found = ToldBeliefs.of({TOLD: kept, SCORED: NAMES}).rates
+    found = GivenBeliefs.of({GIVEN: kept, SCORED: NAMES}).rates
     assert found.rate("cifar10/global128", "T4", 4)[0] == pytest.approx(1 / TRUTH.seconds(4, 128, False), rel=0.05)
     assert found.knows("resnet50"), "the rest is in the catalogue"
     assert found.efficiency.progress("cifar10", 4096) < 4096, "a larger batch is no free progress for a live scheduler either"
@@ -59,36 +59,36 @@ def test_a_folder_of_step_times_is_kept_as_the_model_that_fits_it(files: Path) -
 
 
 def test_nothing_told_is_the_catalogue() -> None:
-    found = ToldBeliefs.of({})
-    assert found == ToldBeliefs.of({TOLD: {}}) and found.scores is None
+    found = GivenBeliefs.of({})
+    assert found == GivenBeliefs.of({GIVEN: {}}) and found.scores is None
     assert found.rates.knows("resnet50") and found.costs.move_seconds == 1.0
 
 
 def test_what_is_given_replaces_what_was_told_and_the_rest_stays(files: Path) -> None:
     before = told(profile="rates.csv", round_seconds=60.0, variability="scores.csv")
     (files / "rates.csv").write_text(HEADER + "net,V100,1,8\n")
-    now = merge_told(before, told(profile="rates.csv", wait_for_place=True), forgettable(["--round-seconds"]))
+    now = merge_given(before, told(profile="rates.csv", wait_for_place=True), forgettable(["--round-seconds"]))
     assert sorted(now) == ["profile", "variability", "wait_for_place"]
-    assert changes_told(before, now) == [
+    assert describe_given_changes(before, now) == [
         f"as before: --variability {files / 'scores.csv'}",
         "no longer: --round-seconds 60",
         "new: --wait-for-place",
         f"changed: --profile {files / 'rates.csv'}, whose contents are others than before",
     ]
-    assert changes_told(now, merge_told(now, {"profile": {"said": "b", "value": {}}})) == [
+    assert describe_given_changes(now, merge_given(now, {"profile": {"said": "b", "value": {}}})) == [
         f"as before: --wait-for-place, --variability {files / 'scores.csv'}",
         f"changed: --profile b, before {files / 'rates.csv'}",
     ]
-    assert merge_told(now, {}, forgettable(["all"])) == {} and changes_told({}, {}) == []
+    assert merge_given(now, {}, forgettable(["all"])) == {} and describe_given_changes({}, {}) == []
 
 
 def test_tactics_are_kept_replaced_and_forgotten() -> None:
     before = told(tactics="pack:settle_seconds=2")
-    assert merge_told(before, told(round_seconds=60.0))["tactics"] == {"said": "pack:settle_seconds=2"}
-    now = merge_told(before, told(tactics="pack"))
-    assert changes_told(before, now) == ["changed: --tactics pack, before pack:settle_seconds=2"]
-    assert merge_told(now, {}, forgettable(["--tactics"])) == {}
-    with pytest.raises(NameUnknown, match="No tactic 'park'"):
+    assert merge_given(before, told(round_seconds=60.0))["tactics"] == {"said": "pack:settle_seconds=2"}
+    now = merge_given(before, told(tactics="pack"))
+    assert describe_given_changes(before, now) == ["changed: --tactics pack, before pack:settle_seconds=2"]
+    assert merge_given(now, {}, forgettable(["--tactics"])) == {}
+    with pytest.raises(UnknownNameError, match="No tactic 'park'"):
         told(tactics="park")
 
 
@@ -96,8 +96,8 @@ def test_medians_belong_to_the_file_of_runs(files: Path) -> None:
     Path("runs.csv").write_text("uuid,perf\n" + "".join(f"g{i},{1 + i / 10}\n" for i in range(4)))
     before = told(variability="runs.csv", variability_medians=True)
     assert before["variability_medians"] == {"said": True}
-    assert "variability_medians" not in merge_told(before, told(variability="scores.csv"))
-    assert merge_told(before, {}, ("variability",)) == {}
+    assert "variability_medians" not in merge_given(before, told(variability="scores.csv"))
+    assert merge_given(before, {}, ("variability",)) == {}
     with pytest.raises(OptionError, match="does nothing"):
         told(variability_medians=True)
 
@@ -112,17 +112,17 @@ def test_medians_belong_to_the_file_of_runs(files: Path) -> None:
     ],
 )
 def test_when_it_decides(given: dict[str, Any], expected: object) -> None:
-    assert decide_as_told(told(**given)) == expected
+    assert given_decision_timing(told(**given)) == expected
 
 
 def test_a_length_that_was_told_before_serves_for_rounds() -> None:
-    assert decide_as_told(merge_told(told(round_seconds=60.0), told(decide="rounds"))) == AtRounds(round_seconds=60.0)
+    assert given_decision_timing(merge_given(told(round_seconds=60.0), told(decide="rounds"))) == AtRounds(round_seconds=60.0)
     with pytest.raises(OptionError, match="rounds need a length"):
-        decide_as_told(told(decide="rounds"))
+        given_decision_timing(told(decide="rounds"))
 
 
 @pytest.mark.parametrize(
-    ("names", "found"), [([], ()), (["profile", "--wait-for-place"], ("profile", "wait_for_place")), (["all"], KEPT)]
+    ("names", "found"), [([], ()), (["profile", "--wait-for-place"], ("profile", "wait_for_place")), (["all"], REMEMBERED_FIELDS)]
 )
 def test_what_can_be_forgotten(names: list[str], found: tuple[str, ...]) -> None:
     assert forgettable(names) == found
@@ -132,7 +132,7 @@ def test_what_is_not_kept_cannot_be_forgotten_and_what_is_simulated_cannot_be_to
     for name in ("policy", "trace", ""):
         with pytest.raises(OptionError, match="keeps no such flag"):
             forgettable([name])
-    with pytest.raises(NameUnknown):
+    with pytest.raises(UnknownNameError):
         told(trace="demo")
     with pytest.raises(InputError):
         told(profile="nowhere.csv")

@@ -7,7 +7,7 @@ import pytest
 from rota.compose.prepare import prepare_study
 from rota.compose.presets import MEASURED, preset
 from rota.compose.study import Study
-from rota.core.decision_timing import AtEvents, AtRounds, When, WholeSteps
+from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming, WholeSteps
 from rota.model.cluster import Cluster
 from rota.model.job import JobSpec
 from rota.profiles.catalogue import Catalogue
@@ -63,7 +63,7 @@ EVERY = {"solve_every_seconds": 1920.0}
     ],
 )
 def test_flags_and_presets_say_when_it_decides(
-    name: str | None, given: dict[str, Any], decide: When, facts: tuple[str, float | None]
+    name: str | None, given: dict[str, Any], decide: DecisionTiming, facts: tuple[str, float | None]
 ) -> None:
     ready = prepare_study(Study(trace="synthetic:jobs=3", policy="fifo", cluster="4xV100", preset=name, **given))
     assert ready.settings.decide == decide

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.compose.registry import make_placer, make_policy
-from rota.compose.solve import Solved, read_instance, solve
+from rota.compose.solve import SolveResult, read_instance, solve
 from rota.errors import InputError, RotaError
 
 SMALL: dict[str, Any] = {
@@ -28,13 +28,13 @@ def job(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**SMALL["jobs"][0], **changes}.items() if value is not ...}
 
 
-def ask(tmp_path: Path, instance: Any, policy: str = "max-min-fairness") -> Solved:
+def ask(tmp_path: Path, instance: Any, policy: str = "max-min-fairness") -> SolveResult:
     path = tmp_path / "instance.json"
     path.write_text(json.dumps(instance))
     return solve(read_instance(path), make_policy(policy), make_placer("packed"))
 
 
-def shares(found: Solved) -> dict[tuple[tuple[int, ...], str], float]:
+def shares(found: SolveResult) -> dict[tuple[tuple[int, ...], str], float]:
     """Those that matter: an interior point leaves a little everywhere."""
     return {(tuple(row["jobs"]), row["accelerator"]): row["share"] for row in found.shares if row["share"] > 1e-5}
 

@@ -9,7 +9,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Command, Launch, Resume, Solve, Suspend
+from rota.model.commands import CallPolicy, Command, Launch, Resume, Suspend
 from rota.model.events import Allocated, External, Started, Submitted, Suspended
 from rota.model.job import JobSpec
 from rota.model.policy import Policy
@@ -53,7 +53,7 @@ class Bench:
         validate(self.core.state)
         commands = []
         for command in told:
-            if isinstance(command, Solve):
+            if isinstance(command, CallPolicy):
                 answer = self.policy.allocate(command.view)
                 commands += self.tell(Allocated(command.ticket, answer, self.now_s))
             else:

@@ -12,22 +12,22 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, Node
-from rota.model.commands import Kill, Launch, Resume, Solve, Suspend, SuspendKind, WakeAt
+from rota.model.commands import CallPolicy, Kill, Launch, Resume, SetTimer, Suspend, SuspendKind
 from rota.model.events import (
     Allocated,
-    CancelAsked,
+    CancelRequested,
     Exited,
-    HoldAsked,
+    HoldRequested,
+    InventoryItem,
     NodeLost,
     NodeReported,
     Outcome,
-    Part,
-    PartState,
+    ProcessState,
     Progressed,
     Started,
     Submitted,
     Suspended,
-    Woke,
+    TimerFired,
 )
 from rota.model.job import JobSpec, Phase
 from rota.model.reasons import Reason
@@ -48,7 +48,7 @@ def phase(bench: Bench, job: int) -> Phase:
 def test_cancelled_and_started_in_one_batch() -> None:
     bench = Bench("1xV100")
     (launch,) = of_type(bench.submit(), Launch)
-    commands = bench.tell(CancelAsked(0, 1.0), Started(0, 1, launch.sequence, 1.0), at_s=1.0)
+    commands = bench.tell(CancelRequested(0, 1.0), Started(0, 1, launch.sequence, 1.0), at_s=1.0)
     assert of_type(commands, Kill) and phase(bench, 0) is Phase.STOPPING
 
 
@@ -64,7 +64,7 @@ def test_cancelled_and_parked_in_one_batch() -> None:
     bench.obey(bench.submit(**SLEEPER))
     (suspend,) = of_type(bench.submit(at_s=5.0, steps=1.0), Suspend)
     answer = Suspended(0, 1, suspend.sequence, 6.0, SuspendKind.PARK, 5.0)
-    assert of_type(bench.tell(CancelAsked(0, 6.0), answer, at_s=6.0), Kill)
+    assert of_type(bench.tell(CancelRequested(0, 6.0), answer, at_s=6.0), Kill)
 
 
 def test_a_sleeping_process_that_dies_ends_its_job() -> None:
@@ -85,7 +85,7 @@ def test_a_resumed_job_is_fenced_by_the_lease_of_its_resume() -> None:
 
 
 def out_of_sight(bench: Bench) -> None:
-    bench.tell(Woke(12.0), at_s=12.0)
+    bench.tell(TimerFired(12.0), at_s=12.0)
     assert phase(bench, 0) is Phase.UNREACHABLE
 
 
@@ -96,7 +96,7 @@ def test_resumed_while_out_of_sight() -> None:
     (resume,) = of_type(bench.tell(Exited(1, 1, 11.0, Outcome.FINISHED, 5.0), at_s=11.0), Resume)
     out_of_sight(bench)
     bench.tell(Started(0, 1, resume.sequence, 12.5, 0), at_s=12.5)
-    bench.tell(NodeReported(0, 0, 13.0, (Part(0, 1, resume.sequence, PartState.RUNNING, 0.0),)), at_s=13.0)
+    bench.tell(NodeReported(0, 0, 13.0, (InventoryItem(0, 1, resume.sequence, ProcessState.RUNNING, 0.0),)), at_s=13.0)
     assert phase(bench, 0) is Phase.RUNNING and bench.state.machines.observed.holder.tolist() == [0]
     bench.tell(Exited(0, 1, 20.0, Outcome.FINISHED, 1000.0, 0), at_s=20.0)
     assert not bench.state.jobs.row
@@ -108,7 +108,7 @@ def test_parked_while_out_of_sight() -> None:
     (suspend,) = of_type(bench.submit(at_s=11.0, steps=5.0), Suspend)
     out_of_sight(bench)
     bench.tell(Suspended(0, 1, suspend.sequence, 12.5, SuspendKind.PARK, 11.0, 0), at_s=12.5)
-    back = bench.tell(NodeReported(0, 0, 13.0, (Part(0, 1, suspend.sequence, PartState.PARKED, 11.0),)), at_s=13.0)
+    back = bench.tell(NodeReported(0, 0, 13.0, (InventoryItem(0, 1, suspend.sequence, ProcessState.PARKED, 11.0),)), at_s=13.0)
     assert phase(bench, 0) is Phase.PARKED and bench.state.jobs.table.schedulable[bench.state.jobs.row[0]]
     assert [launch.job for launch in of_type(back, Launch)] == [1]
 
@@ -122,7 +122,7 @@ def test_a_silent_node_that_reboots_takes_the_gang_with_it_at_once() -> None:
     (kill,) = of_type(bench.tell(NodeReported(0, 1, 14.0), at_s=14.0), Kill)
     assert kill.nodes == (1,) and phase(bench, 0) is Phase.STOPPING
     bench.tell(NodeReported(1, 0, 15.0), at_s=15.0)
-    assert of_type(bench.tell(Woke(18.0), at_s=18.0), Kill), "said again until somebody answers"
+    assert of_type(bench.tell(TimerFired(18.0), at_s=18.0), Kill), "said again until somebody answers"
 
 
 def test_a_vouched_loss_of_an_older_boot_changes_nothing() -> None:
@@ -138,7 +138,7 @@ def test_gpus_of_a_held_job_go_to_whoever_waits() -> None:
         bench = Bench([ROOMY])
         bench.obey(bench.submit(steps=10.0, can_park=sleeper, parked_gib=1.0))
         bench.submit(steps=1000.0)
-        held = bench.tell(HoldAsked(0, 5.0), at_s=5.0)
+        held = bench.tell(HoldRequested(0, 5.0), at_s=5.0)
         assert explain(bench.state, 1)[0].code is Reason.NO_FREE_GPUS
         assert [launch.job for launch in of_type(bench.obey(held, steps=5.0), Launch)] == [1]
 
@@ -185,7 +185,7 @@ def test_rounds_of_any_length_go_on(seconds: float) -> None:
     bench.submit()
     seen = []
     for _ in range(200):
-        (wake,) = of_type(bench.tell(Woke(bench.state.question.wake_s), at_s=bench.state.question.wake_s), WakeAt)
+        (wake,) = of_type(bench.tell(TimerFired(bench.state.question.wake_s), at_s=bench.state.question.wake_s), SetTimer)
         seen.append(wake.at_s)
     assert all(a < b for a, b in itertools.pairwise(seen))
 
@@ -194,10 +194,10 @@ def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
     bench = Bench("1xV100", Fifo(), decide=AtEvents(solve_every_seconds=50.0))
     bench.obey(bench.submit(steps=10.0))
     commands = bench.submit(at_s=1.0)
-    assert of_type(commands, WakeAt)[-1].at_s == 50.0 and bench.state.question.decision == 1
+    assert of_type(commands, SetTimer)[-1].at_s == 50.0 and bench.state.question.decision == 1
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
     assert not bench.state.jobs.incarnations
-    assert of_type(bench.tell(Woke(50.0), at_s=50.0), Launch)
+    assert of_type(bench.tell(TimerFired(50.0), at_s=50.0), Launch)
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
 def test_an_answer_that_makes_no_sense_is_a_failed_policy(answer: Ranking) -> None:
     bench = Bench("4xV100", policy_retry_seconds=7.0)
     commands = bench.core.step(0.0, [Submitted(0, JobSpec(gpus=1), 0.0), Submitted(1, JobSpec(gpus=2), 0.0)])
-    (solve,) = of_type(commands, Solve)
+    (solve,) = of_type(commands, CallPolicy)
     after = bench.core.step(1.0, [Allocated(solve.ticket, answer, 1.0)])
-    assert not of_type(after, Launch) and of_type(after, WakeAt)[-1].at_s == 8.0
+    assert not of_type(after, Launch) and of_type(after, SetTimer)[-1].at_s == 8.0
 
 
 def test_what_a_policy_sees_it_cannot_change() -> None:
@@ -240,7 +240,7 @@ def test_las_shares_time_where_jobs_compete_not_where_gpus_idle() -> None:
     for _ in range(2):
         bench.obey(bench.submit(accelerators=("V100",), steps=1000.0))
     for at_s in range(10, 200, 10):
-        bench.obey(bench.tell(Woke(float(at_s)), at_s=float(at_s)))
+        bench.obey(bench.tell(TimerFired(float(at_s)), at_s=float(at_s)))
     assert bench.state.jobs.table.suspensions[:2].sum() >= 15
 
 
@@ -266,7 +266,7 @@ def test_a_demotion_timer_runs_only_while_the_job_does() -> None:
     assert bench.state.question.wake_s == float("inf"), "it is still starting"
     (launch,) = of_type(commands, Launch)
     started = bench.tell(Started(0, 1, launch.sequence, 60.0), at_s=60.0)
-    assert of_type(started, WakeAt)[-1].at_s == 70.0
+    assert of_type(started, SetTimer)[-1].at_s == 70.0
 
 
 def test_a_parked_job_goes_back_to_its_gpus_if_they_are_free() -> None:

@@ -5,10 +5,10 @@ import json
 import numpy as np
 
 from rota.core.explain import explain
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.model.cluster import Node
 from rota.model.commands import Launch, Suspend, SuspendKind
-from rota.model.events import NodeDrained, NodeJoined, NodeLeft, NodeReported
+from rota.model.events import NodeDrainChanged, NodeJoined, NodeLeft, NodeReported
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from rota.policies.fifo import Fifo
@@ -54,13 +54,13 @@ def test_a_drained_node_is_left_and_comes_back() -> None:
     made = bench(A, B)
     made.obey(made.submit(gpus=2))
     home = made.state.jobs.incarnations[0].parts[0]
-    (suspend,) = of_type(made.tell(NodeDrained(home, 5.0), at_s=5.0), Suspend)
+    (suspend,) = of_type(made.tell(NodeDrainChanged(home, 5.0), at_s=5.0), Suspend)
     assert suspend.job == 0 and suspend.kind is SuspendKind.CHECKPOINT
     made.obey([suspend])
     assert made.state.jobs.incarnations[0].parts == (1 - home,) and phase(made, 0) is Phase.RUNNING
     made.obey(made.submit(gpus=2))
     assert phase(made, 1) is Phase.QUEUED and explain(made.state, 1)[0].code is Reason.NO_FREE_GPUS
-    made.obey(made.tell(NodeDrained(home, 9.0, draining=False), at_s=9.0))
+    made.obey(made.tell(NodeDrainChanged(home, 9.0, draining=False), at_s=9.0))
     assert phase(made, 1) is Phase.RUNNING and made.state.jobs.incarnations[1].parts == (home,)
 
 
@@ -69,7 +69,7 @@ def test_a_job_parked_on_a_drained_node_is_written_to_storage() -> None:
     for steps in (500.0, 500.0, 10.0):
         made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
     (job,) = (job for job, mine in made.state.jobs.incarnations.items() if mine.parked)
-    commands = made.tell(NodeDrained(made.state.jobs.incarnations[job].parts[0], 9.0), at_s=9.0)
+    commands = made.tell(NodeDrainChanged(made.state.jobs.incarnations[job].parts[0], 9.0), at_s=9.0)
     assert job in {command.job for command in of_type(commands, Suspend) if command.kind is SuspendKind.CHECKPOINT}
 
 
@@ -79,7 +79,7 @@ def test_a_parked_job_that_may_sleep_on_is_settled() -> None:
     for steps in (500.0, 500.0, 10.0):
         made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
     (job,) = (job for job, mine in made.state.jobs.incarnations.items() if mine.parked)
-    made.obey(made.tell(NodeDrained(made.state.jobs.incarnations[job].parts[0], 9.0, draining=False), at_s=9.0))
+    made.obey(made.tell(NodeDrainChanged(made.state.jobs.incarnations[job].parts[0], 9.0, draining=False), at_s=9.0))
     assert not made.state.jobs.unsettled
     made.obey(made.submit(steps=5000.0, gpu_gib=4.0))
     assert made.state.jobs.incarnations[job].parked and not made.state.jobs.unsettled, "the new job leaves it its memory"
@@ -107,8 +107,8 @@ def test_a_machine_comes_back_with_other_gpus_as_another_node() -> None:
 
 
 def test_snapshots_and_forks_know_the_cluster() -> None:
-    made, words = bench(), codec()
-    made.tell(NodeJoined(B, 1.0), NodeDrained(0, 1.0), at_s=1.0)
+    made, words = bench(), make_codec()
+    made.tell(NodeJoined(B, 1.0), NodeDrainChanged(0, 1.0), at_s=1.0)
     twin = made.core.fork()
     plain = json.loads(json.dumps(made.core.snapshot(words)))
     made.tell(NodeLeft(1, 2.0), at_s=2.0)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.beliefs.move_costs import MemoryCosts, MoveCosts
-from rota.core.decision_timing import AtEvents, AtRounds, When, WholeSteps
+from rota.core.decision_timing import AtEvents, AtRounds, DecisionTiming, WholeSteps
 from rota.core.settings import Settings
 from rota.errors import OptionError
-from rota.model.events import Woke
+from rota.model.events import TimerFired
 from rota.model.units import FOREVER
 from tests.unit.core.helpers import Bench
 
@@ -56,7 +56,7 @@ def test_a_round_of_whole_steps_waits_for_a_job_that_is_moved() -> None:
     bench = Bench("4xV100", costs=costs, decide=WholeSteps(round_seconds=60.0))
     bench.obey(bench.submit(steps=100.0, least_gib=6.0))
     assert bench.state.question.until_s == 69.0, "it starts"
-    bench.obey(bench.tell(Woke(69.0), at_s=69.0))
+    bench.obey(bench.tell(TimerFired(69.0), at_s=69.0))
     assert bench.state.question.until_s == 100.0, "it goes on, with 31 steps to do"
 
 
@@ -77,12 +77,12 @@ def test_who_has_done_its_whole_steps_rests() -> None:
         (WholeSteps(round_seconds=60.0), False, 60.0, 100.0),
     ],
 )
-def test_what_each_answers(decide: When, at_events: bool, turn_seconds: float, begins_s: float) -> None:
+def test_what_each_answers(decide: DecisionTiming, at_events: bool, turn_seconds: float, begins_s: float) -> None:
     assert (decide.at_events, decide.turn_seconds, decide.round_begins_s(100.0)) == (at_events, turn_seconds, begins_s)
 
 
 @pytest.mark.parametrize("decide", [AtEvents(), AtRounds(round_seconds=60.0), WholeSteps(round_seconds=60.0)])
-def test_the_policy_is_asked_at_most_so_often(decide: When) -> None:
+def test_the_policy_is_asked_at_most_so_often(decide: DecisionTiming) -> None:
     assert decide.may_ask_s(10.0) == 10.0 and decide.may_ask_s(-FOREVER) == -FOREVER
     assert dataclasses.replace(decide, solve_every_seconds=1920.0).may_ask_s(10.0) == 1930.0
 
@@ -125,10 +125,10 @@ def test_what_does_not_go_together_cannot_be_written(kind: type, values: dict[st
 
 
 @pytest.mark.parametrize("later", [AtRounds(round_seconds=60.0), AtRounds(round_seconds=60.0, at_events=True)])
-def test_a_scheduler_that_is_given_rounds_while_jobs_wait_begins_one_at_once(later: When) -> None:
+def test_a_scheduler_that_is_given_rounds_while_jobs_wait_begins_one_at_once(later: DecisionTiming) -> None:
     bench = Bench("1xV100")
     bench.obey(bench.submit(at_s=130.0))
     plans = bench.state.question.plans
     bench.core.settings = Settings(decide=later)
-    bench.obey(bench.tell(Woke(150.0), at_s=150.0))
+    bench.obey(bench.tell(TimerFired(150.0), at_s=150.0))
     assert bench.state.question.plans > plans and bench.state.question.next_round_s == 180.0

@@ -2,7 +2,7 @@
 
 from rota.core.decision_timing import AtEvents
 from rota.core.explain import explain
-from rota.model.events import Woke
+from rota.model.events import TimerFired
 from rota.model.reasons import Reason
 from rota.policies.max_min_fairness import MaxMinFairness
 from rota.policies.min_cost import MinCost
@@ -13,8 +13,8 @@ def test_having_had_more_than_its_share_is_share_used() -> None:
     bench = Bench("1xV100", MaxMinFairness(), decide=AtEvents(slice_seconds=100.0))
     bench.obey(bench.submit(steps=1e6))
     bench.obey(bench.submit(steps=1e6))
-    bench.obey(bench.tell(Woke(100.0), at_s=100.0))
-    bench.obey(bench.tell(Woke(110.0), at_s=110.0))
+    bench.obey(bench.tell(TimerFired(100.0), at_s=100.0))
+    bench.obey(bench.tell(TimerFired(110.0), at_s=110.0))
     waiting = next(job for job in (0, 1) if not bench.state.jobs.table.using[bench.state.jobs.row[job]])
     assert float(bench.core.view().jobs.run_seconds[waiting]) >= 55
     first = explain(bench.state, waiting)[0]

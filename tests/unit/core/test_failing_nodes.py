@@ -9,7 +9,7 @@ from rota.core import snapshot
 from rota.core.learn.failing_nodes import CORDON_SECONDS, START_SECONDS, TRIAL_SECONDS, failing_nodes
 from rota.core.scheduler import Scheduler
 from rota.model.commands import Command, Launch
-from rota.model.events import Exited, NodeReported, Outcome, Started, Woke
+from rota.model.events import Exited, NodeReported, Outcome, Started, TimerFired
 from tests.unit.core.helpers import Bench
 
 THREE = "3x(2xV100)"
@@ -44,7 +44,7 @@ class Desk(Bench):
             self.waiting = self.tell(*answers, at_s=self.now_s + 1.0) if answers else []
         if until_s is not None:
             while self.now_s < until_s:
-                self.play(self.tell(Woke(self.now_s + 10.0), at_s=self.now_s + 10.0))
+                self.play(self.tell(TimerFired(self.now_s + 10.0), at_s=self.now_s + 10.0))
 
     def nodes_of(self, job: int) -> list[int]:
         return [node for mine, node in self.starts if mine == job]
@@ -130,7 +130,7 @@ def test_without_the_rule_nothing_is_remembered() -> None:
 def test_a_snapshot_keeps_it() -> None:
     desk = Desk(bad_nodes=[0])
     desk.play(desk.submit(gpus=1), until_s=60.0)
-    words = snapshot.codec()
+    words = snapshot.make_codec()
     again = snapshot.restore(snapshot.take(desk.state, words), words)
     assert again.machines.failing == desk.state.machines.failing and failing_nodes(again) == failing_nodes(desk.state)
     assert isinstance(desk.core, Scheduler)

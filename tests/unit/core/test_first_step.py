@@ -8,8 +8,8 @@ from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.model.cluster import Cluster
-from rota.model.commands import Launch, Solve, Suspend
-from rota.model.events import Allocated, Progressed, Started, Submitted, Woke
+from rota.model.commands import CallPolicy, Launch, Suspend
+from rota.model.events import Allocated, Progressed, Started, Submitted, TimerFired
 from rota.model.job import Arrival, JobSpec
 from rota.placers.packed import Packed
 from rota.policies.srsf import Srsf
@@ -20,7 +20,7 @@ from rota.traces.trace import Trace
 def step(core: Scheduler, now_s: float, *events: object) -> list[object]:
     """One step, and the policy's answer if it is asked."""
     commands: list[object] = list(core.step(now_s, list(events)))  # type: ignore[arg-type]
-    for asked in [command for command in commands if isinstance(command, Solve)]:
+    for asked in [command for command in commands if isinstance(command, CallPolicy)]:
         commands += core.step(now_s, [Allocated(asked.ticket, Srsf().allocate(asked.view), now_s)])
     return commands
 
@@ -41,8 +41,8 @@ def test_it_makes_a_step_before_a_better_job_has_its_turn() -> None:
     assert not suspended(step(core, 1.0, Submitted(1, JobSpec(steps=10.0), 1.0)))
     assert not suspended(step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0, from_step=0.0)))
     assert core.state.question.wake_s == pytest.approx(6.0), "it looks again when a step is made"
-    assert not suspended(step(core, 5.5, Woke(5.5)))
-    assert suspended(step(core, 6.0, Woke(6.0)))
+    assert not suspended(step(core, 5.5, TimerFired(5.5)))
+    assert suspended(step(core, 6.0, TimerFired(6.0)))
 
 
 def test_one_that_has_made_steps_is_suspended_at_once() -> None:
@@ -66,7 +66,7 @@ def test_one_that_does_not_get_going_is_not_waited_for_for_ever() -> None:
     assert not suspended(step(core, 20.0, Submitted(1, JobSpec(steps=1e-3), 20.0)))
     wake_s = core.state.question.wake_s
     assert wake_s == pytest.approx(55.0), "ten times what starting took"
-    assert suspended(step(core, wake_s, Woke(wake_s)))
+    assert suspended(step(core, wake_s, TimerFired(wake_s)))
 
 
 def test_where_starting_costs_nothing_nothing_is_protected() -> None:

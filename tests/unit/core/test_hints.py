@@ -7,7 +7,7 @@ import pytest
 
 from rota.api import simulate
 from rota.compose.registry import PLACERS
-from rota.errors import PolicyBroken
+from rota.errors import PolicyError
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.job import Arrival, JobSpec
 from rota.model.view import View
@@ -67,7 +67,7 @@ def test_what_is_taken_is_left_to_the_placer() -> None:
 )
 @pytest.mark.parametrize("wait_for_place", [False, True])
 def test_nonsense_is_refused(gpus: tuple[Any, ...], story: str, wait_for_place: bool) -> None:
-    with pytest.raises(PolicyBroken, match=f"Asks.allocate: the GPUs asked for at position 0 {story}") as caught:
+    with pytest.raises(PolicyError, match=f"Asks.allocate: the GPUs asked for at position 0 {story}") as caught:
         simulate(jobs(2), policy=Asks(*gpus), cluster=CLUSTER, wait_for_place=wait_for_place)
     assert "\n" not in caught.value.message
 
@@ -105,7 +105,7 @@ class Answers:
     ],
 )
 def test_an_answer_that_cannot_be_used_is_refused_in_one_line(make: Any, story: str) -> None:
-    with pytest.raises(PolicyBroken, match=f"Answers.allocate: .*{story}") as caught:
+    with pytest.raises(PolicyError, match=f"Answers.allocate: .*{story}") as caught:
         simulate(
             Trace.of("two", "test", [Arrival(0.0, JobSpec(gpus=2, steps=9.0)) for _ in range(2)]),
             policy=Answers(make),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rota.beliefs.move_costs import MoveCosts
 from rota.core.scheduler import Scheduler
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.core.state.job_table import JobTable
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
@@ -81,7 +81,7 @@ def test_a_snapshot_restores_rare_columns_as_they_were() -> None:
     bench.obey(bench.submit(gpus=1, steps=100.0))
     bench.obey(bench.submit(gpus=1, steps=100.0))
     bench.state.jobs.table.own("moved_s")[1] = 5.0
-    words = codec()
+    words = make_codec()
     twin = Bench("2x(2xV100)")
     twin.core.restore(bench.core.snapshot(words), words)
     table = twin.state.jobs.table

@@ -12,7 +12,7 @@ from rota.beliefs.variability import Variability
 from rota.compose.hidden_rates import shown_part
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
 from rota.model.events import Allocated, Progressed, Started, Submitted
@@ -144,7 +144,7 @@ def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_cor
             if hasattr(command, "gpus"):
                 core.step(0.0, [Started(command.job, command.incarnation, command.sequence, 0.0, from_step=0.0)])
     assert core.state.machines.cluster.spanned(core.state.jobs.incarnations[3].gpus) == 1 and core.state.jobs.table.rate[3] == 0.5
-    words = codec()
+    words = make_codec()
     twin = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), core.settings, rates=rates)
     twin.restore(core.snapshot(words), words)
     news = Progressed(np.array([0]), np.array([1]), np.array([120.0]), np.array([0.0]), 60.0)

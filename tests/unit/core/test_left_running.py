@@ -7,7 +7,17 @@ import rota
 from rota.core.explain import explain
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Suspend, SuspendKind
-from rota.model.events import Attached, CancelAsked, Exited, HoldAsked, NodeDrained, Outcome, Progressed, Started, Suspended
+from rota.model.events import (
+    Attached,
+    CancelRequested,
+    Exited,
+    HoldRequested,
+    NodeDrainChanged,
+    Outcome,
+    Progressed,
+    Started,
+    Suspended,
+)
 from rota.model.job import Arrival, JobSpec, Phase
 from rota.model.reasons import Reason
 from rota.traces.trace import Trace
@@ -61,11 +71,11 @@ def test_without_room_on_the_host_it_is_left_running() -> None:
 def test_a_node_that_is_drained_and_a_user_who_holds_it_end_it_all_the_same() -> None:
     made = Bench("2x(1xV100)")
     made.obey(made.submit(steps=1000.0, saves=False))
-    (suspend,) = of_type(made.tell(NodeDrained(0, 5.0, draining=True), at_s=5.0), Suspend)
+    (suspend,) = of_type(made.tell(NodeDrainChanged(0, 5.0, draining=True), at_s=5.0), Suspend)
     assert (suspend.job, suspend.kind) == (0, SuspendKind.CHECKPOINT)
     other = Bench("1xV100")
     other.obey(other.submit(steps=1000.0, saves=False))
-    (suspend,) = of_type(other.tell(HoldAsked(0, 5.0), at_s=5.0), Suspend)
+    (suspend,) = of_type(other.tell(HoldRequested(0, 5.0), at_s=5.0), Suspend)
     assert suspend.job == 0
 
 
@@ -125,7 +135,7 @@ def test_a_job_that_is_not_known_to_save_keeps_its_gpus() -> None:
     unknown(made)
     (reason,) = [each for each in explain(made.state, 1) if each.code is Reason.NO_FREE_GPUS]
     assert reason.facts["left_running"] == [0]
-    (kill,) = of_type(made.tell(CancelAsked(0, 11.0), at_s=11.0), Kill)
+    (kill,) = of_type(made.tell(CancelRequested(0, 11.0), at_s=11.0), Kill)
     assert kill.job == 0, "its user may end it all the same"
 
 
@@ -210,7 +220,7 @@ def test_one_that_can_not_be_parked_after_all_keeps_its_gpus() -> None:
 def test_one_that_can_not_be_parked_and_is_held_has_to_leave() -> None:
     made = Bench([Node("n1", "V100", 1, host_gib=100.0)])
     made.obey(made.submit(steps=1000.0, saves=None, can_park=True, parked_gib=10.0))
-    (suspend,) = of_type(made.tell(HoldAsked(0, 5.0), at_s=5.0), Suspend)
+    (suspend,) = of_type(made.tell(HoldRequested(0, 5.0), at_s=5.0), Suspend)
     assert suspend.kind is SuspendKind.PARK
     (suspend,) = of_type(made.tell(Started(0, 1, suspend.sequence, 6.0, can_park=False), at_s=6.0), Suspend)
     assert suspend.kind is SuspendKind.CHECKPOINT

@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.model.allocation import Ranking
 from rota.model.commands import Resize, Suspend
-from rota.model.events import HoldAsked, Measured
+from rota.model.events import HoldRequested, Measured
 from rota.model.view import View
 from tests.unit.core.helpers import Bench, of_type
 
@@ -31,7 +31,7 @@ def test_while_a_resize_waits_the_size_that_runs_is_measured() -> None:
     bench.obey(bench.submit(gpus=2, steps=1000.0))
     bench.obey(bench.submit(profile="a", gpus=2, gpu_counts=(2, 4), can_resize=True, steps=100_000.0))
     bench.obey(bench.submit(gpus=2, steps=1000.0))
-    commands = bench.tell(HoldAsked(2, 400.0), at_s=400.0)
+    commands = bench.tell(HoldRequested(2, 400.0), at_s=400.0)
     assert of_type(commands, Suspend) and not of_type(commands, Resize)
     assert len(bench.state.jobs.desired[1]) == 4, "it is to grow once the other has left"
     bench.tell(one(1, 0.0, 401.0, 3.0), at_s=401.0)

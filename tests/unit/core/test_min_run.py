@@ -9,7 +9,7 @@ from rota.core.settings import Settings
 from rota.errors import OptionError
 from rota.model.cluster import Node
 from rota.model.commands import Launch, Resume, Suspend, SuspendKind
-from rota.model.events import Exited, HoldAsked, NodeDrained, Outcome, Started, Suspended, Woke
+from rota.model.events import Exited, HoldRequested, NodeDrainChanged, Outcome, Started, Suspended, TimerFired
 from rota.model.job import Arrival, JobSpec
 from rota.model.reasons import Reason
 from rota.traces.trace import Trace
@@ -35,8 +35,8 @@ def test_it_is_ten_times_what_the_start_took() -> None:
     assert "Job 0 has just started and keeps its GPUs for another 17 s at least." in reason.sentence
     assert reason.facts["in_min_run"] == [0]
     assert made.state.question.wake_s == pytest.approx(22.0), "it looks again when the minimum is over"
-    assert of_type(made.tell(Woke(21.9), at_s=21.9), Suspend) == []
-    (suspend,) = of_type(made.tell(Woke(22.0), at_s=22.0), Suspend)
+    assert of_type(made.tell(TimerFired(21.9), at_s=21.9), Suspend) == []
+    (suspend,) = of_type(made.tell(TimerFired(22.0), at_s=22.0), Suspend)
     assert suspend.job == 0
 
 
@@ -93,9 +93,9 @@ def test_of_a_job_that_was_parked_it_is_what_parking_and_waking_took() -> None:
 
 def test_a_user_who_holds_it_and_a_node_that_is_drained_do_not_wait_for_it() -> None:
     made = running()
-    assert len(of_type(made.tell(HoldAsked(0, 3.0), at_s=3.0), Suspend)) == 1
+    assert len(of_type(made.tell(HoldRequested(0, 3.0), at_s=3.0), Suspend)) == 1
     made = running()
-    assert len(of_type(made.tell(NodeDrained(0, 3.0), at_s=3.0), Suspend)) == 1
+    assert len(of_type(made.tell(NodeDrainChanged(0, 3.0), at_s=3.0), Suspend)) == 1
 
 
 def test_it_survives_a_copy_of_the_state() -> None:

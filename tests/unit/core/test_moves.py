@@ -12,7 +12,7 @@ from rota.compose.parse_tactics import make_tactics
 from rota.core.active_tactics import Tactics
 from rota.core.explain import explain
 from rota.core.plan import planner as planning
-from rota.errors import NameUnknown
+from rota.errors import UnknownNameError
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Outcome
 from rota.model.job import Arrival, JobSpec
@@ -272,5 +272,5 @@ def test_no_policy_moves_a_job_back(policy: str) -> None:
 
 def test_tactics_by_name() -> None:
     assert make_tactics("defragment, migrate") == BOTH and make_tactics("").moves is False
-    with pytest.raises(NameUnknown, match="defragment"):
+    with pytest.raises(UnknownNameError, match="defragment"):
         make_tactics("defrag")

@@ -5,23 +5,23 @@ from dataclasses import replace
 import pytest
 
 from rota.beliefs.rates import Rates
-from rota.core.snapshot import codec, restore, take
+from rota.core.snapshot import make_codec, restore, take
 from rota.model.cluster import Node
-from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind, WakeAt
+from rota.model.commands import Kill, Launch, Renew, Resume, SetTimer, Suspend, SuspendKind
 from rota.model.events import (
-    CancelAsked,
+    CancelRequested,
     Exited,
-    NodeDrained,
+    InventoryItem,
+    NodeDrainChanged,
     NodeLeft,
     NodeLost,
     NodeReported,
     NodesReported,
     Outcome,
-    Part,
-    PartState,
+    ProcessState,
     Started,
     Suspended,
-    Woke,
+    TimerFired,
 )
 from rota.model.job import Phase
 from rota.policies.fifo import Fifo
@@ -65,7 +65,7 @@ def test_a_lost_part_takes_the_gang_with_it_and_it_starts_again_from_storage() -
 def test_the_last_part_frees_only_what_is_still_its_own() -> None:
     bench = Bench("2x(2xV100)", Fifo(backfill=True))
     start_gang(bench, gpus=4, steps=50.0)
-    bench.tell(CancelAsked(0, 1.0), at_s=1.0)
+    bench.tell(CancelRequested(0, 1.0), at_s=1.0)
     bench.tell(Exited(0, 1, 2.0, Outcome.LOST, 0.0, 1), at_s=2.0)
     start_gang(bench, gpus=2)
     assert bench.state.machines.observed.holder.tolist() == [0, 0, 1, 1]
@@ -117,7 +117,7 @@ def test_a_node_that_comes_back_in_time_goes_on_as_if_nothing_happened() -> None
     launch = start_gang(bench, gpus=2)
     for at_s in (4.0, 8.0, 12.0):
         bench.tell(NodeReported(1, 0, at_s), at_s=at_s)
-    part = Part(0, 1, launch.sequence, PartState.RUNNING, 13.0)
+    part = InventoryItem(0, 1, launch.sequence, ProcessState.RUNNING, 13.0)
     bench.tell(NodeReported(0, 0, 14.0, (part,)), at_s=14.0)
     assert phase(bench, 0) is Phase.RUNNING and bench.state.jobs.table.incarnation[bench.state.jobs.row[0]] == 1
 
@@ -125,31 +125,31 @@ def test_a_node_that_comes_back_in_time_goes_on_as_if_nothing_happened() -> None
 def test_leases_are_renewed_at_half_time() -> None:
     bench = Bench("1xV100", lease_seconds=30.0)
     commands = bench.obey(bench.submit())
-    assert of_type(commands, WakeAt)[-1].at_s == 15.0
-    (renew,) = of_type(bench.tell(Woke(15.0), at_s=15.0), Renew)
+    assert of_type(commands, SetTimer)[-1].at_s == 15.0
+    (renew,) = of_type(bench.tell(TimerFired(15.0), at_s=15.0), Renew)
     assert (renew.job, renew.incarnation, renew.lease_s) == (0, 1, 45.0)
 
 
 def test_a_long_lease_is_renewed_early_and_most_of_it_is_left_at_any_time() -> None:
     bench = Bench("1xV100", lease_seconds=86_400.0)
     commands = bench.obey(bench.submit())
-    assert of_type(commands, WakeAt)[-1].at_s == 600.0
-    (renew,) = of_type(bench.tell(Woke(600.0), at_s=600.0), Renew)
-    assert renew.lease_s == 87_000.0 and of_type(bench.tell(Woke(601.0), at_s=601.0), Renew) == []
+    assert of_type(commands, SetTimer)[-1].at_s == 600.0
+    (renew,) = of_type(bench.tell(TimerFired(600.0), at_s=600.0), Renew)
+    assert renew.lease_s == 87_000.0 and of_type(bench.tell(TimerFired(601.0), at_s=601.0), Renew) == []
 
 
 def test_an_unanswered_command_is_sent_again_with_the_same_key() -> None:
     bench = Bench("1xV100", retry_seconds=4.0)
     (first,) = of_type(bench.submit(), Launch)
-    assert not of_type(bench.tell(Woke(3.9), at_s=3.9), Launch)
-    (again,) = of_type(bench.tell(Woke(4.0), at_s=4.0), Launch)
+    assert not of_type(bench.tell(TimerFired(3.9), at_s=3.9), Launch)
+    (again,) = of_type(bench.tell(TimerFired(4.0), at_s=4.0), Launch)
     assert (again.incarnation, again.sequence) == (first.incarnation, first.sequence)
 
 
 def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
     bench = Bench("2x(1xV100)")
     start_gang(bench, gpus=1)
-    stray = Part(0, 7, 3, PartState.RUNNING, 1.0)
+    stray = InventoryItem(0, 7, 3, ProcessState.RUNNING, 1.0)
     (kill,) = of_type(bench.tell(NodeReported(1, 0, 5.0, (stray,)), at_s=5.0), Kill)
     assert (kill.job, kill.incarnation, kill.nodes) == (0, 7, (1,))
     assert not bench.state.jobs.in_flight and phase(bench, 0) is Phase.RUNNING
@@ -157,11 +157,13 @@ def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
 
 def test_reports_of_many_nodes_in_one_event_are_what_each_would_say() -> None:
     reports = [
-        NodeReported(0, 0, 5.0, (Part(0, 1, 0, PartState.RUNNING, 2.0), Part(4, 2, 0, PartState.PARKED, 3.5))),
+        NodeReported(
+            0, 0, 5.0, (InventoryItem(0, 1, 0, ProcessState.RUNNING, 2.0), InventoryItem(4, 2, 0, ProcessState.PARKED, 3.5))
+        ),
         NodeReported(1, 3, 5.0),
-        NodeReported(2, 0, 5.0, (Part(9, 1, 0, PartState.RUNNING, 0.0),)),
+        NodeReported(2, 0, 5.0, (InventoryItem(9, 1, 0, ProcessState.RUNNING, 0.0),)),
     ]
-    words = codec()
+    words = make_codec()
     event = words.decode(words.encode(NodesReported.of(reports, 5.0)))
     assert list(event.reports()) == reports
     one, many = Bench("3x(1xV100)", node_timeout_seconds=12.0), Bench("3x(1xV100)", node_timeout_seconds=12.0)
@@ -174,9 +176,9 @@ def test_reports_of_many_nodes_in_one_event_are_what_each_would_say() -> None:
 def test_an_inventory_answers_for_lost_messages() -> None:
     bench = Bench("1xV100")
     (launch,) = of_type(bench.submit(), Launch)
-    bench.tell(NodeReported(0, 0, 2.0, (Part(0, 1, launch.sequence, PartState.RUNNING, 1.0),)), at_s=2.0)
+    bench.tell(NodeReported(0, 0, 2.0, (InventoryItem(0, 1, launch.sequence, ProcessState.RUNNING, 1.0),)), at_s=2.0)
     assert phase(bench, 0) is Phase.RUNNING
-    bench.tell(NodeReported(0, 0, 9.0, (Part(0, 1, 1, PartState.ENDED, 100.0, Outcome.FINISHED),)), at_s=9.0)
+    bench.tell(NodeReported(0, 0, 9.0, (InventoryItem(0, 1, 1, ProcessState.ENDED, 100.0, Outcome.FINISHED),)), at_s=9.0)
     assert 0 not in bench.state.jobs.row
 
 
@@ -247,7 +249,7 @@ def test_a_parked_job_waits_for_its_own_gpus_where_that_is_set(parking: Bench) -
     moved = parking.tell(Exited(2, 1, 9.0, Outcome.FINISHED, 1.0), at_s=9.0)
     assert [command.job for command in of_type(moved, Launch)] == [1], "the other one, which was saved, takes what is free"
     assert phase(parking, 0) is Phase.PARKED and not of_type(moved, Suspend)
-    drained = parking.tell(NodeDrained(0, 10.0), at_s=10.0)
+    drained = parking.tell(NodeDrainChanged(0, 10.0), at_s=10.0)
     assert [command.job for command in of_type(drained, Suspend) if command.kind is SuspendKind.CHECKPOINT]
 
 
@@ -279,5 +281,5 @@ def test_a_type_on_which_a_job_hardly_runs_is_taken_when_the_others_have_left() 
     assert made.submit(steps=10.0, profile="a") == [], "it waits for a V100"
     (launch, *_) = of_type(made.tell(NodeLeft(0, 5.0), at_s=5.0), Launch)
     assert launch.nodes == (1,)
-    twin = restore(take(made.state, codec()), codec())
+    twin = restore(take(made.state, make_codec()), make_codec())
     assert twin.knowledge.options.hopeless.tolist() == made.state.knowledge.options.hopeless.tolist() == [False, False]

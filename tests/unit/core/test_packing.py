@@ -9,11 +9,21 @@ import pytest
 from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.explain import explain
 from rota.core.plan.candidates import _kept_gpus
-from rota.core.selection import Drawing
-from rota.core.snapshot import codec
+from rota.core.selection import SelectionRules
+from rota.core.snapshot import make_codec
 from rota.model.cluster import Node
 from rota.model.commands import Kill, Launch, Resume, Suspend
-from rota.model.events import CancelAsked, Exited, HoldAsked, NodeLost, Outcome, Progressed, Started, Suspended, Woke
+from rota.model.events import (
+    CancelRequested,
+    Exited,
+    HoldRequested,
+    NodeLost,
+    Outcome,
+    Progressed,
+    Started,
+    Suspended,
+    TimerFired,
+)
 from rota.model.job import Phase
 from rota.model.reasons import Reason
 from tests.packing import Told, pairs
@@ -35,7 +45,7 @@ def told(made: Bench, *units: tuple[int, ...], at_s: float | None = None) -> lis
     """Have the policy asked again with this answer, and obey."""
     made.policy = Told(*units)
     made.state.question.touch()
-    return made.obey(made.tell(Woke(at_s or made.now_s), at_s=at_s))
+    return made.obey(made.tell(TimerFired(at_s or made.now_s), at_s=at_s))
 
 
 def column(made: Bench, name: str, *jobs: int) -> list[float]:
@@ -74,7 +84,7 @@ def test_who_is_alone_stays_when_somebody_joins_it() -> None:
     (launch,) = of_type(told(made, (0, 1), at_s=10.0), Launch, Suspend)
     assert (launch.job, launch.gpus.tolist(), launch.partner) == (1, [0], 0)
     assert steps(made, 0, 1) == [10.0, 0.0]
-    made.tell(Woke(20.0), at_s=20.0)
+    made.tell(TimerFired(20.0), at_s=20.0)
     assert steps(made, 0, 1) == [18.0, 6.0]
     assert made.core.view().jobs.attained_gpu_seconds.tolist() == [10.0 + 5.0, 5.0]
 
@@ -83,7 +93,7 @@ def test_a_job_runs_alone_until_its_partner_does() -> None:
     made = bench()
     made.policy = Told((0, 1))
     made.state.question.touch()
-    first, second = of_type(made.tell(Woke(0.0)), Launch)
+    first, second = of_type(made.tell(TimerFired(0.0)), Launch)
     made.tell(Started(0, first.incarnation, first.sequence, 0.0))
     assert column(made, "rate", 0) == [1.0] and column(made, "using", 0, 1) == [1.0, 0.0]
     made.tell(Started(1, second.incarnation, second.sequence, 4.0), at_s=6.0)
@@ -104,7 +114,7 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
     assert made.state.machines.planned.holder.tolist() == [1, -1]
     assert column(made, "rate", 1) == [1.0] and column(made, "using", 1) == [1.0] and column(made, "partner", 1) == [-1]
     assert made.state.knowledge.options.partner_kind[column(made, "option", 1)[0]] == -1
-    made.tell(Woke(15.0), at_s=15.0)
+    made.tell(TimerFired(15.0), at_s=15.0)
     assert steps(made, 1) == [10 * 0.6 + 5.0]
 
 
@@ -112,7 +122,7 @@ def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     made = bench((0, 1), count=3)
     made.policy = Told((1, 2))
     made.state.question.touch()
-    (suspend,) = of_type(made.tell(Woke(10.0), at_s=10.0), Launch, Suspend)
+    (suspend,) = of_type(made.tell(TimerFired(10.0), at_s=10.0), Launch, Suspend)
     assert suspend.job == 0
     assert [(e.code, e.facts["victims"]) for e in explain(made.state, 2)] == [(Reason.WAITING_FOR_SUSPEND, [0])]
     assert column(made, "rate", 1) == [0.6], "the leaver still runs"
@@ -126,7 +136,7 @@ def test_a_pair_waits_for_both_of_the_pair_before_it() -> None:
     made = bench((0, 1), cluster="1xV100", count=4)
     made.policy = Told((2, 3))
     made.state.question.touch()
-    first, second = of_type(made.tell(Woke(10.0), at_s=10.0), Suspend)
+    first, second = of_type(made.tell(TimerFired(10.0), at_s=10.0), Suspend)
     assert not of_type(made.tell(Suspended(0, 1, first.sequence, 11.0, first.kind, 1.0), at_s=11.0), Launch)
     launches = of_type(made.tell(Suspended(1, 1, second.sequence, 12.0, second.kind, 1.0), at_s=12.0), Launch)
     assert [launch.job for launch in launches] == [2, 3]
@@ -158,14 +168,14 @@ def test_two_who_sit_apart_do_not_move_together_if_others_sit_nowhere() -> None:
     assert [(type(command), command.job, command.partner) for command in commands] == [(Launch, 3, 1), (Launch, 4, 0)]
 
 
-@pytest.mark.parametrize("event", [HoldAsked, CancelAsked])
+@pytest.mark.parametrize("event", [HoldRequested, CancelRequested])
 def test_what_happens_to_one_is_not_the_others_fate(event: Any) -> None:
     made = bench((0, 1), cluster="1xV100")
     commands = made.tell(event(0, 3.0), at_s=3.0)
     assert {command.job for command in of_type(commands, Suspend, Kill, Launch)} == {0}
     assert column(made, "partner", 1) == [-1] and made.state.jobs.desired[1].tolist() == [0]
     assert made.state.usable()[1].tolist() == [1], "its GPU is in use, not lost"
-    made.tell(Woke(4.0), at_s=4.0)
+    made.tell(TimerFired(4.0), at_s=4.0)
     assert Phase(int(column(made, "phase", 1)[0])) is Phase.RUNNING and 1 in made.state.jobs.desired
 
 
@@ -205,17 +215,17 @@ def test_who_lost_its_partner_goes_on_until_the_policy_is_asked_again() -> None:
     told(made, (0, 1), (2,), at_s=200.0)
     made.now_s = 210.0
     assert not of_type(made.tell(exits(made, 0), at_s=210.0), Suspend, Launch)
-    made.tell(Woke(211.0), at_s=211.0)
+    made.tell(TimerFired(211.0), at_s=211.0)
     assert sorted(made.state.jobs.desired) == [1, 2]
 
 
 def test_a_steady_answer_goes_on_with_those_who_are_left() -> None:
     decide = AtRounds(round_seconds=10.0, solve_every_seconds=95.0)
-    made = bench(count=3, decide=decide, drawing=Drawing(steady=True))
+    made = bench(count=3, decide=decide, drawing=SelectionRules(steady=True))
     told(made, (0, 1), (2,), at_s=200.0)
     made.now_s = 205.0
     made.tell(exits(made, 0), at_s=205.0)
-    assert not of_type(made.tell(Woke(210.0), at_s=210.0), Suspend, Launch, Kill)
+    assert not of_type(made.tell(TimerFired(210.0), at_s=210.0), Suspend, Launch, Kill)
     assert sorted(made.state.jobs.desired) == [1, 2]
 
 
@@ -229,7 +239,7 @@ def test_a_pair_no_answer_knows_of_counts_its_gpus_once() -> None:
 
 def test_the_second_moves_up_and_a_copy_knows_it() -> None:
     made = bench((0, 1), (2,), count=3)
-    words = codec()
+    words = make_codec()
     twin = made.core.fork()
     plain = json.loads(json.dumps(made.core.snapshot(words)))
     assert twin.snapshot(words) == made.core.snapshot(words)
@@ -246,7 +256,7 @@ def test_a_lease_that_ends_frees_only_its_own_half() -> None:
     made = bench((0, 1), lease_seconds=30.0, retry_seconds=5.0)
     made.state.jobs.table.lease_s[1] = 100.0  # job 1 was renewed, job 0 was not
     made.state.jobs.table.lease_s[0] = 9.0
-    made.tell(Woke(10.0), at_s=10.0)
+    made.tell(TimerFired(10.0), at_s=10.0)
     assert 0 not in made.state.jobs.incarnations or made.state.jobs.incarnations[0].number == 2
     assert made.state.jobs.incarnations[1].number == 1 and 1 in made.state.machines.observed.holders(
         made.state.jobs.incarnations[1].gpus

@@ -126,5 +126,5 @@ def test_what_a_pair_leaves_of_a_gpu_is_not_for_parts() -> None:
     observed, taken = core.state.machines.observed, np.array([True, True])
     observed.take(0, np.array([0]), 500)
     observed.take(2, np.array([1]), 250)
-    assert not reconcile._has_room(core.state, 1, np.array([0]), -1, taken, reconcile.Given())
-    assert reconcile._has_room(core.state, 1, np.array([1]), -1, taken, reconcile.Given())
+    assert not reconcile._has_room(core.state, 1, np.array([0]), -1, taken, reconcile.PassGrants())
+    assert reconcile._has_room(core.state, 1, np.array([1]), -1, taken, reconcile.PassGrants())

@@ -161,11 +161,11 @@ def test_who_is_not_spoken_of_keeps_its_place() -> None:
 
 
 def test_it_survives_a_snapshot() -> None:
-    from rota.core.snapshot import codec
+    from rota.core.snapshot import make_codec
 
     bench = scattered()
     bench.submit(gpus=4)
-    words = codec()
+    words = make_codec()
     twin = Scheduler(Cluster.parse("2x(4xV100)"), Spread(), Settings(wait_for_place=True))
     twin.restore(bench.core.snapshot(words), words)
     assert explain(twin.state, 2)[0].code is Reason.FRAGMENTED

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rota.api import prepare
-from rota.compose.codecs import words_for
+from rota.compose.codecs import codec_for
 from rota.compose.registry import POLICIES, make_policy
 from rota.core.scheduler import Scheduler
 from rota.model.codec import Codec
@@ -56,7 +56,7 @@ def test_the_same_policy_keeps_its_memory() -> None:
 def test_snapshots_work_with_the_catalogue_and_with_every_memory(policy: str) -> None:
     """A run that goes on from a snapshot ends as it would have without."""
     ready, engine = halfway(policy)
-    words = words_for(ready.policy)
+    words = codec_for(ready.policy)
     plain = json.loads(json.dumps(engine.scheduler.snapshot(words)))
     twin = Scheduler(ready.cluster, ready.placer, ready.settings)
     twin.restore(plain, words)

@@ -8,13 +8,13 @@ import pytest
 
 from rota.beliefs.lengths import EPOCH_SECONDS, USUAL_EPOCHS
 from rota.beliefs.rates import Rates
-from rota.core.learn.job_lengths import KEPT, NOTED, finished, foresee
+from rota.core.learn.job_lengths import KEEP_LENGTHS, NOTED, finished, foresee
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec, restore, take
+from rota.core.snapshot import make_codec, restore, take
 from rota.model.cluster import Cluster
 from rota.model.events import Exited, Outcome
-from rota.model.length_prediction import Foresight, Prediction
+from rota.model.length_prediction import LengthPrediction, LengthPredictions
 from rota.placers.packed import Packed
 from rota.policies.optimus import Optimus
 from tests.unit.core.helpers import Bench
@@ -37,7 +37,7 @@ def run(made: Bench, steps: float, at_s: float = 0.0, **fields: Any) -> int:
     return made.jobs - 1
 
 
-def foreseen(made: Bench) -> Foresight:
+def foreseen(made: Bench) -> LengthPredictions:
     return foresee(made.state, made.state.jobs.rows)
 
 
@@ -87,9 +87,9 @@ def test_only_the_latest_lengths_are_kept() -> None:
     run(made, 1000.0)
     row = made.state.jobs.row[0]
     made.state.jobs.table.steps_done[row] = 700.0
-    for _ in range(KEPT + 5):
+    for _ in range(KEEP_LENGTHS + 5):
         finished(made.state, 0, row)
-    assert len(made.state.knowledge.lengths["net"]) == KEPT
+    assert len(made.state.knowledge.lengths["net"]) == KEEP_LENGTHS
 
 
 def noted(made: Bench, job: int) -> list[float]:
@@ -134,15 +134,15 @@ def test_a_snapshot_keeps_all_of_it() -> None:
     made = bench()
     known = made.state.knowledge
     known.lengths, known.foreseen = {"net": (3.0, 4.5)}, {7: ((1.0, 30.0), (2.0, 12.0))}
-    known.predictions = (Prediction("net", 1.0, 30.0, 4.5),)
-    words = codec()
+    known.predictions = (LengthPrediction("net", 1.0, 30.0, 4.5),)
+    words = make_codec()
     again = restore(take(made.state, words), words).knowledge
     assert again.lengths == known.lengths and again.foreseen == known.foreseen
     assert again.predictions == known.predictions and again.predictions[0].model == "net"
 
 
 def test_draws_are_around_what_is_believed() -> None:
-    seen = Foresight(np.array([10.0, 10.0]), np.array([0.0, 20.0]), np.array([30.0, 20.0]))
+    seen = LengthPredictions(np.array([10.0, 10.0]), np.array([0.0, 20.0]), np.array([30.0, 20.0]))
     drawn = np.array([seen.drawn_left(np.random.default_rng(seed)) for seed in range(2000)])
     assert (drawn[:, 0] == 300.0).all(), "a job that has done nothing yet is as long as it is believed to be"
     assert (drawn > 0).all() and np.isfinite(drawn).all()

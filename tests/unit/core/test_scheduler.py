@@ -6,19 +6,19 @@ import pytest
 from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.settings import Settings
 from rota.errors import OptionError
-from rota.model.commands import Launch, Solve, Suspend, WakeAt
+from rota.model.commands import CallPolicy, Launch, SetTimer, Suspend
 from rota.model.events import (
     Allocated,
-    CancelAsked,
+    CancelRequested,
     Exited,
-    HoldAsked,
+    HoldRequested,
     Outcome,
     PolicyFailed,
+    PolicyTimedOut,
     Progressed,
     Started,
     Submitted,
-    TimedOut,
-    Woke,
+    TimerFired,
 )
 from rota.model.job import JobSpec, Phase
 from rota.policies.fifo import Fifo
@@ -33,7 +33,7 @@ def phase(bench: Bench, job: int) -> Phase:
 def test_a_submission_asks_the_policy_and_an_answer_launches() -> None:
     bench = Bench("2xV100")
     asked = bench.core.step(5.0, [Submitted(0, JobSpec(gpus=2, steps=10.0), 5.0)])
-    (solve,) = of_type(asked, Solve)
+    (solve,) = of_type(asked, CallPolicy)
     assert solve.ticket == 1 and len(solve.view.jobs) == 1
     commands = bench.core.step(5.0, [Allocated(1, bench.policy.allocate(solve.view), 5.0)])
     (launch,) = of_type(commands, Launch)
@@ -45,7 +45,7 @@ def test_a_submission_asks_the_policy_and_an_answer_launches() -> None:
 def test_nothing_is_decided_before_the_answer_comes() -> None:
     bench = Bench("2xV100")
     bench.core.step(0.0, [Submitted(0, JobSpec(steps=10.0), 0.0)])
-    assert of_type(bench.core.step(1.0, [Submitted(1, JobSpec(steps=10.0), 1.0)]), Solve, Launch) == []
+    assert of_type(bench.core.step(1.0, [Submitted(1, JobSpec(steps=10.0), 1.0)]), CallPolicy, Launch) == []
     assert bench.state.question.dirty
 
 
@@ -86,11 +86,11 @@ def test_fifo_is_strict_and_backfill_overtakes_without_delaying() -> None:
 def test_tiresias_wakes_exactly_when_a_job_sinks() -> None:
     bench = Bench("2xV100", Tiresias(thresholds=(100.0,)))
     commands = bench.obey(bench.submit(gpus=2, steps=1000.0, at_s=3.0))
-    assert not of_type(commands, WakeAt), "while nobody waits, a change of rank changes nothing"
+    assert not of_type(commands, SetTimer), "while nobody waits, a change of rank changes nothing"
     waiting = bench.submit(gpus=2, steps=10.0, at_s=20.0)
-    assert of_type(waiting, WakeAt)[-1].at_s == 53.0
+    assert of_type(waiting, SetTimer)[-1].at_s == 53.0
     assert not of_type(waiting, Suspend), "both sit in the first queue: who runs goes on"
-    assert [c.job for c in of_type(bench.tell(Woke(53.0), at_s=53.0), Suspend)] == [0]
+    assert [c.job for c in of_type(bench.tell(TimerFired(53.0), at_s=53.0), Suspend)] == [0]
 
 
 def test_a_failure_uses_a_retry_and_then_ends_the_job() -> None:
@@ -132,9 +132,9 @@ def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
     bench = Bench("1xV100", Fifo())
     bench.obey(bench.submit())
     bench.submit()
-    bench.tell(CancelAsked(1, 5.0), at_s=5.0)
+    bench.tell(CancelRequested(1, 5.0), at_s=5.0)
     assert 1 not in bench.state.jobs.row
-    (kill,) = bench.tell(CancelAsked(0, 6.0), at_s=6.0)
+    (kill,) = bench.tell(CancelRequested(0, 6.0), at_s=6.0)
     assert phase(bench, 0) is Phase.STOPPING
     bench.tell(Exited(0, kill.incarnation, 7.0, Outcome.LOST, 0.0), at_s=7.0)
     assert not bench.state.jobs.row and bench.state.machines.observed.holder.tolist() == [-1]
@@ -143,41 +143,41 @@ def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
 def test_hold_suspends_and_release_brings_back() -> None:
     bench = Bench("1xV100")
     bench.obey(bench.submit())
-    held = bench.tell(HoldAsked(0, 5.0), at_s=5.0)
+    held = bench.tell(HoldRequested(0, 5.0), at_s=5.0)
     assert [c.job for c in of_type(held, Suspend)] == [0]
     bench.obey(held)
     assert len(bench.state.jobs.rows) == 0
-    assert of_type(bench.tell(HoldAsked(0, 9.0, held=False), at_s=9.0), Launch)
+    assert of_type(bench.tell(HoldRequested(0, 9.0, held=False), at_s=9.0), Launch)
 
 
-@pytest.mark.parametrize("failure", [PolicyFailed(1, 0.0, "boom"), TimedOut(1, 0.0)])
-def test_a_failed_policy_is_asked_again_and_the_plan_stands(failure: PolicyFailed | TimedOut) -> None:
+@pytest.mark.parametrize("failure", [PolicyFailed(1, 0.0, "boom"), PolicyTimedOut(1, 0.0)])
+def test_a_failed_policy_is_asked_again_and_the_plan_stands(failure: PolicyFailed | PolicyTimedOut) -> None:
     bench = Bench("2xV100", policy_retry_seconds=7.0)
     bench.core.step(0.0, [Submitted(0, JobSpec(steps=10.0), 0.0)])
     commands = bench.core.step(1.0, [failure])
-    assert of_type(commands, WakeAt)[-1].at_s == 8.0 and not of_type(commands, Solve)
-    assert of_type(bench.core.step(8.0, [Woke(8.0)]), Solve)[0].ticket == 2
+    assert of_type(commands, SetTimer)[-1].at_s == 8.0 and not of_type(commands, CallPolicy)
+    assert of_type(bench.core.step(8.0, [TimerFired(8.0)]), CallPolicy)[0].ticket == 2
 
 
 def test_an_answer_to_an_old_question_is_ignored() -> None:
     bench = Bench("2xV100")
-    (solve,) = of_type(bench.core.step(0.0, [Submitted(0, JobSpec(steps=10.0), 0.0)]), Solve)
+    (solve,) = of_type(bench.core.step(0.0, [Submitted(0, JobSpec(steps=10.0), 0.0)]), CallPolicy)
     answer = bench.policy.allocate(solve.view)
-    bench.core.step(1.0, [TimedOut(1, 1.0)])
+    bench.core.step(1.0, [PolicyTimedOut(1, 1.0)])
     assert not of_type(bench.core.step(1.0, [Allocated(1, answer, 1.0)]), Launch)
 
 
 def test_rounds_fall_on_multiples_and_idle_time_skips_them() -> None:
     bench = Bench("1xV100", decide=AtRounds(round_seconds=60.0))
-    assert of_type(bench.submit(at_s=130.0), WakeAt)[-1].at_s == 180.0
+    assert of_type(bench.submit(at_s=130.0), SetTimer)[-1].at_s == 180.0
     assert not bench.state.jobs.incarnations
-    assert of_type(bench.tell(Woke(180.0), at_s=180.0), Launch)
+    assert of_type(bench.tell(TimerFired(180.0), at_s=180.0), Launch)
 
 
 def test_a_late_round_is_skipped_not_piled_up() -> None:
     bench = Bench("1xV100", decide=AtRounds(round_seconds=60.0))
     bench.submit(at_s=10.0)
-    bench.obey(bench.tell(Woke(200.0), at_s=200.0))
+    bench.obey(bench.tell(TimerFired(200.0), at_s=200.0))
     assert bench.state.question.next_round_s == 240.0 and bench.state.question.wake_s == 240.0
 
 

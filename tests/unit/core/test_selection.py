@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rota.core.selection import MOST_OWED, Drawing
+from rota.core.selection import MOST_OWED, SelectionRules
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
 from rota.model.units import FOREVER
 
@@ -14,22 +14,22 @@ OTHERS: list[Allocation] = [Ranking(order=NONE), Assignment(position=NONE, optio
 
 def test_deficits_count_as_time_not_received_or_only_break_ties() -> None:
     received, deficit = np.array([100.0, 100.0]), np.array([30.0, -20.0])
-    assert Drawing().had_seconds(received, deficit).tolist() == [70.0, 120.0]
-    assert Drawing(deficits_break_ties=True).had_seconds(received, deficit).tolist() == [100.0, 100.0]
+    assert SelectionRules().had_seconds(received, deficit).tolist() == [70.0, 120.0]
+    assert SelectionRules(deficits_break_ties=True).had_seconds(received, deficit).tolist() == [100.0, 100.0]
 
 
 def test_what_only_breaks_ties_has_no_limit() -> None:
-    assert Drawing().most_owed_seconds(360.0) == MOST_OWED * 360.0
-    assert Drawing(deficits_break_ties=True).most_owed_seconds(360.0) == FOREVER
+    assert SelectionRules().most_owed_seconds(360.0) == MOST_OWED * 360.0
+    assert SelectionRules(deficits_break_ties=True).most_owed_seconds(360.0) == FOREVER
 
 
 @pytest.mark.parametrize("allocation", OTHERS)
 def test_a_steady_answer_lasts_and_only_goes_on(allocation: Allocation) -> None:
-    usual, steady = Drawing(), Drawing(steady=True)
+    usual, steady = SelectionRules(), SelectionRules(steady=True)
     assert not usual.lasts(allocation) and not usual.only_goes_on(allocation)
     assert steady.lasts(allocation) and steady.only_goes_on(allocation)
 
 
-@pytest.mark.parametrize("drawing", [Drawing(), Drawing(steady=True)])
-def test_shares_are_drawn_from_again_in_any_case(drawing: Drawing) -> None:
+@pytest.mark.parametrize("drawing", [SelectionRules(), SelectionRules(steady=True)])
+def test_shares_are_drawn_from_again_in_any_case(drawing: SelectionRules) -> None:
     assert drawing.lasts(SHARES) and not drawing.only_goes_on(SHARES)

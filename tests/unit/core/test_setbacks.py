@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.core.explain import explain
 from rota.core.fold.setbacks import FIRST_PAUSE_SECONDS, MOST
 from rota.core.scheduler import Scheduler
 from rota.model.commands import Launch, Suspend, SuspendKind
-from rota.model.events import CancelAsked, Exited, External, HoldAsked, Outcome, Progressed, Suspended, Woke
+from rota.model.events import CancelRequested, Exited, External, HoldRequested, Outcome, Progressed, Suspended, TimerFired
 from rota.model.reasons import Reason
 from rota.placers.packed import Packed
 from tests.unit.core.helpers import Bench, of_type
@@ -30,8 +30,8 @@ def test_the_pauses_grow_and_the_fifth_setback_is_the_last() -> None:
         assert reason.code is Reason.BACKING_OFF and f"Attempt {attempt} of {MOST} in a row failed: {WHY}." in reason.sentence
         pauses.append(made.state.question.wake_s - made.now_s)
         wake_s = made.state.question.wake_s
-        assert of_type(made.tell(Woke(wake_s - 0.1), at_s=wake_s - 0.1), Launch) == [], "it waits"
-        (launch,) = of_type(made.obey(made.tell(Woke(wake_s), at_s=wake_s)), Launch)
+        assert of_type(made.tell(TimerFired(wake_s - 0.1), at_s=wake_s - 0.1), Launch) == [], "it waits"
+        (launch,) = of_type(made.obey(made.tell(TimerFired(wake_s), at_s=wake_s)), Launch)
         assert launch.incarnation == attempt + 1
     assert pauses == pytest.approx([FIRST_PAUSE_SECONDS * 2**n for n in range(MOST - 1)])
     assert made.tell(left(MOST, made.now_s)) == []
@@ -53,7 +53,7 @@ def test_a_save_that_raises_is_a_setback_too() -> None:
     broken = Suspended(0, 1, suspend.sequence, 11.0, SuspendKind.CHECKPOINT, 0.0, setback="save raised OSError: no")
     made.obey(made.tell(broken, at_s=11.0))
     assert made.obey(made.tell(Exited(1, 1, 12.0, Outcome.FINISHED, 1.0), at_s=12.0)) == [], "it pauses, though the GPU is free"
-    (launch,) = of_type(made.tell(Woke(16.0), at_s=16.0), Launch)
+    (launch,) = of_type(made.tell(TimerFired(16.0), at_s=16.0), Launch)
     assert launch.job == 0
 
 
@@ -68,7 +68,7 @@ def test_an_attempt_that_saves_ends_the_row(event: External) -> None:
     made = Bench("1xV100")
     made.obey(made.submit())
     made.tell(left(1, 0.0))
-    made.obey(made.tell(Woke(5.0), at_s=5.0))
+    made.obey(made.tell(TimerFired(5.0), at_s=5.0))
     assert made.state.jobs.setbacks[0].times == 1
     made.obey(made.tell(event, at_s=9.0))
     assert not made.state.jobs.setbacks
@@ -78,7 +78,7 @@ def test_one_that_was_lost_says_nothing() -> None:
     made = Bench("1xV100")
     made.obey(made.submit())
     made.tell(left(1, 0.0))
-    made.obey(made.tell(Woke(5.0), at_s=5.0))
+    made.obey(made.tell(TimerFired(5.0), at_s=5.0))
     made.obey(made.tell(Exited(0, 2, 6.0, Outcome.LOST, 0.0), at_s=6.0))
     assert made.state.jobs.setbacks[0].times == 1
 
@@ -95,10 +95,10 @@ def test_held_released_and_cancelled_while_it_pauses() -> None:
     made = Bench("1xV100")
     made.obey(made.submit())
     made.tell(left(1, 0.0))
-    made.tell(HoldAsked(0, 1.0), at_s=1.0)
+    made.tell(HoldRequested(0, 1.0), at_s=1.0)
     assert explain(made.state, 0)[0].code is Reason.HELD
-    assert of_type(made.tell(HoldAsked(0, 2.0, held=False), at_s=2.0), Launch) == [], "the pause is not over"
-    made.tell(CancelAsked(0, 3.0), at_s=3.0)
+    assert of_type(made.tell(HoldRequested(0, 2.0, held=False), at_s=2.0), Launch) == [], "the pause is not over"
+    made.tell(CancelRequested(0, 3.0), at_s=3.0)
     assert 0 not in made.state.jobs.row
 
 
@@ -107,8 +107,8 @@ def test_a_scheduler_that_is_started_again_knows_of_the_pause() -> None:
     made.obey(made.submit())
     made.tell(left(1, 0.0))
     other = Scheduler(made.state.machines.cluster, Packed())
-    other.restore(made.core.snapshot(WORDS), WORDS)
+    other.restore(made.core.snapshot(JOURNAL_CODEC), JOURNAL_CODEC)
     assert other.state.jobs.setbacks == made.state.jobs.setbacks
     made.core = other
-    assert of_type(made.tell(Woke(4.9), at_s=4.9), Launch) == []
-    assert len(of_type(made.tell(Woke(5.0), at_s=5.0), Launch)) == 1
+    assert of_type(made.tell(TimerFired(4.9), at_s=4.9), Launch) == []
+    assert len(of_type(made.tell(TimerFired(5.0), at_s=5.0), Launch)) == 1

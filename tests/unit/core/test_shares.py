@@ -11,12 +11,12 @@ from rota.compose.presets import preset
 from rota.compose.registry import make_policy
 from rota.core.decision_timing import AtEvents, AtRounds
 from rota.core.scheduler import Scheduler
-from rota.core.selection import Drawing
+from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.model.allocation import Ranking, Shares
 from rota.model.cluster import Cluster
 from rota.model.commands import Suspend
-from rota.model.events import Woke
+from rota.model.events import TimerFired
 from rota.model.job import Arrival, JobSpec
 from rota.placers.packed import Packed
 from rota.sim.engine import Engine
@@ -74,7 +74,7 @@ def turn(made: Bench, until_s: float, every_s: float = 10.0) -> Bench:
     at_s = made.now_s
     while at_s + every_s <= until_s:
         at_s += every_s
-        made.obey(made.tell(Woke(at_s), at_s=at_s), steps=0.0)
+        made.obey(made.tell(TimerFired(at_s), at_s=at_s), steps=0.0)
     return made
 
 
@@ -86,7 +86,7 @@ def ran(made: Bench) -> Any:
 @pytest.mark.parametrize("ties", [False, True])
 def test_time_is_in_proportion_to_shares(shares: tuple[float, ...], ties: bool) -> None:
     wanted = {(name, "", "V100"): share for name, share in zip("abc", shares, strict=True)}
-    made = turn(bench("1xV100", wanted, "abc", drawing=Drawing(deficits_break_ties=ties)), 3000.0)
+    made = turn(bench("1xV100", wanted, "abc", drawing=SelectionRules(deficits_break_ties=ties)), 3000.0)
     assert ran(made) / ran(made).sum() == pytest.approx(shares, abs=0.02)
 
 
@@ -139,14 +139,16 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
     for _ in range(6):  # every 10 s a new answer: without debts the same job would win each time
         at_s += 10.0
         made.state.question.touch()
-        made.obey(made.tell(Woke(at_s), at_s=at_s), steps=0.0)
+        made.obey(made.tell(TimerFired(at_s), at_s=at_s), steps=0.0)
     assert policy.asked >= 6
     assert ran(made) == pytest.approx([30.0, 30.0], abs=10.1), f"{first} had the first turn"
 
 
 def test_debts_that_break_ties_do_not_outweigh_time_received() -> None:
     """Gavel's rule: b, owed a lot from before, comes first only among equals."""
-    made = bench("1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", drawing=Drawing(deficits_break_ties=True))
+    made = bench(
+        "1xV100", {("a", "", "V100"): 0.5, ("b", "", "V100"): 0.5}, "ab", drawing=SelectionRules(deficits_break_ties=True)
+    )
     made.state.jobs.table.deficit[0, 0], made.state.jobs.table.deficit[1, 0] = -500.0, 500.0
     turn(made, 200.0)
     assert ran(made) == pytest.approx([100.0, 100.0], abs=20.1), "turns, not a payback of 500 s"
@@ -263,18 +265,18 @@ def test_between_answers_a_steady_ranking_begins_nobody() -> None:
     for steady, running in ((True, {0}), (False, {0, 1})):
         policy = InOrder()
         decide = AtRounds(round_seconds=10.0, solve_every_seconds=100.0)
-        made = Bench("2xV100", policy, decide=decide, drawing=Drawing(steady=steady))
+        made = Bench("2xV100", policy, decide=decide, drawing=SelectionRules(steady=steady))
         made.obey(made.submit(steps=1e6))
-        made.obey(made.tell(Woke(0.0)))
-        made.obey(made.tell(Woke(10.0), at_s=10.0))
+        made.obey(made.tell(TimerFired(0.0)))
+        made.obey(made.tell(TimerFired(10.0), at_s=10.0))
         assert set(made.state.jobs.desired) == {0}
         # The second comes: the answer in force does not know it, so it waits in either case until the policy is asked.
         made.obey(made.submit(steps=1e6, at_s=15.0))
         for at_s in (20.0, 30.0, 40.0):
-            made.obey(made.tell(Woke(at_s), at_s=at_s))
+            made.obey(made.tell(TimerFired(at_s), at_s=at_s))
         assert set(made.state.jobs.desired) <= running
         for at_s in range(50, 220, 10):
-            made.obey(made.tell(Woke(float(at_s)), at_s=float(at_s)))
+            made.obey(made.tell(TimerFired(float(at_s)), at_s=float(at_s)))
         assert set(made.state.jobs.desired) == {0, 1}
 
 
@@ -283,7 +285,7 @@ def test_an_upgrade_moves_a_job_that_nobody_may_suspend() -> None:
     table = {("a", "V100", 1): 4.0, ("a", "K80", 1): 1.0}
     jobs = ((0.0, "a", 1440.0), (0.0, "a", 14400.0))
     moved = gavel("fifo", "1xV100 + 1xK80", table, *jobs)
-    stayed = gavel("fifo", "1xV100 + 1xK80", table, *jobs, drawing=Drawing(deficits_break_ties=True, steady=True))
+    stayed = gavel("fifo", "1xV100 + 1xK80", table, *jobs, drawing=SelectionRules(deficits_break_ties=True, steady=True))
     assert moved.finished_s[0] == stayed.finished_s[0] == pytest.approx(360.0)
     assert stayed.finished_s[1] == pytest.approx(14400.0)
     assert moved.finished_s[1] < 6000.0 and moved.migrations.tolist() == [0, 1]
@@ -291,7 +293,7 @@ def test_an_upgrade_moves_a_job_that_nobody_may_suspend() -> None:
 
 def test_no_suspension_where_the_same_jobs_go_on() -> None:
     made = turn(bench("2xV100", {("a", "", "V100"): 1.0}, "aa"), 500.0)
-    assert not of_type(made.tell(Woke(510.0), at_s=510.0), Suspend)
+    assert not of_type(made.tell(TimerFired(510.0), at_s=510.0), Suspend)
     assert ran(made).tolist() == [510.0, 510.0]
 
 

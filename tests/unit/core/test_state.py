@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.core.state.job_table import JobTable
 from rota.core.state.state import State
-from rota.model.events import HoldAsked
+from rota.model.events import HoldRequested
 from rota.model.occupancy import Occupancy
 from tests.unit.core.helpers import Bench
 
@@ -22,7 +22,7 @@ def busy() -> Bench:
     for _ in range(3):
         bench.obey(bench.submit(gpus=2, steps=100.0))
     bench.obey(bench.submit(gpus=1, steps=5.0, tenant="other"))
-    bench.obey(bench.tell(HoldAsked(3, True, 1.0), at_s=1.0))
+    bench.obey(bench.tell(HoldRequested(3, True, 1.0), at_s=1.0))
     return bench
 
 
@@ -60,7 +60,7 @@ def test_what_a_copy_shares_cannot_be_written() -> None:
 
 def test_a_snapshot_holds_every_field_of_every_record_but_memos() -> None:
     bench = busy()
-    plain = bench.core.snapshot(codec())
+    plain = bench.core.snapshot(make_codec())
     for record in RECORDS:
         fields = {field.name for field in dataclasses.fields(getattr(bench.state, record))}
         assert set(plain[record]) == {name for name in fields if not name.startswith("_")}
@@ -69,7 +69,7 @@ def test_a_snapshot_holds_every_field_of_every_record_but_memos() -> None:
 
 def test_a_snapshot_restores_each_field_with_its_type() -> None:
     bench = busy()
-    words = codec()
+    words = make_codec()
     plain = bench.core.snapshot(words)
     bench.core.restore(plain, words)
     assert bench.core.snapshot(words) == plain

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from rota.core.explain import explain, taken_gpus
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.model.cluster import Node
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, GpusTaken, NodeLeft, Outcome
@@ -81,7 +81,7 @@ def test_it_is_said_of_one_node_and_goes_with_it() -> None:
 
 
 def test_a_snapshot_and_a_copy_know_it() -> None:
-    made, words = bench(), codec()
+    made, words = bench(), make_codec()
     made.tell(GpusTaken(0, (1,), (BOB,), 0.0))
     plain = json.loads(json.dumps(made.core.snapshot(words)))
     other = bench()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from rota.core.active_tactics import Tactics
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.model.commands import Launch, Suspend
 from rota.model.events import Exited, Measured, Outcome
-from rota.model.trial import PairSeen
+from rota.model.trial import PairStats
 from rota.policies.fifo import Fifo
 from rota.tactics.pack import Pack
 from tests.unit.core.helpers import Bench, of_type
@@ -47,11 +47,11 @@ def test_a_verdict_is_counted_and_remembered_across_a_snapshot(after: float, ver
     bench.now_s = 40.0
     suspended = of_type(bench.obey(bench.tell(measured(bench, 25.0, j0=after, j1=after))), Suspend)
     assert [command.job for command in suspended] == ([1] if verdict == "undone" else [])
-    words = codec()
+    words = make_codec()
     bench.core.restore(json.loads(json.dumps(bench.core.snapshot(words))), words)
     known = bench.state.knowledge
     assert known.verdicts == {verdict: 1} and known.tried == 1 and not known.trials and known.sharing
-    assert isinstance(known.pairs[PAIR], PairSeen)
+    assert isinstance(known.pairs[PAIR], PairStats)
     assert known.pairs[PAIR].gain == pytest.approx(gain) and known.pairs[PAIR].times == 1
     assert known.past_trials[1].verdict == verdict
 

@@ -8,9 +8,9 @@ import pytest
 from rota.beliefs.rates import Rates
 from rota.compose.prepare import prepare_study
 from rota.compose.study import make_study
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.model.job import Arrival, JobSpec
-from rota.model.trial import PairSeen, TrialVerdict
+from rota.model.trial import PairStats, TrialVerdict
 from rota.profiles.catalogue import Catalogue
 from rota.sim.engine import Engine
 from rota.traces.trace import Trace
@@ -27,7 +27,7 @@ def engine(rates: Rates, *jobs: tuple[float, str, float], **fields: Any) -> Engi
     given = {"policy": "fifo", "tactics": "pack", "preset": "ideal", "cluster": "1xV100", "rates": rates, **fields}
     made = prepare_study(make_study({"trace": Trace("made up", "", arrivals), **given})).engine(None)
     made.scheduler.state.knowledge.rates = Rates(table=PLAIN)
-    made.scheduler.state.knowledge.pairs["b", "b", "V100", 1] = PairSeen(1, 0.4, 0.4)
+    made.scheduler.state.knowledge.pairs["b", "b", "V100", 1] = PairStats(1, 0.4, 0.4)
     return checked(made)
 
 
@@ -61,7 +61,7 @@ def test_a_bad_pair_is_undone_once_it_was_measured_and_never_tried_again() -> No
 def test_what_was_seen_survives_a_snapshot() -> None:
     run = engine(GOOD, FIRST_B, (1.0, "a", 500.0), (2.0, "b", 500.0))
     run.run()
-    state, words = run.scheduler.state, codec(Catalogue)
+    state, words = run.scheduler.state, make_codec(Catalogue)
     again = prepare_study(run_study(run)).engine(None).scheduler
     again.restore(run.scheduler.snapshot(words), words)
     assert again.state.knowledge.pairs == state.knowledge.pairs
@@ -101,7 +101,7 @@ def test_jobs_without_a_profile_are_remembered_one_by_one() -> None:
 
 
 def test_spread_of_what_was_seen() -> None:
-    seen = PairSeen(1, 0.8, 0.7)
+    seen = PairStats(1, 0.8, 0.7)
     assert seen.gain == pytest.approx(0.5) and seen.spread == 0.0
     gains = [0.5, 0.3, 0.4, 0.6]
     for value in gains[1:]:

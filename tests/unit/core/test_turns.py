@@ -8,9 +8,9 @@ import pytest
 from rota.beliefs.move_costs import MoveCosts
 from rota.beliefs.rates import Rates
 from rota.core.decision_timing import AtEvents
-from rota.core.selection import LOST, MOST_LOST, Drawing
+from rota.core.selection import LOST, MOST_LOST, SelectionRules
 from rota.model.commands import Suspend
-from rota.model.events import Woke
+from rota.model.events import TimerFired
 from tests.unit.core.helpers import Bench, of_type
 from tests.unit.core.test_shares import Given, ran
 
@@ -36,7 +36,7 @@ def turn(made: Bench, until_s: float) -> int:
     suspended = 0
     while made.now_s + SLICE <= until_s:
         at_s = made.now_s + SLICE
-        suspended += len(of_type(made.obey(made.tell(Woke(at_s), at_s=at_s), steps=0.0), Suspend))
+        suspended += len(of_type(made.obey(made.tell(TimerFired(at_s), at_s=at_s), steps=0.0), Suspend))
     return suspended
 
 
@@ -113,9 +113,9 @@ def test_a_job_that_is_slowed_down_where_it_is_has_no_margin() -> None:
 
 def test_the_margin_follows_from_the_cost() -> None:
     cost, share = np.array([14.0, 14.0, 14.0, 1.0, 1e6]), np.array([1.0, 0.5, 0.01, 0.5, 1.0])
-    margin = Drawing().margin_seconds(cost, share, 3600.0)
+    margin = SelectionRules().margin_seconds(cost, share, 3600.0)
     assert margin[0] == margin[1] == 14.0 / (2 * LOST)
     assert margin[2] == 14.0 / (2 * MOST_LOST), "who should run little has short turns, and loses two per cent at most"
     assert margin[3] == pytest.approx(margin[1] / 14)
     assert margin[4] == 1800.0, "turns are no longer than the horizon"
-    assert Drawing().saves_moves and not Drawing(deficits_break_ties=True).saves_moves
+    assert SelectionRules().saves_moves and not SelectionRules(deficits_break_ties=True).saves_moves

@@ -12,7 +12,7 @@ from rota.beliefs.variability import Variability
 from rota.core.learn.cordon import slow_gpus
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.core.validate import validate
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
@@ -101,7 +101,7 @@ def test_the_journal_tells_it_again_and_a_snapshot_keeps_it() -> None:
     journal: Journal = []
     core, _ = run(arrivals(40), SLOW, Pal(sticky=True), journal=journal, cordon_slower_than=1.5)
     twin = Scheduler(CLUSTER, Pal(sticky=True), core.settings, rates=SAME_SPEED)
-    words = codec()
+    words = make_codec()
     for number, (now_s, events, decided) in enumerate(journal):
         twin.fold(now_s, events)
         twin.commit(decided)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.doctor.home_checks import check_jobs, check_journal
 from rota.live.election import Election
 from rota.live.journal import KeptJob
-from rota.live.journal_place import find_place, keep_place, open_journal
+from rota.live.journal_place import find_journal, keep_place, open_journal
 from tests.postgres import postgres_server
 
 
@@ -20,13 +20,13 @@ def told(home: Path) -> list[tuple[str, str]]:
 @pytest.mark.slow
 def test_a_journal_in_postgresql(tmp_path: Path) -> None:
     with postgres_server() as server:
-        place = find_place(tmp_path, server.url)
+        place = find_journal(tmp_path, server.url)
         keep_place(tmp_path, place)
         assert told(tmp_path) == [("journal", "ok")]
         election = Election(place)  # type: ignore[arg-type]
         with contextlib.closing(election):
             assert election.try_to_lead()
-            with contextlib.closing(open_journal(place, WORDS, election.epoch)) as journal:
+            with contextlib.closing(open_journal(place, JOURNAL_CODEC, election.epoch)) as journal:
                 for number in (1, 2):
                     spec = {"name": f"j{number}", "workdir": str(tmp_path if number == 1 else tmp_path / "gone")}
                     journal.append(1.0, [], None, {number: KeptJob(spec, {}, False)})

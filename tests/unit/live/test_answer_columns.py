@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.compose.live_scheduler import WORDS
+from rota.compose.live_scheduler import JOURNAL_CODEC
 from rota.errors import JournalError
 from rota.live.answer_columns import WHOLE_EVERY, KeptAnswer, make_answer, read_answer, same_answer, write_answer
 from rota.model.allocation import Allocation, Assignment, Ranking, Shares
@@ -21,7 +21,7 @@ def written(answers: list[tuple[Allocation, Ints | None]]) -> list[Plain]:
     """Each as entry 1, 2, ..., by way of JSON."""
     found, before = [], None
     for number, (answer, ids) in enumerate(answers, 1):
-        plain, before = write_answer(answer, ids, number, before, WORDS)
+        plain, before = write_answer(answer, ids, number, before, JOURNAL_CODEC)
         found.append(json.loads(json.dumps(plain)))
     return found
 
@@ -31,18 +31,18 @@ def check(answers: list[tuple[Allocation, Ints | None]]) -> list[Plain]:
     read: dict[int, KeptAnswer] = {}
     for number, (plain, (answer, _)) in enumerate(zip(plains, answers, strict=True), 1):
         read[number] = read_answer(plain, number, read.__getitem__)
-        again = make_answer(read[number], WORDS)
+        again = make_answer(read[number], JOURNAL_CODEC)
         assert type(again) is type(answer) and text(again) == text(answer)
     return plains
 
 
 def text(answer: Allocation) -> str:
-    return json.dumps(WORDS.encode(answer))
+    return json.dumps(JOURNAL_CODEC.encode(answer))
 
 
 def remembered(**columns: Any) -> str:
     """As the worker of a policy writes what the policy remembers."""
-    return json.dumps({"type": "Standing", "fields": {name: WORDS.encode(column) for name, column in columns.items()}})
+    return json.dumps({"type": "Standing", "fields": {name: JOURNAL_CODEC.encode(column) for name, column in columns.items()}})
 
 
 numbers = st.lists(st.integers(1, 60), unique=True, min_size=1, max_size=30).map(sorted)
@@ -131,8 +131,8 @@ def test_jobs_that_are_not_in_rising_order_are_written_whole() -> None:
 def test_what_builds_on_an_answer_without_jobs_cannot_be_read() -> None:
     ids = np.arange(1, 4)
     answer = Ranking(order=np.arange(3))
-    plain, _ = write_answer(answer, ids, 2, write_answer(answer, ids, 1, None, WORDS)[1], WORDS)
-    whole = write_answer(answer, None, 1, None, WORDS)[1]
+    plain, _ = write_answer(answer, ids, 2, write_answer(answer, ids, 1, None, JOURNAL_CODEC)[1], JOURNAL_CODEC)
+    whole = write_answer(answer, None, 1, None, JOURNAL_CODEC)[1]
     with pytest.raises(JournalError, match="entry 2 builds on entry 1"):
         read_answer(plain, 2, lambda _: whole)
 
@@ -140,6 +140,6 @@ def test_what_builds_on_an_answer_without_jobs_cannot_be_read() -> None:
 def test_answers_differ_by_a_single_bit() -> None:
     ids = np.arange(1, 4)
     answer = Ranking(order=np.arange(3), run_seconds=np.array([0.0, 1.0, 2.0]))
-    one = write_answer(answer, ids, 1, None, WORDS)[1]
-    other = write_answer(dataclasses.replace(answer, run_seconds=np.array([-0.0, 1.0, 2.0])), ids, 1, None, WORDS)[1]
+    one = write_answer(answer, ids, 1, None, JOURNAL_CODEC)[1]
+    other = write_answer(dataclasses.replace(answer, run_seconds=np.array([-0.0, 1.0, 2.0])), ids, 1, None, JOURNAL_CODEC)[1]
     assert same_answer(one, one) and not same_answer(one, other)

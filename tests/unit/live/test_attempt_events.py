@@ -3,7 +3,7 @@
 import numpy as np
 
 from rota.live.attempt_events import progress_in_one
-from rota.model.events import External, Progressed, Started, Woke
+from rota.model.events import External, Progressed, Started, TimerFired
 
 
 def batch(job: int, steps: float, at_s: float) -> Progressed:
@@ -20,5 +20,5 @@ def test_progress_of_many_nodes_is_one_batch_behind_the_starts_that_it_is_about(
 
 
 def test_one_batch_stays_as_it_is() -> None:
-    events: list[External] = [batch(1, 3.0, 5.0), Woke(6.0)]
+    events: list[External] = [batch(1, 3.0, 5.0), TimerFired(6.0)]
     assert progress_in_one(events) is events

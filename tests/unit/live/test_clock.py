@@ -7,7 +7,7 @@ import pytest
 
 from rota.live.clock import Clock, ClockOrigin
 from rota.live.journal import Journal
-from rota.server.serve import WORDS
+from rota.server.serve import JOURNAL_CODEC
 from tests.unit.live import test_daemon
 from tests.unit.live.test_daemon import ended, running, submit, until
 
@@ -37,7 +37,7 @@ def test_it_is_never_before_what_was_recorded() -> None:
 
 
 def test_a_journal_keeps_where_it_stands(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite", WORDS)
+    journal = Journal(tmp_path / "j.sqlite", JOURNAL_CODEC)
     assert journal.clock_origin() is None
     for origin in (ClockOrigin("one", 0.1), ClockOrigin("another", 1_790_000_000.123456)):
         journal.keep_clock(origin)
@@ -70,6 +70,6 @@ def test_jobs_keep_their_leases_when_a_daemon_comes_up_after_a_jump(
     with running(tmp_path) as daemon:
         moved = daemon.clock.origin.unix_s - carried_s
         assert abs(moved - max(seconds, 0.0)) < DAY / 2, "without jobs it is set by the wall clock again, and never back"
-        journal = Journal(tmp_path / "journal.sqlite", WORDS)
+        journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
         assert until(lambda: journal.clock_origin() == daemon.clock.origin)
         journal.close()

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent.gpus import Gpu
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.scheduler import Scheduler
 from rota.core.validate import validate
-from rota.live.cluster_changes import ClusterChanges, Devices, gpus_present, made_up_devices, named_nodes
+from rota.live.cluster_changes import ClusterChanges, Devices, gpus_present, named_nodes, pretend_devices
 from rota.live.daemon import Daemon
 from rota.live.driver import DriverContext
 from rota.live.journal import Journal
@@ -21,7 +21,7 @@ from rota.live.local import Local
 from rota.live.replay import replay
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Launch
-from rota.model.events import NodeDrained, NodeJoined, NodeLeft
+from rota.model.events import NodeDrainChanged, NodeJoined, NodeLeft
 from rota.placers.packed import Packed
 from tests.examples import examples
 from tests.unit.live.test_daemon import PATIENCE, ended, running, submit
@@ -44,8 +44,8 @@ def until_settled(daemon: Daemon) -> None:
 
 def check_record(home: Path) -> None:
     """The journal replays to the same decisions, through every change of the cluster."""
-    journal = Journal(home / "journal.sqlite", WORDS)
-    for _, scheduler, difference in replay(journal, WORDS, make_scheduler):
+    journal = Journal(home / "journal.sqlite", JOURNAL_CODEC)
+    for _, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
         validate(scheduler.state)
     journal.close()
@@ -195,21 +195,21 @@ def _cluster(kinds: Sequence[tuple[str, int]]) -> Cluster:
 def test_whatever_the_clusters_the_scheduler_ends_with_what_is_there(clusters: list[list[tuple[str, int]]]) -> None:
     first = _cluster(clusters[0])
     scheduler = Scheduler(first, Packed())
-    devices: dict[int, Devices] = dict(enumerate(made_up_devices(first)))
+    devices: dict[int, Devices] = dict(enumerate(pretend_devices(first)))
     for kinds in clusters[1:]:
         cluster = _cluster(kinds)
-        changes = ClusterChanges(scheduler.state, devices, named_nodes(cluster, made_up_devices(cluster)))
+        changes = ClusterChanges(scheduler.state, devices, named_nodes(cluster, pretend_devices(cluster)))
         told = changes.events(scheduler.state, 1.0)
-        assert not any(isinstance(event, NodeDrained) for event in told), "no job is there"
+        assert not any(isinstance(event, NodeDrainChanged) for event in told), "no job is there"
         scheduler.fold(1.0, told)
         devices, state = changes.devices, scheduler.state
         assert changes.done and not changes.events(state, 2.0)
         here = [node for node in range(len(state.machines.cluster.nodes)) if node not in state.machines.gone]
         found = [device for node in here for device in devices[node]]
-        assert sorted(found) == sorted(device for names in made_up_devices(cluster) for device in names)
+        assert sorted(found) == sorted(device for names in pretend_devices(cluster) for device in names)
         assert all(len(devices[node]) == state.machines.cluster.nodes[node].gpus for node in devices)
         assert len({state.machines.cluster.nodes[node].name for node in here}) == len(here)
-        again = ClusterChanges(state, devices, named_nodes(cluster, made_up_devices(cluster)))
+        again = ClusterChanges(state, devices, named_nodes(cluster, pretend_devices(cluster)))
         assert again.done and not again.text, "opened with the same cluster again, nothing changes"
         validate(state)
     assert {type(event) for event in told} <= {NodeLeft, NodeJoined}
@@ -218,9 +218,9 @@ def test_whatever_the_clusters_the_scheduler_ends_with_what_is_there(clusters: l
 def test_what_a_driver_of_silent_nodes_drains_stays_drained() -> None:
     """It says itself when a node is in use again, and when one has left."""
     cluster = Cluster.parse("2x(2xV100)")
-    devices = made_up_devices(cluster)
+    devices = pretend_devices(cluster)
     scheduler = Scheduler(cluster, Packed())
-    scheduler.fold(1.0, [NodeDrained(0, 1.0)])
+    scheduler.fold(1.0, [NodeDrainChanged(0, 1.0)])
     there = named_nodes(cluster, devices)
     assert ClusterChanges(scheduler.state, dict(enumerate(devices)), there).events(scheduler.state, 2.0)
     silent = ClusterChanges(scheduler.state, dict(enumerate(devices)), there[:1], absent_stay=True)

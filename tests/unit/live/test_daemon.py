@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.registry import split_pair
-from rota.errors import InputError, NameUnknown, OptionError, SpecError
+from rota.errors import InputError, OptionError, SpecError, UnknownNameError
 from rota.live import starts
 from rota.live.daemon import Daemon
 from rota.live.journal import Journal
@@ -19,7 +19,7 @@ from rota.live.local import Local
 from rota.live.log_chunks import whole_characters
 from rota.live.replay import replay
 from rota.model.cluster import Cluster
-from rota.model.events import CancelAsked, Submitted
+from rota.model.events import CancelRequested, Submitted
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
 from rota.wire.submission import Submission
@@ -45,7 +45,7 @@ def running(
     daemon = Daemon(
         home,
         make_scheduler,
-        WORDS,
+        JOURNAL_CODEC,
         Local(home, Cluster.parse(cluster), lease_grace_seconds=5.0),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration=chosen,
@@ -194,9 +194,9 @@ def test_names(tmp_path: Path) -> None:
         assert daemon.job("bert").name == daemon.job("be").name == "bert"
         with pytest.raises(OptionError, match="fits several jobs: resnet-a, resnet-b"):
             daemon.job("resnet")
-        with pytest.raises(NameUnknown, match="No job 'vgg'"):
+        with pytest.raises(UnknownNameError, match="No job 'vgg'"):
             daemon.job("vgg")
-        with pytest.raises(NameUnknown):
+        with pytest.raises(UnknownNameError):
             daemon.cancel(99)
 
 
@@ -249,11 +249,11 @@ def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pyte
         found, last = daemon.journal.snapshot(), daemon.journal.last
         assert found is not None and 0 < found[0] <= last, "there is one, and entries may follow it"
     chosen = configuration()
-    journal = Journal(tmp_path / "journal.sqlite", WORDS)
+    journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     whole, quick = make_scheduler(chosen), make_scheduler(chosen)
     snapshot = journal.snapshot()
     assert snapshot is not None
-    quick.restore(snapshot[1], WORDS)
+    quick.restore(snapshot[1], JOURNAL_CODEC)
     for entry in journal.entries():
         whole.fold(entry.now_s, entry.events)
         whole.commit(entry.decided)
@@ -261,7 +261,7 @@ def test_a_restart_from_a_snapshot_is_the_same(tmp_path: Path, monkeypatch: pyte
             quick.fold(entry.now_s, entry.events)
             quick.commit(entry.decided)
     journal.close()
-    assert whole.snapshot(WORDS) == quick.snapshot(WORDS)
+    assert whole.snapshot(JOURNAL_CODEC) == quick.snapshot(JOURNAL_CODEC)
     with running(tmp_path) as daemon:
         assert daemon.job(str(long)).phase == "running"
         daemon.cancel(long)
@@ -494,7 +494,7 @@ def test_many_jobs_are_cancelled_together(tmp_path: Path) -> None:
     with running(tmp_path, cluster="1xV100") as daemon:
         daemon.submit_many(_sent(*[Spec(run=["sleep", "300"], name=f"j{i}") for i in range(6)]))
         _until(lambda: daemon.job("1").phase == "running")
-        with pytest.raises(NameUnknown):
+        with pytest.raises(UnknownNameError):
             daemon.cancel_many(["2", "nobody"])
         with pytest.raises(OptionError, match="fits several"):
             daemon.cancel_many(["2", "j"])
@@ -504,7 +504,7 @@ def test_many_jobs_are_cancelled_together(tmp_path: Path) -> None:
         assert [(each.job.id, each.was) for each in found] == [(3, "queued"), (1, "running"), (4, "queued")]
         assert [each.job.phase in ("cancelled", "stopping") for each in found] == [True] * 3
         asked = [
-            [event.job for event in entry.events if isinstance(event, CancelAsked)] for entry in daemon.journal.entries(last)
+            [event.job for event in entry.events if isinstance(event, CancelRequested)] for entry in daemon.journal.entries(last)
         ]
         assert [3, 1, 4] in asked, "in one transaction"
         ended(daemon, 1)
@@ -538,15 +538,15 @@ def test_a_start_packs_what_is_old_and_takes_a_snapshot(tmp_path: Path, monkeypa
         for _ in range(6):
             daemon.cancel(job := submit(daemon, ["sleep", "300"]))
             ended(daemon, job)
-    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
-        before = [WORDS.encode(entry.events) for entry in journal.entries()]
+    with closing(Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)) as journal:
+        before = [JOURNAL_CODEC.encode(entry.events) for entry in journal.entries()]
         assert len(before) > 10 and journal.snapshot_number() == 0
     monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 100)
     with running(tmp_path, cluster="1xV100") as daemon:
         _until(lambda: daemon.journal.snapshot_number() > 0)
         rows = [row.phase for row in daemon.jobs(JobFilter(everything=True))]
-    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
-        assert [WORDS.encode(entry.events) for entry in journal.entries()][: len(before)] == before
+    with closing(Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)) as journal:
+        assert [JOURNAL_CODEC.encode(entry.events) for entry in journal.entries()][: len(before)] == before
         assert journal._store.rows("SELECT count(*) FROM packs")[0][0] >= 1 and rows == ["cancelled"] * 6
 
 
@@ -557,10 +557,10 @@ def test_a_journal_is_packed_while_the_scheduler_runs(tmp_path: Path, monkeypatc
     with running(tmp_path, cluster="1xV100") as daemon:
         for _ in range(20):
             daemon.cancel(submit(daemon, ["sleep", "300"], gpus=1))
-    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
+    with closing(Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)) as journal:
         assert journal._store.rows("SELECT count(*) FROM packs")[0][0] >= 2
         assert journal._store.rows("SELECT count(*) FROM entries")[0][0] < 25
-        for _, _, difference in replay(journal, WORDS, make_scheduler):
+        for _, _, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
             assert difference is None, difference
 
 

@@ -14,13 +14,13 @@ import pytest
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
 from rota.agent.orders import IncarnationStatus
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live import daemon as daemon_module
-from rota.live.cluster_changes import made_up_devices
+from rota.live.cluster_changes import pretend_devices
 from rota.live.daemon import Daemon
 from rota.live.driver import Driver, DriverCommand, DriverContext
 from rota.live.local import Local
-from rota.live.requests import scheduler_spec, submitted_job
+from rota.live.requests import submitted_job, to_job_spec
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
 from rota.model.events import Exited, External, Outcome, Started
@@ -49,7 +49,7 @@ class Instant:
         return self.cluster
 
     def devices(self) -> Sequence[tuple[str, ...]]:
-        return made_up_devices(self.cluster)
+        return pretend_devices(self.cluster)
 
     def open(self, context: DriverContext) -> None:
         self.context = context
@@ -101,7 +101,7 @@ def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
     instant = Instant(Cluster.parse("4xV100"))
     driver: Driver = instant
     worker = [sys.executable, "-m", "rota.server.policy_worker", "fifo"]
-    daemon = Daemon(tmp_path, make_scheduler, WORDS, driver, worker=lambda named: worker, configuration=chosen)
+    daemon = Daemon(tmp_path, make_scheduler, JOURNAL_CODEC, driver, worker=lambda named: worker, configuration=chosen)
     daemon.start()
     try:
         job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
@@ -274,9 +274,9 @@ def test_a_session_of_one_process_changes_its_batch_size_itself(more: dict[str, 
     """One that reads other things than that is suspended and launched again."""
     spec = Spec.model_validate({"run": "train", "batch": {"size": 64, "min": 32, "max": 128}, **more})
     job = submitted_job(spec, "ana", "/", {})
-    assert scheduler_spec(job, 0.0).can_resize is itself
+    assert to_job_spec(job, 0.0).can_resize is itself
     session = more["progress"] == "session"
-    assert scheduler_spec(job, 0.0, starts_anew=True).can_resize is session, "its processes are started again"
+    assert to_job_spec(job, 0.0, starts_anew=True).can_resize is session, "its processes are started again"
 
 
 def test_what_is_not_there_is_answered(local: Local) -> None:

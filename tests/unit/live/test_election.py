@@ -12,8 +12,8 @@ from rota.live import election as election_module
 from rota.live import postgres_store
 from rota.live.election import Election
 from rota.live.journal import KeptJob
-from rota.live.journal_place import PostgresPlace, open_journal
-from rota.live.journal_store import JournalAway, LeadLost
+from rota.live.journal_place import PostgresLocation, open_journal
+from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from tests.postgres import PostgresServer, postgres_server
 from tests.unit.live.test_journal import WORDS
 
@@ -38,7 +38,7 @@ def test_one_leads_and_the_next_begins_an_epoch(server: PostgresServer) -> None:
         assert second.leader() == leader, "it is named until another leads"
         assert not second.is_led() and second.try_to_lead() and second.epoch == 2
         first.epoch = 1
-        with pytest.raises(LeadLost, match="epoch 1, and another leads under epoch 2"):
+        with pytest.raises(LeadershipLost, match="epoch 1, and another leads under epoch 2"):
             first.hold()
 
 
@@ -47,7 +47,7 @@ def test_a_leader_whose_session_was_ended_leads_on_if_no_other_came(server: Post
     with contextlib.closing(Election(place)) as first:
         assert first.try_to_lead()
         _end_sessions(server, place, random.Random(0), all_of_them=True)
-        with pytest.raises(JournalAway):
+        with pytest.raises(JournalUnavailable):
             first.hold()
         first.hold()
         assert first.epoch == 1 and first.is_led()
@@ -76,7 +76,7 @@ def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypa
 
         first.keep(fall)
         second.keep(fall)
-        assert lost.wait(PATIENCE) and isinstance(problems[0], LeadLost) and "led under epoch 1" in str(problems[0])
+        assert lost.wait(PATIENCE) and isinstance(problems[0], LeadershipLost) and "led under epoch 1" in str(problems[0])
         with contextlib.closing(Election(place)) as third:
             assert third.is_led() and not third.try_to_lead()
         assert len(problems) == 1, "the one that leads is not disturbed"
@@ -100,7 +100,7 @@ def test_a_leader_that_stands_still_within_a_message_is_given_up(server: Postgre
                 first.close()
                 end = time.monotonic() + PATIENCE
                 while True:
-                    with contextlib.suppress(JournalAway):
+                    with contextlib.suppress(JournalUnavailable):
                         if second.try_to_lead():
                             break
                     assert time.monotonic() < end
@@ -108,7 +108,7 @@ def test_a_leader_that_stands_still_within_a_message_is_given_up(server: Postgre
         assert second.epoch == 2
 
 
-def _end_sessions(server: PostgresServer, place: PostgresPlace, draw: random.Random, *, all_of_them: bool = False) -> int:
+def _end_sessions(server: PostgresServer, place: PostgresLocation, draw: random.Random, *, all_of_them: bool = False) -> int:
     """Of those that use this schema."""
     found = [
         pid
@@ -125,7 +125,7 @@ def _end_sessions(server: PostgresServer, place: PostgresPlace, draw: random.Ran
 class Contender(threading.Thread):
     """Wants to lead, writes while it does, and notes what was acknowledged."""
 
-    def __init__(self, number: int, place: PostgresPlace, done: threading.Event) -> None:
+    def __init__(self, number: int, place: PostgresLocation, done: threading.Event) -> None:
         super().__init__(daemon=True)
         self.number, self.place, self.done = number, place, done
         self.acknowledged: list[tuple[int, int]] = []
@@ -135,7 +135,10 @@ class Contender(threading.Thread):
     def run(self) -> None:
         try:
             while not self.done.is_set():
-                with contextlib.closing(Election(self.place)) as election, contextlib.suppress(JournalAway, LeadLost):
+                with (
+                    contextlib.closing(Election(self.place)) as election,
+                    contextlib.suppress(JournalUnavailable, LeadershipLost),
+                ):
                     if election.try_to_lead():
                         self._lead(election)
                 time.sleep(0.005)
@@ -149,9 +152,9 @@ class Contender(threading.Thread):
                     # The job table says who wrote: an entry of another would show.
                     journal.append(float(election.epoch), [], None, {journal.last + 1: KeptJob({}, {"by": self.number}, False)})
                     self.acknowledged.append((election.epoch, journal.last))
-                except JournalAway:
+                except JournalUnavailable:
                     time.sleep(0.01)
-                with contextlib.suppress(JournalAway):
+                with contextlib.suppress(JournalUnavailable):
                     election.hold()
 
 

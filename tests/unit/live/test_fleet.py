@@ -16,12 +16,12 @@ import pytest
 
 from rota.agent import node_agent, other_programs
 from rota.agent.node_agent import NodeAgent, NodeFacts
-from rota.agent.processes import Signs, boot_s, end_all
+from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from rota.live.driver import DriverContext
 from rota.live.fleet import HEARTBEAT_SECONDS, LOST_SECONDS, Fleet
 from rota.live.fleet_starts import FORGET_SECONDS, LATE_SECONDS
-from rota.live.journal_store import LeadLost
-from rota.live.node_channel import HostAnswer, HostThere
+from rota.live.journal_store import LeadershipLost
+from rota.live.node_channel import HostReply, ReachableHost
 from rota.live.requests import submitted_job
 from rota.model.cluster import Cluster, Node
 from rota.model.commands import Kill, Launch, Renew, Resume, Suspend, SuspendKind
@@ -30,7 +30,7 @@ from rota.model.events import (
     External,
     GpusTaken,
     Measured,
-    NodeDrained,
+    NodeDrainChanged,
     NodeLeft,
     NodeReported,
     NodesReported,
@@ -62,16 +62,16 @@ class InProcess:
         self.sent = 0
         self.asked_gpus = 0
         """Messages that asked how the GPUs are."""
-        self._answers: list[HostAnswer] = []
+        self._answers: list[HostReply] = []
 
     def open(self, wake: Callable[[], None]) -> None: ...
 
     def close(self) -> None: ...
 
-    def there(self) -> Mapping[str, HostThere]:
-        ghosts = {host: HostThere(self.agents[name].facts) for host, name in self.ghosts.items()}
+    def there(self) -> Mapping[str, ReachableHost]:
+        ghosts = {host: ReachableHost(self.agents[name].facts) for host, name in self.ghosts.items()}
         return ghosts | {
-            f"host-{name}": HostThere(agent.facts, draining=name in self.draining)
+            f"host-{name}": ReachableHost(agent.facts, draining=name in self.draining)
             for name, agent in self.agents.items()
             if name not in self.away
         }
@@ -88,9 +88,9 @@ class InProcess:
         answer: str | None = self.agents[host.removeprefix("host-")].exchange(text)
         if self.answers_to_lose:
             self.answers_to_lose, answer = self.answers_to_lose - 1, None
-        self._answers.append(HostAnswer(host, answer, boot_s()))
+        self._answers.append(HostReply(host, answer, boot_s()))
 
-    def answers(self) -> list[HostAnswer]:
+    def answers(self) -> list[HostReply]:
         found, self._answers = self._answers, []
         return found
 
@@ -176,7 +176,7 @@ class Bench:
 
     def close(self) -> None:
         for path in self.folder.glob("*/run/*/*/launch.json"):
-            end_all(Signs(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
+            end_all(ProcessIdentity(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
         for agent in self.hosts.agents.values():
             agent.close()
 
@@ -280,9 +280,9 @@ def test_a_scheduler_that_comes_up_finds_what_runs(bench: Bench) -> None:
 
 def test_draining_is_told_and_taken_back(bench: Bench) -> None:
     bench.hosts.draining.add("a")
-    assert [(event.node, event.draining) for event in bench.events() if isinstance(event, NodeDrained)] == [(0, True)]
+    assert [(event.node, event.draining) for event in bench.events() if isinstance(event, NodeDrainChanged)] == [(0, True)]
     bench.hosts.draining.clear()
-    assert [(event.node, event.draining) for event in bench.events() if isinstance(event, NodeDrained)] == [(0, False)]
+    assert [(event.node, event.draining) for event in bench.events() if isinstance(event, NodeDrainChanged)] == [(0, False)]
 
 
 def test_who_has_nothing_to_tell_is_asked_now_and_then(bench: Bench) -> None:
@@ -384,7 +384,7 @@ def test_agents_refuse_a_scheduler_that_leads_no_more(bench: Bench) -> None:
     bench.fleet = bench.open()
     bench.events()
     former.carry_out([bench.launch()])
-    with pytest.raises(LeadLost, match="another leads under epoch 2"):
+    with pytest.raises(LeadershipLost, match="another leads under epoch 2"):
         former.events()
     assert not list(bench.folder.glob("*/run/1")), "nothing was started"
     bench.fleet.carry_out([bench.launch()])

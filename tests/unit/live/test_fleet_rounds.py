@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from rota.agent.node_agent import NodeAgent
-from rota.agent.processes import Signs, end_all
-from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
+from rota.agent.processes import ProcessIdentity, end_all
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
 from rota.core.decision_timing import AtRounds
 from rota.core.settings import Settings
 from rota.live.daemon import Daemon
@@ -68,7 +68,7 @@ class Site:
         self.daemon = Daemon(
             self.home,
             make_scheduler,
-            WORDS,
+            JOURNAL_CODEC,
             fleet,
             worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
             configuration={
@@ -93,7 +93,7 @@ class Site:
 
     def end_processes(self, node: str) -> None:
         for path in (self.folder / node).glob("run/*/*/launch.json"):
-            end_all(Signs(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
+            end_all(ProcessIdentity(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
 
     def close(self) -> None:
         self.daemon.stop()
@@ -134,8 +134,8 @@ def test_a_node_joins_and_a_node_leaves_and_the_next_round_follows(site: Site, t
 
 def read_journal(home: Path) -> tuple[int, int, list[Round]]:
     """The entries at which C joined and B left, and all rounds. The core decides all of it again, the same."""
-    journal, joined, left, rounds, asked = Journal(home / "journal.sqlite", WORDS), 0, 0, list[Round](), 0
-    for entry, scheduler, difference in replay(journal, WORDS, make_scheduler):
+    journal, joined, left, rounds, asked = Journal(home / "journal.sqlite", JOURNAL_CODEC), 0, 0, list[Round](), 0
+    for entry, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None
         for event in entry.events:
             if isinstance(event, NodeJoined):

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
-from rota.beliefs.step_time import StepMeasured, fit
+from rota.beliefs.step_time import StepMeasurement, fit
 from rota.beliefs.variability import Variability
-from rota.compose.live_scheduler import WORDS, make_scheduler, plain_settings
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler, plain_settings
 from rota.core.active_tactics import Tactics
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
 from rota.live import daemon as daemon_module
 from rota.live.daemon import Daemon
-from rota.live.given_beliefs import SCORED, TOLD, ToldBeliefs, plain_rates, plain_scores, scored_devices, told_anew
+from rota.live.given_beliefs import GIVEN, SCORED, GivenBeliefs, apply_given, plain_rates, plain_scores, scored_devices
 from rota.live.recovery import recover
-from rota.live.replay import configured_anew, replay
+from rota.live.replay import reconfigured, replay
 from rota.model.allocation import Ranking
 from rota.model.events import Allocated, Progressed, Started, Submitted
 from rota.model.job import JobSpec
@@ -58,14 +58,14 @@ def told(
 
 
 STEP_TIMES = StepTimes(
-    {"net T4": fit([StepMeasured(n, n > 2, b, 0.1 + 0.01 * b + 0.05 * n) for n in (1, 2, 4) for b in (4, 8, 16)])}
+    {"net T4": fit([StepMeasurement(n, n > 2, b, 0.1 + 0.01 * b + 0.05 * n) for n in (1, 2, 4) for b in (4, 8, 16)])}
 )
 
 
 def configuration(says: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
     plain = plain_settings(Settings(policy="fifo", learn_variability=True, **settings))
     common = {"policy": "fifo", "placer": "packed", "cluster": "2xV100 + 1xK80", "pretend": True, "settings": plain}
-    return {**common, TOLD: dict(says), SCORED: NAMES}
+    return {**common, GIVEN: dict(says), SCORED: NAMES}
 
 
 def started(chosen: Mapping[str, Any], profiles: Sequence[str] = ("net", "old", "")) -> Scheduler:
@@ -125,10 +125,10 @@ def test_who_is_told_later_believes_what_others_were_told_from_the_start(first: 
     changed, fresh = make_scheduler(before), make_scheduler(now)
     for scheduler in (changed, fresh):
         scheduler.step(0.0, submitted)
-    again = configured_anew(changed, make_scheduler, before, now)
+    again = reconfigured(changed, make_scheduler, before, now)
     validate(again.state)
     assert beliefs(again) == beliefs(fresh)
-    assert beliefs(configured_anew(again, make_scheduler, now, before)) == beliefs(changed)
+    assert beliefs(reconfigured(again, make_scheduler, now, before)) == beliefs(changed)
 
 
 def test_running_jobs_are_believed_to_run_at_the_new_rate() -> None:
@@ -136,7 +136,7 @@ def test_running_jobs_are_believed_to_run_at_the_new_rate() -> None:
     scheduler = started(before)
     table = scheduler.state.jobs.table
     assert table.rate[0] == 40.0
-    again = configured_anew(scheduler, make_scheduler, before, now)
+    again = reconfigured(scheduler, make_scheduler, before, now)
     assert again.state.jobs.table.rate[0] == 1.0, "2 steps a second, on a GPU that takes twice as long"
     assert table.rate[0] == 40.0, "the other scheduler knows nothing of it"
     validate(again.state)
@@ -147,7 +147,7 @@ def test_a_type_of_which_nothing_was_known_becomes_an_option() -> None:
     scheduler = make_scheduler(before)
     scheduler.step(0.0, [Submitted(1, JobSpec(gpus=1, steps=10.0, profile="net", accelerators=("K80",)), 0.0)])
     assert not len(scheduler.state.jobs.rows), "it cannot run"
-    again = configured_anew(scheduler, make_scheduler, before, now)
+    again = reconfigured(scheduler, make_scheduler, before, now)
     assert len(again.state.jobs.rows) == 1 and again.state.jobs.table.best_rate[0] == 40.0
 
 
@@ -158,7 +158,7 @@ def test_measured_rates_stay() -> None:
     for at_s in (1.0, 101.0, 201.0):
         scheduler.step(at_s, [Progressed(np.array([1]), np.array([life]), np.array([10 * (at_s - 1)]), np.array([0.0]), at_s)])
     assert scheduler.state.knowledge.rates.table["net", "V100", 1] == pytest.approx(10.0)
-    known = configured_anew(scheduler, make_scheduler, before, now).state.knowledge
+    known = reconfigured(scheduler, make_scheduler, before, now).state.knowledge
     assert known.rates.table["net", "V100", 1] == pytest.approx(10.0), "measured"
     assert known.rates.table["net", "K80", 1] == 40.0, "told"
 
@@ -167,7 +167,7 @@ def test_a_start_that_took_longer_stays_the_price_of_moving() -> None:
     before, now = configuration(told(launch_seconds=3.0)), configuration(told(launch_seconds=0.5))
     scheduler = started(before)
     scheduler.state.jobs.table.move_seconds[0] = 12.0
-    again = configured_anew(scheduler, make_scheduler, before, now)
+    again = reconfigured(scheduler, make_scheduler, before, now)
     assert again.state.jobs.table.move_seconds[:3].tolist() == [12.0, 0.5, 0.5]
 
 
@@ -180,12 +180,12 @@ def test_measured_scores_stay_and_are_weighed_against_what_is_told() -> None:
     for at_s in range(4):
         learned = learned.learned("A", [1], 2.0, float(at_s))
     known.learning = known.variability = learned
-    again = configured_anew(scheduler, make_scheduler, before, now).state.knowledge.learning
+    again = reconfigured(scheduler, make_scheduler, before, now).state.knowledge.learning
     assert again is not None and again.scores.tolist() == [[1.5, float(learned.scores[0, 1]), 1.7]]
     assert [value for _, value, _ in again.recent[0, 1]] == [1.6, 2.0, 2.0, 2.0, 2.0]
     assert again.learned("A", [1], 2.0, 5.0).scores[0, 1] == 2.0
     other = configuration(told(slow=scores(1.0, 1.0, 1.4, name="B")))
-    last = configured_anew(scheduler, make_scheduler, before, other).state.knowledge.learning
+    last = reconfigured(scheduler, make_scheduler, before, other).state.knowledge.learning
     assert last is not None and last.scores.tolist() == [[1.0, 1.0, 1.4]], "a class that is gone takes its measurements with it"
 
 
@@ -200,7 +200,7 @@ def told_daemon(home: Path, monkeypatch: pytest.MonkeyPatch, says: Mapping[str, 
 
     def chosen(cluster: str = "", policy: str = "fifo") -> dict[str, Any]:
         settings = plain_settings(Settings(policy=policy, retry_seconds=5.0, learn_variability=True))
-        return {**usual(cluster, policy), "settings": settings, TOLD: dict(says)}
+        return {**usual(cluster, policy), "settings": settings, GIVEN: dict(says)}
 
     with monkeypatch.context() as patch:
         patch.setattr(test_daemon, "configuration", chosen)
@@ -210,9 +210,9 @@ def told_daemon(home: Path, monkeypatch: pytest.MonkeyPatch, says: Mapping[str, 
 
 def check_journal(home: Path) -> Scheduler:
     """Every decision is the same again; the scheduler at the end."""
-    journal = daemon_module.Journal(home / "journal.sqlite", WORDS)
+    journal = daemon_module.Journal(home / "journal.sqlite", JOURNAL_CODEC)
     last = None
-    for _, scheduler, difference in replay(journal, WORDS, make_scheduler):
+    for _, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
         last = scheduler
     journal.close()
@@ -252,10 +252,10 @@ def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, m
         with told_daemon(tmp_path, monkeypatch, told(FAST_K80), "2xV100 + 1xK80") as daemon:
             assert daemon.scheduler.state.knowledge.rates.table["net", "K80", 1] == 40.0
             ended(daemon, submit(daemon, "true", profile="net"))
-    journal = daemon_module.Journal(tmp_path / "journal.sqlite", WORDS)
+    journal = daemon_module.Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     chosen = journal.configuration()
     assert chosen is not None
-    found = recover(journal, WORDS, make_scheduler, chosen)
+    found = recover(journal, JOURNAL_CODEC, make_scheduler, chosen)
     journal.close()
     assert beliefs(found) == beliefs(check_journal(tmp_path))
 
@@ -265,11 +265,11 @@ def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:
     without, packing = configuration({}), configuration({}, tactics=Tactics(pack=Pack(settle_seconds=5.0)))
     scheduler = started(without)
     assert not scheduler.state.sharing
-    later = configured_anew(scheduler, make_scheduler, without, packing)
+    later = reconfigured(scheduler, make_scheduler, without, packing)
     assert later.state.sharing and later.settings.tactics.pack == Pack(settle_seconds=5.0) and not scheduler.state.sharing
-    later.restore(json.loads(json.dumps(later.snapshot(WORDS))), WORDS)
+    later.restore(json.loads(json.dumps(later.snapshot(JOURNAL_CODEC))), JOURNAL_CODEC)
     assert later.state.sharing
-    assert configured_anew(later, make_scheduler, packing, without).state.sharing
+    assert reconfigured(later, make_scheduler, packing, without).state.sharing
 
 
 def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() -> None:
@@ -277,11 +277,11 @@ def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() ->
     before, packing = (configuration(told(rates), packing=yes) for yes in (False, True))
     scheduler = started(before)
     option = scheduler.state.jobs.table.option[:3].tolist()
-    later = configured_anew(scheduler, make_scheduler, before, packing)
+    later = reconfigured(scheduler, make_scheduler, before, packing)
     assert later.state.knowledge.options.shared and not scheduler.state.knowledge.options.shared
     assert later.state.jobs.table.option[:3].tolist() == option, "numbers of options in use stay true"
     validate(later.state)
-    again = configured_anew(later, make_scheduler, packing, before)
+    again = reconfigured(later, make_scheduler, packing, before)
     assert again.state.knowledge.options.shared, "jobs may share GPUs at that moment"
 
 
@@ -290,20 +290,20 @@ def test_a_folder_of_step_times_is_told_as_the_model_that_fits_it() -> None:
     measured = Rates(model=STEP_TIMES, efficiency=published_efficiency())
     says = json.loads(json.dumps(told(measured)))
     assert "curves" not in json.dumps(says).replace('"curves": {"dict": []}', ""), "what is published need not be kept"
-    found = ToldBeliefs.of(configuration(says)).rates
-    assert found.model == STEP_TIMES.fitted() == ToldBeliefs.of(configuration(says)).rates.model
+    found = GivenBeliefs.of(configuration(says)).rates
+    assert found.model == STEP_TIMES.fitted() == GivenBeliefs.of(configuration(says)).rates.model
     assert found.efficiency == published_efficiency().modelled()
     assert found.rate("net/global16", "T4", 2)[0] == pytest.approx(1 / (0.1 + 0.08 + 0.1), rel=0.15)
     assert found.rate("vgg16/bs32", "V100", 1) == Rates(model=Catalogue()).rate("vgg16/bs32", "V100", 1)
 
 
 def test_other_step_times_replace_those_that_were_told_before() -> None:
-    before, now = (ToldBeliefs.of(configuration(told(Rates(model=model)))) for model in (STEP_TIMES, Catalogue()))
+    before, now = (GivenBeliefs.of(configuration(told(Rates(model=model)))) for model in (STEP_TIMES, Catalogue()))
     core = make_scheduler(configuration(told(Rates(model=STEP_TIMES))))
     core.step(0.0, [Submitted(0, JobSpec(profile="net/global16", gpus=2, gpu_counts=(1,), steps=10.0), 0.0)])
     assert core.state.knowledge.rates.model == STEP_TIMES
-    state = told_anew(core.state, before, now, core.settings)
+    state = apply_given(core.state, before, now, core.settings)
     validate(state)
     assert state.knowledge.rates.model == Catalogue()
-    back = told_anew(state, now, before, core.settings)
+    back = apply_given(state, now, before, core.settings)
     assert back.knowledge.rates.model == STEP_TIMES

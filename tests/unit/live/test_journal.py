@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.errors import JournalError
 from rota.live.election import Election
 from rota.live.journal import Journal, KeptJob
 from rota.live.journal_entries import JournalEntry
 from rota.live.journal_place import open_journal
-from rota.model.events import Decided, External, Progressed, Submitted, Woke
+from rota.model.events import Decided, External, Progressed, Submitted, TimerFired
 from rota.model.job import JobSpec
 from tests.postgres import PostgresServer, postgres_server
 
-WORDS = codec()
+WORDS = make_codec()
 Open = Callable[[], Journal]
 """Opens the same journal again each time, as its writer."""
 
@@ -45,7 +45,7 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 def turn(number: int) -> tuple[float, list[External], Decided | None]:
     batch = Progressed(np.arange(number), np.ones(number, dtype=np.int64), np.linspace(0, 1, number), np.zeros(number), 1.0)
-    events: list[External] = [Submitted(number, JobSpec(name=f"j{number}", gpus=2), 0.5), batch, Woke(float(number))]
+    events: list[External] = [Submitted(number, JobSpec(name=f"j{number}", gpus=2), 0.5), batch, TimerFired(float(number))]
     return float(number), events, Decided(float(number), None, ()) if number % 2 else None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.registry import make_policy
 from rota.errors import JournalError
 from rota.live.election import Election
@@ -27,8 +27,8 @@ from rota.live.recovery import recover
 from rota.live.replay import replay
 from rota.live.sqlite_store import _TABLES
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
-from rota.model.commands import Launch, Solve
-from rota.model.events import Allocated, CancelAsked, External, Started, Submitted
+from rota.model.commands import CallPolicy, Launch
+from rota.model.events import Allocated, CancelRequested, External, Started, Submitted
 from rota.model.job import JobSpec
 from tests.postgres import PostgresServer, postgres_server
 
@@ -64,7 +64,7 @@ class Queue:
     def _answer(self, command: object) -> Iterator[External]:
         if isinstance(command, Launch):
             yield Started(command.job, command.incarnation, command.sequence, self.now_s)
-        elif isinstance(command, Solve):
+        elif isinstance(command, CallPolicy):
             plain = encode_view(command.view)
             memory = None if plain["memory"] is None else self.memories.decode(json.loads(plain["memory"]))
             answer = decode_answer(encode_answer(self.policy.allocate(decode_view(plain, memory)), self.memories))
@@ -85,17 +85,20 @@ class Queue:
     def cancel(self, count: int) -> None:
         """The oldest."""
         for job in list(self.scheduler.state.jobs.row)[:count]:
-            self.turns([CancelAsked(job, self.now_s)])
+            self.turns([CancelRequested(job, self.now_s)])
 
 
 def texts(journal: Journal) -> list[str]:
     """Every entry, with whole answers."""
-    return [json.dumps([e.number, e.now_s, WORDS.encode(e.events), WORDS.encode(e.decided)]) for e in journal.entries()]
+    return [
+        json.dumps([e.number, e.now_s, JOURNAL_CODEC.encode(e.events), JOURNAL_CODEC.encode(e.decided)])
+        for e in journal.entries()
+    ]
 
 
 def check_replay(journal: Journal) -> None:
     seen = 0
-    for _, _, difference in replay(journal, WORDS, make_scheduler):
+    for _, _, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
         assert difference is None, difference
         seen += 1
     assert seen == journal.last
@@ -110,12 +113,12 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     if request.param == "sqlite":
-        yield lambda: Journal(tmp_path / "journal.sqlite", WORDS)
+        yield lambda: Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
         return
     place = request.getfixturevalue("server").place()
     with closing(Election(place)) as election:
         assert election.try_to_lead()
-        yield lambda: open_journal(place, WORDS, election.epoch)
+        yield lambda: open_journal(place, JOURNAL_CODEC, election.epoch)
 
 
 @pytest.fixture
@@ -129,7 +132,10 @@ POLICIES = ("fifo", "tiresias", "gittins", "srsf", "las", "max-min-fairness", "g
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_answer_comes_back_and_leads_to_the_same_decisions(policy: str, tmp_path: Path) -> None:
-    with closing(Journal(tmp_path / "new.sqlite", WORDS)) as new, closing(Journal(tmp_path / "old.sqlite", WORDS)) as old:
+    with (
+        closing(Journal(tmp_path / "new.sqlite", JOURNAL_CODEC)) as new,
+        closing(Journal(tmp_path / "old.sqlite", JOURNAL_CODEC)) as old,
+    ):
         for journal, whole in ((new, False), (old, True)):
             queue = Queue(journal, policy, whole=whole)
             queue.submit(12)
@@ -149,7 +155,7 @@ def test_a_submission_costs_the_same_behind_a_long_queue(policy: str, tmp_path: 
         size = "SELECT avg(length(events) + coalesce(length(decided), 0)) FROM entries WHERE number > ?"
         return float(journal._store.rows(size, (first,))[0][0])
 
-    with closing(Journal(tmp_path / "journal.sqlite", WORDS)) as journal:
+    with closing(Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)) as journal:
         queue = Queue(journal, policy)
         queue.submit(20)
         short = bytes_of(journal, lambda: queue.submit(20))
@@ -171,13 +177,13 @@ def test_packing_keeps_every_entry(opens: Open, small_packs: None) -> None:
     for after in (1, 19, 20, 21, 33, len(before) - 1):
         assert [entry.number for entry in journal.entries(after)] == list(range(after + 1, len(before) + 1))
     queue.submit(20)
-    journal.save_snapshot(queue.scheduler.snapshot(WORDS))
+    journal.save_snapshot(queue.scheduler.snapshot(JOURNAL_CODEC))
     queue.submit(5)
     journal.close()
     again = opens()
     check_replay(again)
-    recovered = recover(again, WORDS, make_scheduler, configuration("tiresias"))
-    assert recovered.snapshot(WORDS) == queue.scheduler.snapshot(WORDS)
+    recovered = recover(again, JOURNAL_CODEC, make_scheduler, configuration("tiresias"))
+    assert recovered.snapshot(JOURNAL_CODEC) == queue.scheduler.snapshot(JOURNAL_CODEC)
     again.close()
 
 
@@ -197,7 +203,7 @@ def test_who_reads_while_entries_are_packed_misses_none(opens: Open, small_packs
 
 
 def test_few_entries_are_not_packed(tmp_path: Path, small_packs: None) -> None:
-    with closing(Journal(tmp_path / "j.sqlite", WORDS)) as journal:
+    with closing(Journal(tmp_path / "j.sqlite", JOURNAL_CODEC)) as journal:
         for number in range(29):
             journal.append(float(number), [], None)
         assert not journal.compact()
@@ -208,7 +214,7 @@ def test_few_entries_are_not_packed(tmp_path: Path, small_packs: None) -> None:
 
 @pytest.mark.parametrize("fails_at", [1, 2])
 def test_packing_that_fails_leaves_the_journal_as_it_was(fails_at: int, tmp_path: Path, small_packs: None) -> None:
-    with closing(Journal(tmp_path / "j.sqlite", WORDS)) as journal:
+    with closing(Journal(tmp_path / "j.sqlite", JOURNAL_CODEC)) as journal:
         queue = Queue(journal, "fifo")
         queue.submit(30)
         before, count, execute = texts(journal), itertools.count(1), journal._store.execute
@@ -229,7 +235,7 @@ def test_packing_that_fails_leaves_the_journal_as_it_was(fails_at: int, tmp_path
 def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_packs: None) -> None:
     """It packs once for each line that it gets, and is killed with SIGKILL while it may be at the last."""
     source = tmp_path / "source.sqlite"
-    with closing(Journal(source, WORDS)) as journal:
+    with closing(Journal(source, JOURNAL_CODEC)) as journal:
         Queue(journal, "tiresias").submit(80)
         before = texts(journal)
     packing = (
@@ -251,7 +257,7 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
                 assert packed == done or child.stdout.readline() == "True\n"
             time.sleep(0.002 * done)  # not to wait for something: to hit it at different moments
             os.kill(child.pid, signal.SIGKILL)
-        with closing(Journal(path, WORDS)) as journal:
+        with closing(Journal(path, JOURNAL_CODEC)) as journal:
             assert journal._store.rows("SELECT count(*) FROM packs")[0][0] in (done, done + 1)
             assert texts(journal) == before
             assert counted(journal._store.rows) == (len(before), len(before))
@@ -263,10 +269,10 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
 
 def written_by_version_1(path: Path) -> list[str]:
     """A journal as schema 1 has it: no packs, and every answer with the whole order of jobs, as the codec writes any array."""
-    with closing(Journal(path, WORDS)) as journal:
+    with closing(Journal(path, JOURNAL_CODEC)) as journal:
         queue = Queue(journal, "tiresias", whole=True)
         queue.submit(30)
-        journal.save_snapshot(queue.scheduler.snapshot(WORDS))
+        journal.save_snapshot(queue.scheduler.snapshot(JOURNAL_CODEC))
         queue.submit(10)
         found = texts(journal)
     with closing(sqlite3.connect(path)) as db:
@@ -283,13 +289,13 @@ def written_by_version_1(path: Path) -> list[str]:
 def test_a_journal_of_the_version_before_is_read_written_and_packed(tmp_path: Path, small_packs: None) -> None:
     path = tmp_path / "journal.sqlite"
     before = written_by_version_1(path)
-    with closing(Journal(path, WORDS)) as journal:
+    with closing(Journal(path, JOURNAL_CODEC)) as journal:
         assert texts(journal) == before
         check_replay(journal)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("1",), "reading changes nothing"
-    with closing(Journal(path, WORDS)) as journal:
-        recovered = recover(journal, WORDS, make_scheduler, configuration("tiresias"))
+    with closing(Journal(path, JOURNAL_CODEC)) as journal:
+        recovered = recover(journal, JOURNAL_CODEC, make_scheduler, configuration("tiresias"))
         queue = Queue(journal, "tiresias")
         queue.scheduler, queue.jobs, queue.now_s = recovered, 40, recovered.state.now_s
         queue.submit(5)
@@ -304,11 +310,11 @@ def test_a_journal_of_the_version_before_is_read_written_and_packed(tmp_path: Pa
 def test_a_start_makes_a_journal_of_the_version_before_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.sqlite"
     monkeypatch.setattr("rota.live.sqlite_store.WASTE_BYTES", 100_000)
-    with closing(Journal(path, WORDS)) as journal:
+    with closing(Journal(path, JOURNAL_CODEC)) as journal:
         Queue(journal, "tiresias", whole=True).submit(200)
         before = texts(journal)
     large = path.stat().st_size
-    with closing(Journal(path, WORDS)) as journal:
+    with closing(Journal(path, JOURNAL_CODEC)) as journal:
         assert not journal.compact(), "not while it runs: there are few"
         while journal.compact(starting=True):
             pass
@@ -319,6 +325,6 @@ def test_a_start_makes_a_journal_of_the_version_before_small(tmp_path: Path, mon
 
 def test_the_version_before_refuses_a_journal_of_this(tmp_path: Path) -> None:
     """It would not find the packs."""
-    Journal(tmp_path / "j.sqlite", WORDS).close()
+    Journal(tmp_path / "j.sqlite", JOURNAL_CODEC).close()
     with closing(sqlite3.connect(tmp_path / "j.sqlite")) as db:
         assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() != ("1",)

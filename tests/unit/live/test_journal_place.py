@@ -10,10 +10,10 @@ import pytest
 from rota.errors import JournalError, OptionError
 from rota.live.journal_place import (
     PLACE_FILE,
-    JournalPlace,
-    PostgresPlace,
+    JournalLocation,
+    PostgresLocation,
     SqlitePlace,
-    find_place,
+    find_journal,
     has_journal,
     keep_place,
     without_password,
@@ -30,40 +30,40 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_in_the_home_unless_something_else_is_said(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    assert find_place(home) == SqlitePlace(home / "journal.sqlite") and not has_journal(find_place(home))
+    assert find_journal(home) == SqlitePlace(home / "journal.sqlite") and not has_journal(find_journal(home))
     assert not home.exists(), "looking touches nothing"
 
 
 def test_the_home_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = find_place(tmp_path, URL)
-    assert isinstance(place, PostgresPlace) and place.url == URL and find_place(tmp_path, URL) == place
-    assert isinstance(find_place(tmp_path), SqlitePlace), "nothing is kept before a scheduler leads"
+    place = find_journal(tmp_path, URL)
+    assert isinstance(place, PostgresLocation) and place.url == URL and find_journal(tmp_path, URL) == place
+    assert isinstance(find_journal(tmp_path), SqlitePlace), "nothing is kept before a scheduler leads"
     keep_place(tmp_path, place)
-    assert find_place(tmp_path) == find_place(tmp_path, URL) == place
+    assert find_journal(tmp_path) == find_journal(tmp_path, URL) == place
     monkeypatch.setenv("ROTA_JOURNAL", "postgresql://elsewhere/x")
-    assert find_place(tmp_path) == place, "the variable is for new homes"
+    assert find_journal(tmp_path) == place, "the variable is for new homes"
     with pytest.raises(OptionError, match=r"the journal of .* is postgresql://rota@db"):
-        find_place(tmp_path, "postgresql://elsewhere/x")
-    assert find_place(tmp_path / "other", URL) != place, "another home has another schema"
+        find_journal(tmp_path, "postgresql://elsewhere/x")
+    assert find_journal(tmp_path / "other", URL) != place, "another home has another schema"
 
 
 def test_a_home_with_a_file_stays_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "journal.sqlite").touch()
     with pytest.raises(OptionError, match=r"is .*journal\.sqlite"):
-        find_place(tmp_path, URL)
+        find_journal(tmp_path, URL)
     monkeypatch.setenv("ROTA_JOURNAL", URL)
-    assert find_place(tmp_path) == SqlitePlace(tmp_path / "journal.sqlite")
+    assert find_journal(tmp_path) == SqlitePlace(tmp_path / "journal.sqlite")
 
 
 def test_a_password_is_kept_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="list of processes") as told:
-        find_place(tmp_path, SECRET)
+        find_journal(tmp_path, SECRET)
     assert "cret" not in str(told.value) + told.value.hint
     with pytest.raises(OptionError, match="list of processes"):
-        find_place(tmp_path, f"{URL}&password=secret")
+        find_journal(tmp_path, f"{URL}&password=secret")
     monkeypatch.setenv("ROTA_JOURNAL", SECRET)
-    place = find_place(tmp_path)
-    assert isinstance(place, PostgresPlace) and place.url == URL and place.password() == "s/e@cret"
+    place = find_journal(tmp_path)
+    assert isinstance(place, PostgresLocation) and place.url == URL and place.password() == "s/e@cret"
     keep_place(tmp_path, place)
     assert "cret" not in (tmp_path / PLACE_FILE).read_text() and "cret" not in str(place) + repr(place)
     assert (tmp_path / PLACE_FILE).stat().st_mode & 0o077 == 0
@@ -95,7 +95,7 @@ def test_addresses(url: str, clean: str, password: str | None) -> None:
 @pytest.mark.parametrize("wrong", ["mysql://a:geheim@h/d", "journal.sqlite", "http://[x"])
 def test_what_is_no_address(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(OptionError, match="PostgreSQL") as told:
-        find_place(tmp_path, wrong)
+        find_journal(tmp_path, wrong)
     assert "geheim" not in str(told.value)
 
 
@@ -103,18 +103,18 @@ def test_what_is_no_address(tmp_path: Path, wrong: str) -> None:
 def test_a_damaged_file(tmp_path: Path, text: str) -> None:
     (tmp_path / PLACE_FILE).write_text(text)
     with pytest.raises(JournalError, match=PLACE_FILE):
-        find_place(tmp_path)
+        find_journal(tmp_path)
 
 
 def test_schedulers_that_begin_together_have_the_same_place(tmp_path: Path) -> None:
     for number in range(20):
         home, together = tmp_path / str(number), threading.Barrier(4)
 
-        def find(home: Path = home, together: threading.Barrier = together) -> JournalPlace:
+        def find(home: Path = home, together: threading.Barrier = together) -> JournalLocation:
             together.wait(60.0)
-            return find_place(home, URL)
+            return find_journal(home, URL)
 
         with ThreadPoolExecutor(4) as pool:
             places = {each.result() for each in [pool.submit(find) for _ in range(4)]}
-        assert len(places) == 1 and places == {find_place(home, URL)}
+        assert len(places) == 1 and places == {find_journal(home, URL)}
         assert [each.name for each in home.iterdir()] == ["home-id"]

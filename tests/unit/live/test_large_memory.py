@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.core.snapshot import codec
+from rota.core.snapshot import make_codec
 from rota.live.journal import Journal
 from rota.model.allocation import Assignment, Ranking
-from rota.model.commands import Solve
+from rota.model.commands import CallPolicy
 from rota.model.events import Allocated, Submitted
 from rota.model.job import JobSpec
 from tests.unit.core.helpers import Bench
 
-WORDS = codec()
+WORDS = make_codec()
 
 
 def answer(memory: Any, large: bool = True) -> Assignment:
@@ -39,7 +39,7 @@ def ask(made: Bench, policy: str, given: Any) -> Any:
     made.core.settings = made.core.settings.__class__(policy=policy)
     made.jobs += 1
     made.now_s += 1.0
-    (solve,) = [c for c in made.core.step(made.now_s, [Submitted(made.jobs, JobSpec(), made.now_s)]) if isinstance(c, Solve)]
+    (solve,) = [c for c in made.core.step(made.now_s, [Submitted(made.jobs, JobSpec(), made.now_s)]) if isinstance(c, CallPolicy)]
     made.core.step(made.now_s, [Allocated(solve.ticket, given, made.now_s, policy)])
     return solve.view.memory
 

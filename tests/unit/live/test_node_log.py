@@ -6,7 +6,7 @@ from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.live.node_log import NodeLog
 from rota.model.cluster import Cluster
-from rota.model.events import External, NodeDrained, NodeLeft, NodeReported, Woke
+from rota.model.events import External, NodeDrainChanged, NodeLeft, NodeReported, TimerFired
 from rota.placers.packed import Packed
 
 
@@ -18,7 +18,7 @@ class Desk:
         self.log = NodeLog(self.scheduler.state)
 
     def at(self, now_s: float, *events: External) -> list[str]:
-        self.scheduler.fold(now_s, events or [Woke(now_s)])
+        self.scheduler.fold(now_s, events or [TimerFired(now_s)])
         self.scheduler.commit(self.scheduler.decide())
         return self.log.lines(self.scheduler.state)
 
@@ -36,8 +36,8 @@ def test_a_node_is_lost_comes_back_is_drained_and_leaves(desk: Desk) -> None:
     assert desk.at(41.0) == [f"{second} is unreachable: no answer for 40 s"]
     assert desk.at(42.0) == []
     assert desk.at(43.0, NodeReported(1, 1, 43.0, ()), NodeReported(0, 1, 43.0, ())) == [f"{second} is back"]
-    assert desk.at(44.0, NodeDrained(0, 44.0)) == [f"{first} is drained: its jobs move to other nodes"]
-    assert desk.at(45.0, NodeDrained(0, 45.0, draining=False)) == [f"{first} is no longer drained"]
+    assert desk.at(44.0, NodeDrainChanged(0, 44.0)) == [f"{first} is drained: its jobs move to other nodes"]
+    assert desk.at(45.0, NodeDrainChanged(0, 45.0, draining=False)) == [f"{first} is no longer drained"]
     assert desk.at(46.0, NodeLeft(1, 46.0)) == [f"{second} left"]
     assert desk.at(47.0) == []
 

@@ -16,8 +16,8 @@ from rota.core.scheduler import Scheduler
 from rota.live.policy_client import PolicyClient
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
 from rota.model.cluster import Cluster
-from rota.model.commands import Solve
-from rota.model.events import Allocated, PolicyFailed, Submitted, TimedOut
+from rota.model.commands import CallPolicy
+from rota.model.events import Allocated, PolicyFailed, PolicyTimedOut, Submitted
 from rota.model.job import JobSpec
 from rota.placers.packed import Packed
 from rota.sim.engine import Engine
@@ -61,10 +61,10 @@ def test_another_process_gives_the_same_answers(name: str) -> None:
     assert policy.asked > 20
 
 
-def question(ticket: int = 1) -> Solve:
+def question(ticket: int = 1) -> CallPolicy:
     core = Scheduler(Cluster.parse("4xV100"), Packed())
     core.step(0.0, [Submitted(job, JobSpec(gpus=job), 0.0) for job in (1, 2, 3)])
-    return Solve(ticket, core.view())
+    return CallPolicy(ticket, core.view())
 
 
 def ask(tmp_path: Path, code: str, within: float = PATIENCE, times: int = 1) -> tuple[list[Any], list[int | None]]:
@@ -105,7 +105,7 @@ def test_a_policy_that_takes_its_process_with_it(tmp_path: Path) -> None:
 
 def test_a_policy_that_never_answers(tmp_path: Path) -> None:
     found, _ = ask(tmp_path, GOOD.format("import time; time.sleep(3600)"), within=1.0)
-    assert isinstance(found[0], TimedOut)
+    assert isinstance(found[0], PolicyTimedOut)
 
 
 def test_a_policy_that_cannot_be_loaded(tmp_path: Path) -> None:

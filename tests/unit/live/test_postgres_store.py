@@ -14,8 +14,8 @@ import pytest
 
 from rota.errors import JournalError, OptionError
 from rota.live.election import Election
-from rota.live.journal_place import PostgresPlace, has_journal, open_journal
-from rota.live.journal_store import JournalAway, LeadLost
+from rota.live.journal_place import PostgresLocation, has_journal, open_journal
+from rota.live.journal_store import JournalUnavailable, LeadershipLost
 from tests.postgres import PostgresServer, postgres_server
 from tests.unit.live.test_journal import WORDS, fill, same, turn
 
@@ -80,11 +80,11 @@ def test_an_entry_whose_commit_was_not_answered_is_written_once(server: Postgres
     place = server.place()
     with contextlib.closing(Election(place)) as election, contextlib.closing(Cut(server.folder)) as cut:
         assert election.try_to_lead()
-        far = PostgresPlace(f"postgresql://rota@/postgres?host={cut.folder}", place.schema)
+        far = PostgresLocation(f"postgresql://rota@/postgres?host={cut.folder}", place.schema)
         with contextlib.closing(open_journal(far, WORDS, election.epoch)) as journal:
             fill(journal, 1, 2)
             cut.cut = when
-            with pytest.raises(JournalAway):
+            with pytest.raises(JournalUnavailable):
                 fill(journal, 3, 3)
             with contextlib.closing(open_journal(place, WORDS)) as other:
                 assert other.last == (3 if when == "after" else 2)
@@ -98,11 +98,11 @@ def test_a_former_leader_cannot_write_what_is_in_doubt(server: PostgresServer) -
     first, second = Election(place), Election(place)
     with contextlib.closing(first), contextlib.closing(second), contextlib.closing(Cut(server.folder)) as cut:
         assert first.try_to_lead() and not second.try_to_lead()
-        far = PostgresPlace(f"postgresql://rota@/postgres?host={cut.folder}", place.schema)
+        far = PostgresLocation(f"postgresql://rota@/postgres?host={cut.folder}", place.schema)
         with contextlib.closing(open_journal(far, WORDS, first.epoch)) as journal:
             fill(journal, 1, 1)
             cut.cut = "after"
-            with pytest.raises(JournalAway):
+            with pytest.raises(JournalUnavailable):
                 fill(journal, 2, 2)
             first.close()
             assert second.try_to_lead()
@@ -110,7 +110,7 @@ def test_a_former_leader_cannot_write_what_is_in_doubt(server: PostgresServer) -
                 fill(other, 3, 3)
                 assert [entry.now_s for entry in other.entries()] == [1.0, 2.0, 3.0]
             for _ in range(2):
-                with pytest.raises(LeadLost, match="another leads under epoch 2"):
+                with pytest.raises(LeadershipLost, match="another leads under epoch 2"):
                     fill(journal, 2, 2)
             assert [entry.now_s for entry in journal.entries()] == [1.0, 2.0, 3.0], "it may still read"
 
@@ -123,11 +123,11 @@ def test_a_server_that_crashed_and_came_back(server: PostgresServer) -> None:
         fill(journal, 1, 3)
         server.crash()
         for _ in range(2):
-            with pytest.raises(JournalAway, match="cannot be reached"):
+            with pytest.raises(JournalUnavailable, match="cannot be reached"):
                 journal.append(*turn(4))
-            with pytest.raises(JournalAway, match="cannot be reached"):
+            with pytest.raises(JournalUnavailable, match="cannot be reached"):
                 journal.configuration()
-            with pytest.raises(JournalAway):
+            with pytest.raises(JournalUnavailable):
                 election.hold()
         server.start()
         fill(journal, 4, 5)
@@ -171,7 +171,7 @@ def test_a_journal_is_flushed_whatever_the_server_says(server: PostgresServer) -
         assert election.try_to_lead()
         for said, used in (("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")):
             url = f"{place.url}&options=-csynchronous_commit%3D{said}"
-            with contextlib.closing(open_journal(PostgresPlace(url, place.schema), WORDS)) as journal:
+            with contextlib.closing(open_journal(PostgresLocation(url, place.schema), WORDS)) as journal:
                 assert journal._store.rows("SHOW synchronous_commit") == [(used,)]
 
 
@@ -180,19 +180,19 @@ def test_a_password_comes_from_the_environment(server: PostgresServer, tmp_path:
         monkeypatch.delenv(name, raising=False)
     server.ask_for_password("guarded", "s3cret/x")
     url = server.url.replace("rota@", "guarded@")
-    place = PostgresPlace(url, server.place().schema)
+    place = PostgresLocation(url, server.place().schema)
     end = time.monotonic() + 60.0
     while True:  # the server reads its rules again in a moment
-        with contextlib.suppress(JournalAway), contextlib.closing(Election(place)) as election:
+        with contextlib.suppress(JournalUnavailable), contextlib.closing(Election(place)) as election:
             election.try_to_lead()
             assert time.monotonic() < end
             continue
         break
-    with pytest.raises(JournalAway) as told:
+    with pytest.raises(JournalUnavailable) as told:
         open_journal(place, WORDS)
     assert "password" in told.value.message and "ROTA_JOURNAL" in told.value.hint
     monkeypatch.setenv("ROTA_JOURNAL", url.replace("guarded@", "guarded:wrong@"))
-    with pytest.raises(JournalAway) as told:
+    with pytest.raises(JournalUnavailable) as told:
         open_journal(place, WORDS)
     assert "wrong" not in told.value.message + told.value.hint
     monkeypatch.setenv("ROTA_JOURNAL", url.replace("guarded@", "guarded:s3cret%2Fx@"))
@@ -206,11 +206,11 @@ def test_a_password_comes_from_the_environment(server: PostgresServer, tmp_path:
 def test_a_missing_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(OptionError, match="psycopg") as told:
-        open_journal(PostgresPlace("postgresql://h/d", "rota_x"), WORDS)
+        open_journal(PostgresLocation("postgresql://h/d", "rota_x"), WORDS)
     assert told.value.hint == "pip install 'rota-scheduler[postgres]'"
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(JournalAway, match="cannot be reached"):
-        open_journal(PostgresPlace(f"postgresql://rota@/d?host={tmp_path}", "rota_x"), WORDS)
+    with pytest.raises(JournalUnavailable, match="cannot be reached"):
+        open_journal(PostgresLocation(f"postgresql://rota@/d?host={tmp_path}", "rota_x"), WORDS)

@@ -12,7 +12,7 @@ import pytest
 
 from rota.agent import other_programs
 from rota.agent.gpus import find_gpus
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live.daemon import Daemon
 from rota.live.local import Local
 from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
@@ -47,7 +47,7 @@ def daemon_of(home: Path) -> Daemon:
     return Daemon(
         home,
         make_scheduler,
-        WORDS,
+        JOURNAL_CODEC,
         Local(home, cluster, lease_grace_seconds=5.0, gpus=[[gpu] for gpu in gpus]),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration={**configuration(str(cluster)), "nodes": plain, "pretend": False},

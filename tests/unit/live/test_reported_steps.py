@@ -10,7 +10,7 @@ import pytest
 from rota.agent.orders import IncarnationStatus
 from rota.live.queued_requests import NewJob
 from rota.live.reported_steps import within_requested
-from rota.live.requests import asked_for, scheduler_spec, submitted_job
+from rota.live.requests import asked_for, submitted_job, to_job_spec
 from rota.model.events import Progressed
 from rota.server.answers import JsonAnswer
 from rota.wire.job_filter import JobFilter
@@ -83,7 +83,7 @@ def test_a_job_of_an_earlier_version_can_be_shown(tmp_path: Path) -> None:
         old = replace(job(10), deadline_at=253402387139.0, steps=int(1e308), grace_seconds=1e308, name="old")
         old = replace(old, batch_size=2**62, batch_sizes=(2**62,))
         done: Future[int] = Future()
-        daemon._items.put(NewJob(old, scheduler_spec(old, daemon.clock()), "exit: it saves", done))
+        daemon._items.put(NewJob(old, to_job_spec(old, daemon.clock()), "exit: it saves", done))
         number = done.result(60)
         row = daemon.job(str(number))
         assert row.spec is not None and row.spec["deadline"] == "253402387139 seconds since 1970"

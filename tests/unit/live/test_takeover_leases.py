@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rota.agent.processes import Signs, boot_s, end_all
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.agent.processes import ProcessIdentity, boot_s, end_all
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live import clock
 from rota.live.daemon import Daemon
 from rota.live.fleet import Fleet
@@ -49,7 +49,7 @@ def leading(folder: Path, hosts: InProcess) -> Iterator[Daemon]:
     daemon = Daemon(
         folder / "home",
         make_scheduler,
-        WORDS,
+        JOURNAL_CODEC,
         Fleet(folder / "home", hosts, lease_grace_seconds=1.0, gone_after_seconds=FOREVER),
         worker=lambda named: [sys.executable, "-m", "rota.server.policy_worker", named],
         configuration=chosen,
@@ -81,11 +81,11 @@ def test_leases_go_on_on_another_machine(tmp_path: Path, monkeypatch: pytest.Mon
             assert until(lambda: bool(hosts.renewed)), "the lease is told again, long before half of it is over"
             assert before < hosts.renewed[0] < before + LEASE_SECONDS, "by what passed meanwhile"
             assert daemon.job(str(job)).phase == "running" and len(hosts.launched) == 1
-        with contextlib.closing(Journal(tmp_path / "home" / "journal.sqlite", WORDS)) as journal:
+        with contextlib.closing(Journal(tmp_path / "home" / "journal.sqlite", JOURNAL_CODEC)) as journal:
             events = [event for entry in journal.entries() for event in entry.events]
             assert not any(isinstance(event, Exited) for event in events)
     finally:
         for path in tmp_path.glob("nodes/*/run/*/*/launch.json"):
-            end_all(Signs(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
+            end_all(ProcessIdentity(json.loads(path.read_text())["env"]["ROTA_LIFE"], 0.0), seconds=30.0)
         for agent in hosts.agents.values():
             agent.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rota
-from rota.errors import OptionError, PolicyBroken
+from rota.errors import OptionError, PolicyError
 
 
 @pytest.mark.parametrize("values", [["a", "b"], np.zeros((3, 1)), np.array([1.0, np.nan]), 3.0, np.array([object()])])
@@ -38,5 +38,5 @@ class Writes:
     ],
 )
 def test_wrong_answers_are_named(policy: object, words: str) -> None:
-    with pytest.raises(PolicyBroken, match=words):
+    with pytest.raises(PolicyError, match=words):
         rota.simulate("synthetic:jobs=20,gpus=8,load=2", policy=policy, cluster="8xV100")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.beliefs.make_options import grown, make_options, renewed, why_never
-from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
+from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, Rates
 from rota.errors import OptionError
 from rota.model.cluster import Cluster
 from rota.model.job import Demand, JobSpec
@@ -105,7 +105,7 @@ def test_a_step_means_the_same_at_every_batch_size() -> None:
     rates = Rates(table={("a", "V100", 1): 10.0}, batches={("a", "V100", 1, 128): 7.0})
     assert rates.rate_of("a", demand, "V100", 1, 64) == (10.0, 0.0)
     assert rates.rate_of("a", demand, "V100", 1, 128) == (14.0, 0.0), "7 steps of 128 examples are 14 of 64"
-    assert rates.rate_of("a", demand, "V100", 1, 32) == (10.0, UNPROFILED_SPREAD), "as many examples a second"
+    assert rates.rate_of("a", demand, "V100", 1, 32) == (10.0, UNPROFILED_UNCERTAINTY), "as many examples a second"
     learned = rates.batch_learned("a", demand, "V100", 1, 9.0, 32)
     assert learned.rate_of("a", demand, "V100", 1, 32) == (9.0, 0.0)
 

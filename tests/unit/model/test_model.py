@@ -7,7 +7,7 @@ from rota.beliefs.make_options import make_options, why_never
 from rota.beliefs.rates import Rates
 from rota.core.scheduler import Scheduler
 from rota.core.state.phases import LEGAL
-from rota.errors import IllegalTransition, InputError, NameUnknown, RotaError
+from rota.errors import IllegalTransition, InputError, RotaError, UnknownNameError
 from rota.model.cluster import Cluster
 from rota.model.job import Demand, JobSpec, Phase
 from rota.model.options import Kind
@@ -92,7 +92,7 @@ def test_an_illegal_change_is_refused_with_a_story() -> None:
 def test_errors_say_where_what_and_what_next() -> None:
     error = InputError("not a number.", where="t.csv", line=3, field="gpus", value="two", hint="a whole number")
     assert error.message == "t.csv:3  gpus: 'two' — not a number." and error.hint == "a whole number"
-    assert "Closest: fifo" in NameUnknown("policy", "fifa", ["fifo", "las"]).message
+    assert "Closest: fifo" in UnknownNameError("policy", "fifa", ["fifo", "las"]).message
     assert issubclass(InputError, RotaError)
 
 

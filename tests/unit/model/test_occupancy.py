@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.occupancy import FREE, IN_PARTS, Occupancy
+from rota.model.occupancy import FRACTIONAL, FREE, Occupancy
 from rota.model.units import MILLI, Ints
 from tests.examples import examples
 
@@ -32,7 +32,7 @@ def test_parts_are_rows_beside_it() -> None:
     held = empty(2)
     held.take(1, gpus(0), 500)
     held.take(2, gpus(0), 250)
-    assert held.holder.tolist() == [IN_PARTS, FREE] and held.room(0) == 250 and held.shared == [0]
+    assert held.holder.tolist() == [FRACTIONAL, FREE] and held.room(0) == 250 and held.shared == [0]
     assert held.holders(gpus(0, 1)) == {1, 2} and held.held(2, gpus(0)).tolist() == [True]
     held.resize(2, gpus(0), 500)
     assert held.room(0) == 0
@@ -66,7 +66,7 @@ def test_it_agrees_with_a_plain_table(acts: list[tuple[int, int, int, bool]]) ->
             plain[gpu].pop(job, None)
         for number, parts in enumerate(plain):
             assert held.room(number) == MILLI - sum(parts.values()) and held.holders(gpus(number)) == set(parts)
-        assert set(held.parts) == {number for number in range(4) if held.holder[number] == IN_PARTS}
+        assert set(held.parts) == {number for number in range(4) if held.holder[number] == FRACTIONAL}
 
 
 @pytest.mark.parametrize("size", [250, MILLI])

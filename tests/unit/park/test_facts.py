@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.park.facts import allocator, loading, package_folders, parking_facts, python_of, torch_cuda
-from rota.park.park_method import EXIT, PRELOAD, SLEEP, how_to_park
+from rota.park.park_method import EXIT, PRELOAD, SLEEP, choose_park_method
 
 VERSION = """from typing import Optional
 __all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'xpu']
@@ -86,7 +86,7 @@ def test_a_library_that_no_process_could_start_with_is_refused(environment: Path
     how = {"wanted": True, "gpus": 1.0, "real_gpus": True}
     library = environment / "lib/python3.11/site-packages/torch_memory_saver_hook_mode_preload_cu13.abi3.so"
     library.write_bytes(b"not a library")
-    way, why = how_to_park(parking_facts(["python", "train.py"], env, "/", **how))  # type: ignore[arg-type]
+    way, why = choose_park_method(parking_facts(["python", "train.py"], env, "/", **how))  # type: ignore[arg-type]
     assert way == EXIT and "cannot be loaded" in why
     real = next((path for path in map(Path, ("/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6")) if path.exists()), None)
     if real is not None:
@@ -95,9 +95,9 @@ def test_a_library_that_no_process_could_start_with_is_refused(environment: Path
         library.unlink()
         library.symlink_to(real)
         facts = parking_facts(["python", "train.py"], env, str(other), **how)  # type: ignore[arg-type]
-        assert how_to_park(facts)[0] == PRELOAD and facts.library == os.path.realpath(real)
+        assert choose_park_method(facts)[0] == PRELOAD and facts.library == os.path.realpath(real)
 
 
 def test_pretend_gpus_need_no_pytorch() -> None:
     facts = parking_facts(["python", "train.py"], {"PATH": os.environ["PATH"]}, "/", wanted=True, gpus=1, real_gpus=False)
-    assert how_to_park(facts)[0] == SLEEP
+    assert choose_park_method(facts)[0] == SLEEP

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.park.park_environment import HOOK_FOLDER, parking_environment
-from rota.park.park_method import DRIVER, EXIT, NODE, PRELOAD, SLEEP, ParkingFacts, can_sleep, how_to_park, how_to_park_on_a_node
+from rota.park.park_method import (
+    DRIVER,
+    EXIT,
+    NODE,
+    PRELOAD,
+    SLEEP,
+    ParkingFacts,
+    can_sleep,
+    choose_park_method,
+    how_to_park_on_a_node,
+)
 
 GOOD = {"real_gpus": True, "python": "/env/bin/python", "torch_found": True, "cuda_major": 13, "library": "/env/saver.so"}
 
@@ -36,7 +46,7 @@ GOOD = {"real_gpus": True, "python": "/env/bin/python", "torch_found": True, "cu
     ],
 )
 def test_how_to_park(more: dict[str, object], way: str, reason: str) -> None:
-    chosen, why = how_to_park(ParkingFacts(**{**GOOD, **more}))  # type: ignore[arg-type]
+    chosen, why = choose_park_method(ParkingFacts(**{**GOOD, **more}))  # type: ignore[arg-type]
     assert chosen == way and reason in why
 
 
@@ -59,7 +69,7 @@ facts = some.builds(
 
 @given(facts)
 def test_an_allocator_is_preloaded_only_where_everything_for_it_is_there(known: ParkingFacts) -> None:
-    way, why = how_to_park(known)
+    way, why = choose_park_method(known)
     added = parking_environment(known, {"PYTHONPATH": "/mine", "LD_PRELOAD": "/mine.so"})
     assert why and bool(added) == can_sleep(way)
     assert ("LD_PRELOAD" in added) == (way == PRELOAD)

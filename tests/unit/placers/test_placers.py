@@ -3,21 +3,21 @@
 import numpy as np
 
 from rota.model.cluster import Cluster
-from rota.model.placement_view import Floor, Request
+from rota.model.placement_view import PlacementRequest, PlacementView
 from rota.placers.packed import Packed
 from rota.placers.spread import Spread
 
 
-def floor(text: str, busy: tuple[int, ...] = (), draining: tuple[int, ...] = ()) -> Floor:
+def floor(text: str, busy: tuple[int, ...] = (), draining: tuple[int, ...] = ()) -> PlacementView:
     cluster = Cluster.parse(text)
     available, idle = np.ones(cluster.gpus, bool), np.ones(cluster.gpus, bool)
     available[list(busy)] = idle[list(busy)] = False
     idle[list(draining)] = False
-    return Floor(cluster, available, idle, 0, 0)
+    return PlacementView(cluster, available, idle, 0, 0)
 
 
-def asks(*gpus: int) -> list[Request]:
-    return [Request(job, 0, count, 0.0) for job, count in enumerate(gpus)]
+def asks(*gpus: int) -> list[PlacementRequest]:
+    return [PlacementRequest(job, 0, count, 0.0) for job, count in enumerate(gpus)]
 
 
 def test_packed_takes_the_fullest_node_with_room() -> None:

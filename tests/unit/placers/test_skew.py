@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from rota.errors import OptionError
-from rota.model.placement_view import Request
+from rota.model.placement_view import PlacementRequest
 from rota.placers.skew import Skew
 from tests.unit.placers.test_placers import floor
 
 
-def ask(job: int, gpus: int, skew: float | None) -> Request:
-    return Request(job, 0, gpus, 0.0, skew=skew)
+def ask(job: int, gpus: int, skew: float | None) -> PlacementRequest:
+    return PlacementRequest(job, 0, gpus, 0.0, skew=skew)
 
 
 def test_the_skewed_get_a_node_and_the_others_what_is_left() -> None:
@@ -42,6 +42,6 @@ def test_a_limit_is_a_part() -> None:
 
 
 def test_one_that_pays_for_moving_stays_where_it_is() -> None:
-    request = Request(0, 0, 2, 30.0, current=np.array([1, 2]), skew=0.1)
+    request = PlacementRequest(0, 0, 2, 30.0, current=np.array([1, 2]), skew=0.1)
     (gpus,) = Skew().place(floor("2x(4xV100)"), [request])
     assert gpus.tolist() == [1, 2]

@@ -18,7 +18,7 @@ from rota.model.allocation import Assignment
 from rota.model.job import Arrival, JobSpec
 from rota.model.view import View
 from rota.policies.goodput import Goodput
-from rota.policies.optimus import Allotted, Optimus
+from rota.policies.optimus import Optimus, OptimusMemory
 from rota.traces.trace import Trace
 from tests.examples import examples
 from tests.unit.core.helpers import Bench
@@ -170,7 +170,7 @@ def test_optimus_keeps_sizes_between_intervals() -> None:
     made = bench(policy)
     made.obey(made.submit(**ELASTIC))
     answer = policy.allocate(made.core.view())
-    assert isinstance(answer.memory, Allotted) and answer.memory.chosen_s == 0.0 and answer.until_s == 600.0
+    assert isinstance(answer.memory, OptimusMemory) and answer.memory.chosen_s == 0.0 and answer.until_s == 600.0
     made.now_s = 100.0
     made.obey(made.submit(**ELASTIC))
     assert ask(policy, made) == {0: 8}, "the first keeps all it has, and the second waits"

@@ -23,7 +23,7 @@ from rota.model.job import Arrival, JobSpec
 from rota.model.trial import TrialVerdict
 from rota.model.view import View
 from rota.policies.gandiva import Gandiva
-from rota.policies.slots import Servers
+from rota.policies.slots import SlotMap
 from rota.sim.engine import Engine
 from rota.traces.trace import Trace
 
@@ -149,7 +149,7 @@ def test_a_size_without_servers_gets_some_in_the_end() -> None:
 
 
 def test_the_order_in_which_servers_are_chosen() -> None:
-    servers = Servers(Cluster.parse("3x(4xV100)"))
+    servers = SlotMap(Cluster.parse("3x(4xV100)"))
     first = servers.open(2, 0, 0, 0.0)
     second = servers.open(2, 0, 0, 0.0)
     assert first is not None and second is not None and second.gpus == (2, 3), "a server for its size that has room"
@@ -297,7 +297,7 @@ def test_where_spanning_servers_costs_nothing_no_job_moves() -> None:
 def test_a_slot_goes_where_its_job_was_moved() -> None:
     """The job that sleeps beside it stays, or goes along if its GPUs were given to another."""
     for taken in (False, True):
-        servers = Servers(Cluster.parse("3x(2xV100)"))
+        servers = SlotMap(Cluster.parse("3x(2xV100)"))
         slot = servers.open(2, 0, 0, 0.0)
         assert slot is not None and slot.gpus == (0, 1)
         slot.jobs += [7, 8]
@@ -309,7 +309,7 @@ def test_a_slot_goes_where_its_job_was_moved() -> None:
 
 
 def test_no_job_goes_along_to_a_server_of_another_size() -> None:
-    servers = Servers(Cluster.parse("2x(4xV100)"))
+    servers = SlotMap(Cluster.parse("2x(4xV100)"))
     two, one = servers.open(2, 0, 0, 0.0), servers.open(1, 0, 0, 0.0)
     assert two is not None and one is not None and one.gpus == (4,)
     two.jobs += [7, 8]
@@ -322,7 +322,7 @@ def test_no_job_goes_along_to_a_server_of_another_size() -> None:
 @given(st.data())
 def test_slots_never_overlap_wherever_jobs_are_moved(data: st.DataObject) -> None:
     cluster = Cluster.parse("3x(4xV100)")
-    servers = Servers(cluster)
+    servers = SlotMap(cluster)
     for job, width in enumerate(data.draw(st.lists(st.sampled_from([1, 2, 4]), max_size=8))):
         slot = servers.open(width, 0, 0, 0.0) or servers.shortest(width, 0)
         if slot is not None:

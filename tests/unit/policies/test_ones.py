@@ -17,7 +17,7 @@ from rota.compose.study import make_study
 from rota.live.views import decode_view, encode_answer, encode_view, memory_codec
 from rota.model.job import Arrival, JobSpec
 from rota.model.view import View
-from rota.policies.ones import Evolved, Ones
+from rota.policies.ones import Ones, OnesMemory
 from rota.sim.engine import Engine
 from rota.traces.trace import Trace
 from tests.examples import examples
@@ -113,7 +113,7 @@ def asked(run: Engine, until_s: float) -> View:
 def test_its_memory_survives_as_text_and_answers_alike() -> None:
     run = engine([elastic(3000.0, 40.0 * number, gpus=2) for number in range(8)])
     view = asked(run, 500.0)
-    assert isinstance(view.memory, Evolved)
+    assert isinstance(view.memory, OnesMemory)
     policy = Ones()
     words = memory_codec(policy)
     text = encode_answer(policy.allocate(view), words)["memory"]

@@ -9,7 +9,7 @@ import pytest
 from rota.core.decision_timing import AtEvents
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster
-from rota.model.events import Exited, Outcome, Woke
+from rota.model.events import Exited, Outcome, TimerFired
 from rota.policies.fifo import Fifo
 from rota.policies.gittins import Gittins, gittins_index
 from rota.policies.las import Las
@@ -98,7 +98,7 @@ def test_tiresias_puts_the_demoted_behind_those_who_wait() -> None:
     for at_s in (1.0, 2.0):
         bench.obey(bench.submit(at_s=at_s, steps=900.0))
     for at_s in (10.0, 20.0, 30.0, 45.0):
-        bench.obey(bench.tell(Woke(at_s), at_s=at_s))
+        bench.obey(bench.tell(TimerFired(at_s), at_s=at_s))
     view = bench.core.view()
     assert view.jobs.ids[bench.policy.allocate(view).order].tolist() == [0, 1, 2], "back in the order in which they sank"
 
@@ -107,7 +107,7 @@ def test_promotion_brings_a_starving_job_back_once_it_waited_long_enough() -> No
     bench = Bench("1xV100", Tiresias(thresholds=(10.0,), promote=2.0))
     bench.obey(bench.submit(steps=900.0))
     bench.obey(bench.submit(at_s=5.0, steps=9.9))
-    bench.obey(bench.tell(Woke(10.0), at_s=10.0))
+    bench.obey(bench.tell(TimerFired(10.0), at_s=10.0))
     assert list(bench.state.jobs.incarnations) == [1]
     ended = bench.obey(bench.tell(Exited(1, 1, 19.0, Outcome.FINISHED, 9.9), at_s=19.0))
     assert list(bench.state.jobs.incarnations) == [0] and ended
@@ -186,7 +186,7 @@ def test_shares_give_time_in_proportion() -> None:
     bench.obey(bench.submit(gpus=1, steps=1e6))
     bench.obey(bench.submit(gpus=2, steps=1e6))
     for at_s in range(10, 6000, 10):
-        bench.obey(bench.tell(Woke(float(at_s)), at_s=float(at_s)))
+        bench.obey(bench.tell(TimerFired(float(at_s)), at_s=float(at_s)))
     run = bench.core.view().jobs.run_seconds
     assert run[0] / run.sum() == pytest.approx(2 / 3, abs=0.02)
 

@@ -17,7 +17,7 @@ from rota.errors import OptionError
 from rota.live.views import decode_answer, decode_view, encode_answer, encode_view, memory_codec
 from rota.model.allocation import Ranking, Shares
 from rota.model.cluster import Cluster
-from rota.model.events import Woke
+from rota.model.events import TimerFired
 from rota.model.job import Arrival, JobSpec
 from rota.model.tenants import Tenants
 from rota.placers.packed import Packed
@@ -153,7 +153,7 @@ def test_finish_time_fairness_remembers_what_the_private_part_would_have_done() 
         bench.obey(bench.submit(profile="a", steps=200.0))
     first = bench.policy.allocate(bench.core.view()).memory
     assert first.ids.tolist() == [0, 1] and first.private_rate.tolist() == [1.0, 1.0]
-    bench.tell(Woke(30.0), at_s=30.0)
+    bench.tell(TimerFired(30.0), at_s=30.0)
     view = replace(bench.core.view(), memory=first)
     second = bench.policy.allocate(view).memory
     ran = (view.jobs.steps_left < 200.0).nonzero()[0].tolist()

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rota.beliefs.roofline import memory_gib, step_seconds
-from rota.errors import NameUnknown
+from rota.errors import UnknownNameError
 from rota.model.accelerators import ACCELERATORS
 from rota.profiles.catalogue import ALIASES, GAVEL, PAL_SECONDS, SPREAD, UNKNOWN_SPREAD, Catalogue, read_key
 from rota.profiles.describe import COUNTS, TYPES, describe, entries
@@ -146,7 +146,7 @@ def test_pals_iterations_take_as_long_as_published_on_any_number_of_gpus(name: s
 def test_keys_it_does_not_know(key: str) -> None:
     assert read_key(key) is None
     assert BUILT_IN.rate(key, "V100", 1) is None
-    with pytest.raises(NameUnknown):
+    with pytest.raises(UnknownNameError):
         describe(key)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.beliefs.rates import UNPROFILED_SPREAD, Rates
+from rota.beliefs.rates import UNPROFILED_UNCERTAINTY, Rates
 from rota.errors import InputError, ProfileError
 from rota.profiles.rates_csv import read_rates
 from tests.examples import examples
@@ -32,7 +32,7 @@ def test_rates_as_measured(tmp_path: Path) -> None:
     }
     assert rates.rate("resnet", "V100", 4) == (20.0, 0.0)
     assert rates.rate("resnet", "K80", 1) == (0.0, 0.0), "known not to run"
-    assert rates.rate("resnet", "V100", 8) == (40.0, UNPROFILED_SPREAD)
+    assert rates.rate("resnet", "V100", 8) == (40.0, UNPROFILED_UNCERTAINTY)
     assert rates.rate("other", "V100", 1) == Rates().rate("other", "V100", 1), "nobody profiled it"
 
 

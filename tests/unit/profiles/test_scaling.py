@@ -9,7 +9,7 @@ import pytest
 
 from rota.beliefs.step_time import StepTime
 from rota.errors import ProfileError
-from rota.live.given_beliefs import _WORDS as WORDS
+from rota.live.given_beliefs import _CODEC as WORDS
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.scaling import (
     StepTable,

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("ray")
 
 from rota.ray import channel, names
-from rota.ray.channel import RayHosts
+from rota.ray.channel import RayChannel
 
 LIFE = "ab" * 28
 FACTS = {
@@ -91,7 +91,7 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
     monkeypatch.setattr(channel, "start_ray", lambda *_: made)
-    monkeypatch.setattr(RayHosts, "_to_leave", lambda self: set())
+    monkeypatch.setattr(RayChannel, "_to_leave", lambda self: set())
     monkeypatch.setattr(channel, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(channel, "ASK_AGAIN_SECONDS", 0.1)
     yield made
@@ -108,7 +108,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_an_agent_that_does_not_say_who_it_is_is_asked_again(cluster: Cluster, lost: Exception | None) -> None:
     """Before the scheduler is up too: it would wait for this agent."""
     cluster.hello = Call(lost, lost, json.dumps(FACTS))
-    met = RayHosts("here", "home")
+    met = RayChannel("here", "home")
     try:
         assert [each.facts.name for each in met.there().values()] == ["n1"]
         assert cluster.hello.count == 3
@@ -118,7 +118,7 @@ def test_an_agent_that_does_not_say_who_it_is_is_asked_again(cluster: Cluster, l
 
 def test_a_call_that_listens_and_never_returns_is_made_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "RING_SECONDS", 0.05)
-    met = RayHosts("here", "home")
+    met = RayChannel("here", "home")
     try:
         until(lambda: cluster.wait.count >= 2)
         assert met.rang() == set()
@@ -132,7 +132,7 @@ def test_an_agent_that_raises_is_told_once(cluster: Cluster) -> None:
     problem = Raised()
     problem.cause = OSError("no space left")  # type: ignore[attr-defined]
     cluster.hello = Call(problem, problem, json.dumps(FACTS))
-    met = RayHosts("here", "home")
+    met = RayChannel("here", "home")
     try:
         assert met.notes() == ["the agent of n1 failed: OSError: no space left"] and met.notes() == []
     finally:
@@ -158,7 +158,7 @@ def agent(*answers: str | Exception | None) -> SimpleNamespace:
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
 def test_the_second_of_a_name_is_refused_with_a_word_and_used_when_the_first_is_gone(cluster: Cluster, address: str) -> None:
-    met = RayHosts("here", "home")
+    met = RayChannel("here", "home")
     try:
         cluster.actors[SECOND] = agent(json.dumps(FACTS))
         cluster.there |= {SECOND: address}
@@ -180,7 +180,7 @@ def test_the_second_of_a_name_is_refused_with_a_word_and_used_when_the_first_is_
 @pytest.mark.parametrize("answer", [Died(), ConnectionError(), None], ids=["died", "unavailable", "silent"])
 def test_a_machine_that_came_back_before_ray_noticed_is_used_without_a_word(cluster: Cluster, answer: Exception | None) -> None:
     """Ray lists both lives for a while. The agent of the earlier one does not answer."""
-    met = RayHosts("here", "home")
+    met = RayChannel("here", "home")
     try:
         cluster.actors[SECOND] = agent(json.dumps(FACTS))
         cluster.hello = Call(answer)
@@ -197,7 +197,7 @@ def test_a_machine_that_came_back_before_ray_noticed_is_used_without_a_word(clus
 def test_the_next_scheduler_uses_the_one_that_was_used_before(cluster: Cluster) -> None:
     cluster.there = {SECOND: "127.0.0.2", LIFE: "127.0.0.1"}
     cluster.known = [f"agent-{LIFE}"]
-    met = RayHosts("here", "home")
+    met = RayChannel("here", "home")
     try:
         assert list(met.there()) == [LIFE] and cluster.made == [LIFE]
     finally:

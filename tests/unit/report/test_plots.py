@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 import rota
-from rota.errors import NameUnknown, OptionError
+from rota.errors import OptionError, UnknownNameError
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
 from rota.report.comparison import Comparison
@@ -136,7 +136,7 @@ def test_it_tells_itself_in_a_line() -> None:
 
 
 def test_what_there_is_no_picture_of() -> None:
-    with pytest.raises(NameUnknown, match=r"No plot 'quue'\. Closest: queue\. All: busy, jct, moves, queue, spread\."):
+    with pytest.raises(UnknownNameError, match=r"No plot 'quue'\. Closest: queue\. All: busy, jct, moves, queue, spread\."):
         plot(several(1), "quue")
     with pytest.raises(OptionError, match="no run to draw"):
         plot(Comparison({}), "jct")

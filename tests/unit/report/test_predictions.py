@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import rota
-from rota.core.state.beliefs import Knowledge
-from rota.model.length_prediction import Prediction
+from rota.core.state.beliefs import Beliefs
+from rota.model.length_prediction import LengthPrediction
 from rota.report.comparison import Comparison
 from rota.report.predictions import PredictionsSummary
 from rota.report.result import Result
 
 
-def summary(*made: Prediction) -> PredictionsSummary:
-    known = Knowledge.__new__(Knowledge)
+def summary(*made: LengthPrediction) -> PredictionsSummary:
+    known = Beliefs.__new__(Beliefs)
     known.predictions = made
     return PredictionsSummary.of(known)
 
@@ -25,11 +25,11 @@ def simulated(policy: str = "optimus") -> Result:
 
 def test_by_how_far_jobs_had_come() -> None:
     found = summary(
-        Prediction("a", 1.0, 30.0, 10.0),
-        Prediction("a", 2.5, 5.0, 10.0),
-        Prediction("a", 5.0, 12.0, 10.0),
-        Prediction("b", 9.0, 10.0, 10.0),
-        Prediction("b", 11.0, 12.0, 10.0),
+        LengthPrediction("a", 1.0, 30.0, 10.0),
+        LengthPrediction("a", 2.5, 5.0, 10.0),
+        LengthPrediction("a", 5.0, 12.0, 10.0),
+        LengthPrediction("b", 9.0, 10.0, 10.0),
+        LengthPrediction("b", 11.0, 12.0, 10.0),
     )
     assert found.predictions == 5
     quarters = {each.done_upto: each for each in found.by_progress}

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rota.errors import ConflictError, NameUnknown, OptionError
+from rota.errors import ConflictError, OptionError, UnknownNameError
 from rota.server.connections import ConnectionLimits
 from rota.server.http_api import make_app
 from rota.server.http_server import HttpServer
@@ -136,7 +136,7 @@ class Standin:
         if len(found) > 1:
             raise OptionError(f"fits {len(found)} jobs.", field="job", value=key, hint="write more of the name")
         if not found:
-            raise NameUnknown("job", key, [row.name for row in self.rows.values()], hint="rota jobs --all")
+            raise UnknownNameError("job", key, [row.name for row in self.rows.values()], hint="rota jobs --all")
         return found[0]
 
     def why(self, job: int) -> WhyRow:

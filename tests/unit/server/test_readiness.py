@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import UnreachableError
-from rota.live.journal_store import JournalAway, lead_lost
+from rota.live.journal_store import JournalUnavailable, lead_lost
 from rota.server import readiness
 from rota.server.serve import _Run
 from rota.server.standby import Lead
@@ -70,7 +70,7 @@ def test_a_real_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
         def no_answer(*words: object, **more: object) -> None:
             if away.is_set():
-                raise JournalAway("the database does not answer.")
+                raise JournalUnavailable("the database does not answer.")
             append(*words, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(daemon.journal, "append", no_answer)

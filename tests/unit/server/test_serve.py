@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent.gpus import Gpu
-from rota.compose.live_scheduler import WORDS, make_scheduler
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.errors import ClusterError
 from rota.live.journal import Journal
 from rota.model.cluster import Node
@@ -85,7 +85,7 @@ def test_a_home_without_real_gpus_keeps_the_pretend_ones_that_it_had(tmp_path: P
     assert str(check_options(ServeOptions(home=tmp_path)).driver.machines()) == "4xV100"
     before = ServeOptions(home=tmp_path, pretend="1xV100 + 1xK80")
     checked = check_options(before)
-    journal = Journal(tmp_path / "journal.sqlite", WORDS)
+    journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     journal.configure(make_configuration(before, "fifo", "packed", checked, {}))
     journal.close()
     assert str(check_options(ServeOptions(home=tmp_path)).driver.machines()) == "1xV100 + 1xK80"

@@ -6,7 +6,7 @@ import pytest
 
 from rota.api import prepare, simulate
 from rota.compose.cluster_yaml import read_site
-from rota.errors import ClusterError, Stalled
+from rota.errors import ClusterError, SimulationStalled
 from rota.model.job import Arrival, JobSpec
 from rota.traces.trace import Trace
 from tests.fuzz.checks import Watched
@@ -72,7 +72,9 @@ def test_a_job_that_no_longer_fits_is_told_why(site: Path) -> None:
         "test",
         [Arrival(0.0, JobSpec(gpus=1, steps=10.0)), Arrival(500.0, JobSpec(gpus=3, accelerators=("V100",), steps=9.0))],
     )
-    with pytest.raises(Stalled, match=r"Job 1: It asks for 3 GPUs of V100; since nodes left, the largest pool it accepts has 2"):
+    with pytest.raises(
+        SimulationStalled, match=r"Job 1: It asks for 3 GPUs of V100; since nodes left, the largest pool it accepts has 2"
+    ):
         simulate(wide, cluster=site, preset="ideal")
 
 

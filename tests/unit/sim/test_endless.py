@@ -9,7 +9,7 @@ import pytest
 from rota.api import check, simulate
 from rota.beliefs.move_costs import MemoryCosts
 from rota.beliefs.rates import Rates
-from rota.errors import Stalled, TraceError
+from rota.errors import SimulationStalled, TraceError
 from rota.model.allocation import Ranking
 from rota.model.job import Arrival, JobSpec
 from rota.model.view import View
@@ -110,7 +110,7 @@ class AtOnce:
 @pytest.mark.parametrize(("policy", "story"), [(Nobody(), "got no job anywhere"), (AtOnce(), "got no job far")])
 @pytest.mark.slow
 def test_decisions_that_help_nobody_end_in_an_error(policy: Any, story: str) -> None:
-    with pytest.raises(Stalled) as caught:
+    with pytest.raises(SimulationStalled) as caught:
         simulate(trace(*[JobSpec(steps=1e5)] * 3), policy=policy, cluster="1xV100", preset="ideal")
     said = caught.value.message
     assert type(policy).__name__ in said and story in said and "3 are unfinished" in said and "last plan lets" in said

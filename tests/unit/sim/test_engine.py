@@ -9,7 +9,7 @@ from rota.beliefs.rates import Rates
 from rota.core.decision_timing import AtRounds
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
-from rota.errors import OptionError, Stalled
+from rota.errors import OptionError, SimulationStalled
 from rota.model.allocation import Ranking
 from rota.model.cluster import Cluster, Node
 from rota.model.job import Arrival, JobSpec
@@ -98,7 +98,7 @@ def test_a_policy_that_ranks_nobody_stalls_with_a_story() -> None:
         def allocate(self, view: Any) -> Ranking:
             return Ranking(order=np.empty(0, dtype=np.int64))
 
-    with pytest.raises(Stalled, match="1 job did not finish"):
+    with pytest.raises(SimulationStalled, match="1 job did not finish"):
         run("1xV100", (0.0, 1, 5.0), policy=Nobody())
 
 

@@ -12,22 +12,22 @@ from rota.model.policy import Policy
 from rota.placers.packed import Packed
 from rota.policies.fifo import Fifo
 from rota.policies.tiresias import Tiresias
-from rota.sim.observed_physics import SeenEngine, SeenJob, SeenPhysics
+from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics
 from rota.sim.record import Record
 
 
-def run(policy: Policy, jobs: dict[str, SeenJob], *, answer_seconds: float = 0.0, **spec: bool) -> Record:
+def run(policy: Policy, jobs: dict[str, ObservedJob], *, answer_seconds: float = 0.0, **spec: bool) -> Record:
     """On one GPU, all submitted at once."""
     cluster = Cluster.parse("1xV100")
     arrivals = [Arrival(0.0, JobSpec(name=name, steps=100.0, **spec)) for name in jobs]
     # It believes that moving costs something, so that a job which has just started may make a step first.
     scheduler = Scheduler(cluster, Packed(), costs=MoveCosts(launch_seconds=1.0))
-    return SeenEngine(scheduler, policy, SeenPhysics(jobs=jobs, answer_seconds=answer_seconds), arrivals).run()
+    return ObservedEngine(scheduler, policy, ObservedPhysics(jobs=jobs, answer_seconds=answer_seconds), arrivals).run()
 
 
-def seen(work_seconds: float, **costs: float) -> SeenJob:
+def seen(work_seconds: float, **costs: float) -> ObservedJob:
     """One that costs nothing else but this."""
-    return SeenJob(work_seconds=work_seconds, **{each.name: costs.get(each.name, 0.0) for each in fields(SeenJob)[1:]})
+    return ObservedJob(work_seconds=work_seconds, **{each.name: costs.get(each.name, 0.0) for each in fields(ObservedJob)[1:]})
 
 
 def test_each_job_is_as_fast_as_it_was_and_starts_and_leaves_as_it_did() -> None:

@@ -9,7 +9,7 @@ from rota.beliefs.rates import SAME_SPEED, Rates
 from rota.compose.study import Study
 from rota.core.decision_timing import WholeSteps
 from rota.core.scheduler import Scheduler
-from rota.core.selection import Drawing
+from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.model.cluster import Cluster
 from rota.model.job import Arrival, JobSpec
@@ -98,7 +98,7 @@ def test_a_shared_gpu_is_busy_once_and_paid_once() -> None:
 
 
 def test_whole_steps_go_by_the_rate_a_round_begins_with() -> None:
-    settings = Settings(packing=True, decide=WholeSteps(round_seconds=10.0), drawing=Drawing(steady=True))
+    settings = Settings(packing=True, decide=WholeSteps(round_seconds=10.0), drawing=SelectionRules(steady=True))
     record = run("1xV100", (0.0, "a", 12.0), (0.0, "b", 12.0), units=((0, 1),), settings=settings, whole_steps_seconds=10.0)
     # Round 1, 0-10: 8 of a and 5 of b. Round 2, 10-20: a ends with 4 more at 15, b goes on at 0.5 to 10.
     # Round 3, alone: the last two at 1.

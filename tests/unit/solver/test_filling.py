@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rota.errors import SolverFailed
+from rota.errors import SolverError
 from rota.solver.filling import water_fill
 from rota.solver.linear import least
 from rota.solver.program import Program
@@ -82,7 +82,7 @@ def test_nobody_of_any_weight_is_no_answer_to_fall_over() -> None:
     program = Program(Question((1, 0, 0), {"a": (1, 0, 0)}, ["a"]).view())
     try:
         found = water_fill(program, program.rate, lambda free: np.zeros(len(free)))
-    except SolverFailed as problem:
+    except SolverError as problem:
         assert problem.hint
     else:
         assert np.isfinite(found.x).all()

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from rota.errors import SolverFailed
+from rota.errors import SolverError
 from rota.solver.lp import FACES, Centre, Lp, Optimum, _highs, centre, patiently, solved, vertex
 
 
@@ -74,7 +74,7 @@ def test_a_program_without_an_end_has_no_solution(face: Any) -> None:
 
 
 def test_no_solution_is_an_error_that_says_of_what() -> None:
-    with pytest.raises(SolverFailed, match="No solution of the seating plan was found") as raised:
+    with pytest.raises(SolverError, match="No solution of the seating plan was found") as raised:
         solved(None, "the seating plan")
     assert raised.value.hint
     known = Optimum(np.zeros(1), 0.0, np.zeros(0), np.zeros(0))

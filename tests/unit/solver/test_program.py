@@ -7,7 +7,7 @@ import pytest
 
 from rota.compose.registry import make_policy
 from rota.core.state.accounts import time_shares
-from rota.errors import OptionError, SolverFailed
+from rota.errors import OptionError, SolverError
 from rota.solver.linear import Linear, greatest, least
 from rota.solver.program import Program
 from tests.solving import Question, assert_feasible
@@ -203,7 +203,7 @@ def test_constraints_that_contradict_each_other_are_an_error_or_none() -> None:
     program.subject_to(program.rate >= 100.0)
     program.maximise(program.rate.sum())
     assert program.try_solve() is None
-    with pytest.raises(SolverFailed, match="objective and constraints"):
+    with pytest.raises(SolverError, match="objective and constraints"):
         program.solve()
 
 

@@ -14,15 +14,15 @@ from rota.compose.study import Study
 from rota.report.comparison import WALL_CLOCK
 from rota.sweeps import sweep_worker
 from rota.sweeps.copies import FIELDS, LOCK, Copies, remove_left
-from rota.sweeps.node_runner import There, packed
+from rota.sweeps.node_runner import NodeRunner, encode_cell
 from rota.sweeps.versions import versions
 
 POLICY = "import rota\nclass Mine:\n    def allocate(self, view):\n        return rota.Ranking.by(view.jobs.gpus)\n"
 
 
 @pytest.fixture
-def there() -> Iterator[There]:
-    made = There()
+def there() -> Iterator[NodeRunner]:
+    made = NodeRunner()
     yield made
     made.close()
 
@@ -65,14 +65,14 @@ def timeless(result: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
-def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: There) -> None:
+def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: NodeRunner) -> None:
     expected, sent, contents = {}, {}, {}
     for name, study in studies(folder).items():
         plain = study.plain()
         expected[name] = timeless(json.loads(json.dumps(sweep_worker.run(plain, lambda *_: None))))
         files = Fingerprints().files(study)
         contents |= {digest: Path(path).read_bytes() for path, digest in files.items()}
-        sent[name] = packed(plain, versions(), str(folder), files)
+        sent[name] = encode_cell(plain, versions(), str(folder), files)
     assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in contents.items())
     folder.parent.rename(folder.parent.with_name("away"))
     os.chdir("/")
@@ -83,41 +83,41 @@ def test_every_cell_has_the_same_bytes_without_the_files(folder: Path, there: Th
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_there_reads_as_here(folder: Path, there: There) -> None:
+def test_what_goes_wrong_there_reads_as_here(folder: Path, there: NodeRunner) -> None:
     (folder / "bad.csv").write_text("submit_time,gpus,duration\n0,one,600\n")
     study = Study(folder / "bad.csv", cluster="8xV100")
     files = Fingerprints().files(study)
     contents = {digest: Path(path).read_bytes() for path, digest in files.items()}
-    answer = there.run(packed(study.plain(), versions(), str(folder), files), contents.__getitem__)
+    answer = there.run(encode_cell(study.plain(), versions(), str(folder), files), contents.__getitem__)
     assert answer["error"].startswith(f"{folder / 'bad.csv'}:2  gpus: 'one'") and answer["hint"]
     leaving = POLICY.replace("return", "raise SystemExit(3)\n        return")
     (folder / "mine.py").write_text(leaving)
     study = Study("demo", policy="./mine.py:Mine")
     files = Fingerprints().files(study)
-    answer = there.run(packed(study.plain(), versions(), str(folder), files), lambda _: leaving.encode())
+    answer = there.run(encode_cell(study.plain(), versions(), str(folder), files), lambda _: leaving.encode())
     assert "SystemExit: 3" in answer["error"]
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_told_and_the_next_cell_has_another(folder: Path, there: There) -> None:
+def test_a_worker_that_dies_is_told_and_the_next_cell_has_another(folder: Path, there: NodeRunner) -> None:
     dying = POLICY.replace("return", "import os; os._exit(7)\n        return")
     (folder / "mine.py").write_text(dying)
     study = Study("demo", policy="./mine.py:Mine")
-    answer = there.run(packed(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: dying.encode())
+    answer = there.run(encode_cell(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: dying.encode())
     assert answer["died"] and "its worker died (exit code 7)" in answer["error"]
-    assert "result" in there.run(packed(Study("demo").plain(), versions(), str(folder), {}), lambda _: b"")
+    assert "result" in there.run(encode_cell(Study("demo").plain(), versions(), str(folder), {}), lambda _: b"")
 
 
-def test_a_copy_that_is_damaged_is_not_used(folder: Path, there: There) -> None:
+def test_a_copy_that_is_damaged_is_not_used(folder: Path, there: NodeRunner) -> None:
     study = Study("jobs.csv", cluster="8xV100")
-    answer = there.run(packed(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: b"other")
+    answer = there.run(encode_cell(study.plain(), versions(), str(folder), Fingerprints().files(study)), lambda _: b"other")
     assert "jobs.csv is damaged" in answer["error"]
 
 
 @pytest.mark.slow
-def test_other_versions_calculate_nothing(folder: Path, there: There) -> None:
+def test_other_versions_calculate_nothing(folder: Path, there: NodeRunner) -> None:
     sweeps = {**versions(), "numpy": "1.0"}
-    answer = there.run(packed(Study("demo").plain(), sweeps, str(folder), {}), lambda _: b"")
+    answer = there.run(encode_cell(Study("demo").plain(), sweeps, str(folder), {}), lambda _: b"")
     assert answer == {"other": [f"numpy {versions()['numpy']}, not 1.0"]}
 
 

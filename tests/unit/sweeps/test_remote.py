@@ -9,9 +9,9 @@ import pytest
 
 from rota.errors import InputError
 from rota.sweeps.grid import Grid
-from rota.sweeps.node_runner import There
+from rota.sweeps.node_runner import NodeRunner
 from rota.sweeps.runner import run
-from rota.sweeps.worker_pool import Answer
+from rota.sweeps.worker_pool import WorkerReply
 
 JOBS = "synthetic:jobs=30,gpus=8,largest=4,longest_seconds=20000"
 
@@ -24,13 +24,13 @@ class Machines:
         self._count, self._running = count, 0
         self._kept: dict[str, bytes] = {}
         self._todo: queue.SimpleQueue[tuple[int, str, dict[str, bytes]] | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[int, WorkerReply]] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._machine) for _ in range(count)]
         for thread in self._threads:
             thread.start()
 
     def _machine(self) -> None:
-        there = There()
+        there = NodeRunner()
         while (sent := self._todo.get()) is not None:
             number, text, files = sent
             self._answers.put((number, there.run(text, files.__getitem__)))
@@ -47,7 +47,7 @@ class Machines:
         self.most = max(self.most, self._running)
         self._todo.put((number, text, {digest: self._kept[digest] for digest in digests}))
 
-    def hear(self, seconds: float) -> list[tuple[int, Answer]]:
+    def hear(self, seconds: float) -> list[tuple[int, WorkerReply]]:
         try:
             found = self._answers.get(timeout=seconds)
         except queue.Empty:

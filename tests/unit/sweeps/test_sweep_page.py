@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.sweeps.sweep_page import METRICS, SweepChart, sweep_page
-from rota.sweeps.sweep_result import Swept
+from rota.sweeps.sweep_result import SweepResult
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -17,11 +17,11 @@ def row(axes: dict[str, Any], seed: int = 0, jct: float = 3600.0) -> dict[str, A
     return {"key": "k", "axes": axes, "params": {"seed": seed, "notes": []}, "summary": summary}
 
 
-def swept(rows: list[dict[str, Any]]) -> Swept:
-    return Swept(Path("out"), rows, [], 0)
+def swept(rows: list[dict[str, Any]]) -> SweepResult:
+    return SweepResult(Path("out"), rows, [], 0)
 
 
-def loads(policies: tuple[str, ...] = ("fifo", "srsf"), seeds: int = 2, **more: Any) -> Swept:
+def loads(policies: tuple[str, ...] = ("fifo", "srsf"), seeds: int = 2, **more: Any) -> SweepResult:
     return swept(
         [
             row({"policy": policy, "trace": "t", "cluster": "c", **more, "trace.load": load}, seed, 1000 * load + 50 * seed)

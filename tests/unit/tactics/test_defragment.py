@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.tactics.defragment import Clearing, Defragment, Movable, fit
+from rota.tactics.defragment import Defragment, DefragmentPlan, Movable, fit
 from tests.examples import examples
 
 
-def clear(free: Sequence[int], jobs: Sequence[Movable], gpus: int, nodes: int = 1) -> Clearing | None:
+def clear(free: Sequence[int], jobs: Sequence[Movable], gpus: int, nodes: int = 1) -> DefragmentPlan | None:
     return Defragment().clear(np.array(free, dtype=np.int64), jobs, gpus, nodes)
 
 
 def test_the_node_that_needs_the_fewest_moves_is_freed() -> None:
     jobs = [Movable(0, 0, 1, 10.0), Movable(1, 0, 1, 10.0), Movable(2, 1, 1, 10.0), Movable(3, 2, 2, 10.0)]
     found = clear([2, 3, 2], jobs, 4)
-    assert found == Clearing((1,), ((jobs[2], 0),))
+    assert found == DefragmentPlan((1,), ((jobs[2], 0),))
 
 
 def test_of_equal_counts_the_cheapest_is_moved() -> None:
@@ -117,7 +117,7 @@ def test_no_way_needs_fewer_moves_or_costs_less(cluster: tuple[list[int], list[M
     check(found, free, gpus)
 
 
-def check(found: Clearing, free: Sequence[int], gpus: int) -> None:
+def check(found: DefragmentPlan, free: Sequence[int], gpus: int) -> None:
     left = dict(enumerate(free))
     for job, node in found.moves:
         assert job.node in found.nodes and node not in found.nodes

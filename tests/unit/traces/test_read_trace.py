@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.errors import NameUnknown, TraceError
+from rota.errors import TraceError, UnknownNameError
 from rota.model.job import Arrival, JobSpec
 from rota.traces.format import Format
 from rota.traces.read_trace import FORMATS, read_trace
@@ -76,7 +76,7 @@ def test_a_format_may_be_named(tmp_path: Path, format: str) -> None:
 
 
 def test_an_unknown_format_gets_the_closest(tmp_path: Path) -> None:
-    with pytest.raises(NameUnknown, match="Closest: philly") as caught:
+    with pytest.raises(UnknownNameError, match="Closest: philly") as caught:
         read_trace(write(tmp_path, PHILLY), format="phily")
     assert caught.value.hint
 

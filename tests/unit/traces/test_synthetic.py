@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rota.errors import InputError, NameUnknown, TraceError
+from rota.errors import InputError, TraceError, UnknownNameError
 from rota.model.accelerators import ACCELERATORS
 from rota.model.job import Arrival
 from rota.profiles.catalogue import Catalogue
@@ -247,7 +247,7 @@ def test_a_generated_trace_has_no_format_and_no_columns() -> None:
     with pytest.raises(TraceError, match="no columns to filter by") as caught:
         open_trace("demo", where=[("gpus", "1")])
     assert caught.value.hint
-    with pytest.raises(NameUnknown):
+    with pytest.raises(UnknownNameError):
         open_trace("demo", format="phily")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rota.errors import TraceError
 from rota.model.job import Arrival, JobSpec
-from rota.traces.trace import Skipped, Trace
+from rota.traces.trace import SkippedRow, Trace
 
 
 def arrivals(*pairs: tuple[float, int]) -> list[Arrival]:
@@ -39,9 +39,9 @@ def test_oversized_jobs_are_counted_with_line_and_reason() -> None:
 
 def test_oversized_jobs_without_a_file_are_counted_by_number() -> None:
     spec = JobSpec(gpus=4, accelerators=("A100", "V100"))
-    trace = Trace("t", "made", (Arrival(0.0, JobSpec()), Arrival(0.0, spec)), skipped=(Skipped(9, "earlier"),))
+    trace = Trace("t", "made", (Arrival(0.0, JobSpec()), Arrival(0.0, spec)), skipped=(SkippedRow(9, "earlier"),))
     fitting = trace.without_oversized(lambda spec: spec.gpus == 1)
-    assert fitting.skipped == (Skipped(9, "earlier"), Skipped(2, "asks for 4 GPUs of A100|V100, which can never fit"))
+    assert fitting.skipped == (SkippedRow(9, "earlier"), SkippedRow(2, "asks for 4 GPUs of A100|V100, which can never fit"))
 
 
 def test_a_trace_that_fits_is_returned_as_it_is() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rota.train import agreement
 from rota.train.agreement import GO_ON, LEAVE, SAVE, Action, Alone, Announcement, FirstRank, OtherRank
 from rota.train.object_checkpoints import checkpoints_at
-from rota.train.object_store import open_objects
-from rota.train.rank_store import Board, FolderBoard, ObjectBoard
+from rota.train.object_store import open_object_store
+from rota.train.rank_store import FolderRankStore, ObjectBoard, RankStore
 from tests.examples import examples
 
 
@@ -27,7 +27,7 @@ class MustWait(Exception):
 class Ranks:
     """Ranks that are stepped by hand, in any order: one that would wait gives way instead."""
 
-    def __init__(self, board: Board, count: int, start: int) -> None:
+    def __init__(self, board: RankStore, count: int, start: int) -> None:
         self.ranks = [FirstRank(board), *(OtherRank(board) for _ in range(count - 1))]
         self.steps = [start] * count
         self.saves: list[list[int]] = [[] for _ in range(count)]
@@ -104,17 +104,17 @@ def test_ranks_do_the_same_at_the_same_step(
     assert all(saves == ranks.saves[0] for saves in ranks.saves), ranks.saves
 
 
-def new_board(place: str, folder: Path) -> Board:
+def new_board(place: str, folder: Path) -> RankStore:
     if place == "folder":
-        return FolderBoard(folder)
+        return FolderRankStore(folder)
     pytest.importorskip("fsspec")
-    open_objects("memory://").delete(f"ranks-{os.getpid()}")
-    return ObjectBoard(open_objects("memory://"), f"ranks-{os.getpid()}")
+    open_object_store("memory://").delete(f"ranks-{os.getpid()}")
+    return ObjectBoard(open_object_store("memory://"), f"ranks-{os.getpid()}")
 
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = FolderBoard(tmp_path)
+    board = FolderRankStore(tmp_path)
     first, other = FirstRank(board), OtherRank(board)
     first.begin(Announcement(0))
     other.begin(Announcement(0))
@@ -134,7 +134,7 @@ def test_a_full_disk_stops_nobody_before_the_limit(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_all_begin_with_what_the_first_found(tmp_path: Path) -> None:
-    board = FolderBoard(tmp_path)
+    board = FolderRankStore(tmp_path)
     first, other = FirstRank(board), OtherRank(board)
     with pytest.raises(MustWait):
         other.begin(Announcement(0))
@@ -186,7 +186,7 @@ except Yielded as left:
 
 @pytest.mark.usefixtures("nobody_sleeps")
 def test_a_board_that_cannot_be_read_is_tried_again_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = FolderBoard(tmp_path)
+    board = FolderRankStore(tmp_path)
     first, other = FirstRank(board), OtherRank(board)
     first.begin(Announcement(0))
 
@@ -234,7 +234,7 @@ def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int, nod
     assert any(run.iterdir()) == (nodes == 1), "what they tell each other is where they all see it"
     saved = tmp_path / "rota-7" if nodes == 1 else f"{place}/rota-7"
     for rank in range(4):
-        made = checkpoints_at(saved, FolderBoard(tmp_path / "unused"), incarnation=2, rank=rank, world_size=4)
+        made = checkpoints_at(saved, FolderRankStore(tmp_path / "unused"), incarnation=2, rank=rank, world_size=4)
         found = made.newest()
         assert found is not None and found.step == step
         assert (found.part(rank) / "n").read_text() == str(step)

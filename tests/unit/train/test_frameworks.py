@@ -113,7 +113,7 @@ def test_a_suspended_run_is_the_same_run(tmp_path: Path, package: str, script: s
 
 def test_a_checkpoint_of_the_trainer_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from rota.train.checkpoint import seal
+    from rota.train.checkpoint import add_manifest
     from rota.train.huggingface import last_checkpoint
     from rota.train.session import CheckpointWarning
 
@@ -121,7 +121,7 @@ def test_a_checkpoint_of_the_trainer_that_was_cut_off_is_passed_over(tmp_path: P
     for step in (9, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
         (tmp_path / f"checkpoint-{step}" / "model").write_bytes(b"x" * 100)
-        seal(tmp_path / f"checkpoint-{step}", step)
+        add_manifest(tmp_path / f"checkpoint-{step}", step)
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
     (tmp_path / "checkpoint-11").mkdir()
     (tmp_path / "checkpoint-10" / "model").write_bytes(b"x" * 99)

@@ -18,12 +18,12 @@ fsspec = pytest.importorskip("fsspec")
 
 import rota  # noqa: E402
 from rota.errors import CheckpointError, OptionError  # noqa: E402
-from rota.train.checkpoint import Checkpoints, WholeCheckpoint, opened_manifest, sealed_manifest  # noqa: E402
-from rota.train.object_checkpoints import StoredCheckpoints, checkpoints_at  # noqa: E402
-from rota.train.object_store import FolderObjects, Objects, open_objects  # noqa: E402
+from rota.train.checkpoint import CompleteCheckpoint, FolderCheckpoints, manifest_bytes, parse_manifest  # noqa: E402
+from rota.train.object_checkpoints import ObjectCheckpoints, checkpoints_at  # noqa: E402
+from rota.train.object_store import FolderObjects, ObjectStore, open_object_store  # noqa: E402
 from rota.train.rank_environment import JobEnvironment  # noqa: E402
-from rota.train.rank_store import Board, FolderBoard, ObjectBoard  # noqa: E402
-from rota.train.session import CheckpointWarning, Session, Yielded  # noqa: E402
+from rota.train.rank_store import FolderRankStore, ObjectBoard, RankStore  # noqa: E402
+from rota.train.session import CheckpointWarning, Session, YieldExit  # noqa: E402
 from tests.examples import examples  # noqa: E402
 from tests.unit.train.stores import LibraryError, SmallStore  # noqa: E402
 
@@ -44,7 +44,7 @@ def memory() -> Iterator[str]:
     """The URL of a place in memory."""
     url = f"memory://stored-{os.getpid()}"
     yield url
-    open_objects("memory://").delete(f"stored-{os.getpid()}")
+    open_object_store("memory://").delete(f"stored-{os.getpid()}")
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, memory: str) -> str:
     return memory if request.param == "memory" else f"file://{tmp_path}/store/a"
 
 
-def store(url: str, incarnation: int = 1, keep: int = 2) -> StoredCheckpoints:
-    return StoredCheckpoints(open_objects(url), incarnation=incarnation, keep=keep)
+def store(url: str, incarnation: int = 1, keep: int = 2) -> ObjectCheckpoints:
+    return ObjectCheckpoints(open_object_store(url), incarnation=incarnation, keep=keep)
 
 
 def writes(text: str) -> Callable[[Path], None]:
@@ -73,13 +73,13 @@ def writes(text: str) -> Callable[[Path], None]:
     return save
 
 
-def read(found: WholeCheckpoint | None) -> str:
+def read(found: CompleteCheckpoint | None) -> str:
     assert found is not None
     return (found.part(0) / "deep" / "state").read_text()
 
 
 def names(url: str) -> list[str]:
-    return open_objects(url).names()
+    return open_object_store(url).names()
 
 
 def whole(*stems: str) -> list[str]:
@@ -119,7 +119,7 @@ def test_old_ones_are_collected(url: str) -> None:
 
 
 def test_a_name_that_begins_alike_is_another(url: str) -> None:
-    objects = open_objects(url)
+    objects = open_object_store(url)
     for key in ("a.i1.1/x", "a.i1.1.json", "a.i1.10/x", "a.i1.10.json"):
         objects.put(key, b"x")
     objects.delete("a.i1.1")
@@ -133,7 +133,7 @@ def test_a_late_process_of_an_earlier_incarnation_neither_pushes_in_front_nor_re
     new = store(url, 2, keep=3)
     for step in (150, 160, 170):
         new.write(step, {}, writes(str(step)))
-    open_objects(url).put("step-000000000180.i2.4/beef/rank-0/x", b"the next one, being written")
+    open_object_store(url).put("step-000000000180.i2.4/beef/rank-0/x", b"the next one, being written")
     late.write(900, {}, writes("late"))
     left = [f"step-000000000{step}.i2.{number}" for number, step in enumerate((150, 160, 170), 1)]
     assert names(url) == sorted([*whole(*left), "step-000000000180.i2.4"])
@@ -185,11 +185,11 @@ def test_a_manifest_can_name_no_other_file_of_this_machine(memory: str, tmp_path
     made = store(memory)
     made.write(10, {}, writes("before"))
     made.write(20, {}, writes("newest"))
-    objects = open_objects(memory)
-    body = opened_manifest(objects.get("step-000000000020.i1.2.json"), "it")
+    objects = open_object_store(memory)
+    body = parse_manifest(objects.get("step-000000000020.i1.2.json"), "it")
     for name in ("../../../evil", f"{tmp_path}/evil"):
         files = {**body["files"], name: body["files"]["rank-0/more"]}
-        objects.put("step-000000000020.i1.2.json", sealed_manifest({**body, "files": files}))
+        objects.put("step-000000000020.i1.2.json", manifest_bytes({**body, "files": files}))
         again = store(memory, 2)
         assert read(again.newest()) == "before" and "is not in the checkpoint" in again.torn[0]
     assert not list(tmp_path.rglob("evil"))
@@ -303,7 +303,7 @@ def test_killed_in_the_middle_of_any_object_the_one_before_is_used(tmp_path: Pat
 # Several ranks.
 
 
-def in_ranks(url: str, board: Board, count: int, save: Callable[[Path, int], object]) -> list[object]:
+def in_ranks(url: str, board: RankStore, count: int, save: Callable[[Path, int], object]) -> list[object]:
     """What each rank's write gave or raised."""
     found: list[object] = [None] * count
 
@@ -324,11 +324,13 @@ def in_ranks(url: str, board: Board, count: int, save: Callable[[Path, int], obj
 
 
 @pytest.fixture(params=["folder", "objects"])
-def board(request: pytest.FixtureRequest, tmp_path: Path, memory: str) -> Board:
-    return FolderBoard(tmp_path / "board") if request.param == "folder" else ObjectBoard(open_objects(memory), "ranks.i1.0")
+def board(request: pytest.FixtureRequest, tmp_path: Path, memory: str) -> RankStore:
+    return (
+        FolderRankStore(tmp_path / "board") if request.param == "folder" else ObjectBoard(open_object_store(memory), "ranks.i1.0")
+    )
 
 
-def test_ranks_write_one_checkpoint_together(memory: str, board: Board, scratch: Path) -> None:
+def test_ranks_write_one_checkpoint_together(memory: str, board: RankStore, scratch: Path) -> None:
     def save(part: Path, rank: int) -> None:
         (part / "mine").write_text(str(rank))
         beside = part.parent / "rank-0" / "state"  # as Accelerate does
@@ -336,7 +338,7 @@ def test_ranks_write_one_checkpoint_together(memory: str, board: Board, scratch:
         (beside / f"random-{rank}").write_text(str(rank))
 
     found = in_ranks(memory, board, 3, save)
-    assert all(isinstance(each, WholeCheckpoint) for each in found), found
+    assert all(isinstance(each, CompleteCheckpoint) for each in found), found
     assert list(scratch.iterdir()) == []
     (name,) = [name.removesuffix(".json") for name in names(memory) if name.endswith(".json")]
     first = store(memory, 2).newest()
@@ -344,13 +346,13 @@ def test_ranks_write_one_checkpoint_together(memory: str, board: Board, scratch:
     kept = {path.relative_to(first.folder).parts[0] for path in first.folder.rglob("*") if path.is_file()}
     assert kept == {"rank-0"}, "it has read the others' parts, and keeps its own"
     for rank in (1, 2, 6):
-        made = StoredCheckpoints(open_objects(memory), board, incarnation=2, rank=rank, world_size=7)
+        made = ObjectCheckpoints(open_object_store(memory), board, incarnation=2, rank=rank, world_size=7)
         part = made.named(name)
         assert (part.part(rank) / "mine").read_text() == str(rank if rank < 3 else 0)
         assert sorted(path.name for path in (part.folder / "rank-0" / "state").iterdir()) == ["random-0", "random-1", "random-2"]
 
 
-def test_if_one_rank_cannot_save_none_has_saved(memory: str, board: Board) -> None:
+def test_if_one_rank_cannot_save_none_has_saved(memory: str, board: RankStore) -> None:
     def save(part: Path, rank: int) -> None:
         if rank == 2:
             raise OSError(28, os.strerror(28))
@@ -387,7 +389,7 @@ class Run:
                     self.done.append(batch)
                     if number == stop_after:
                         os.kill(os.getpid(), signal.SIGTERM)
-        except Yielded as left:
+        except YieldExit as left:
             return left.step
         finally:
             signal.signal(signal.SIGTERM, before)
@@ -416,10 +418,10 @@ def test_a_folder_may_be_given_as_a_url(memory: str) -> None:
 
 
 def test_a_url_is_a_store_and_a_path_is_a_folder(tmp_path: Path, memory: str) -> None:
-    assert isinstance(checkpoints_at(tmp_path, None), Checkpoints)
-    assert type(open_objects(memory)) is Objects and type(open_objects(f"file://{tmp_path}")) is FolderObjects
+    assert isinstance(checkpoints_at(tmp_path, None), FolderCheckpoints)
+    assert type(open_object_store(memory)) is ObjectStore and type(open_object_store(f"file://{tmp_path}")) is FolderObjects
     with pytest.raises(OptionError, match=r"checkpoint\.dir: 'nope://a/b' — can't be opened: Protocol not known: nope"):
-        open_objects("nope://a/b")
+        open_object_store("nope://a/b")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import pytest
 
 from rota.errors import OptionError
 from rota.train import rank_store as board_module
-from rota.train.object_store import Objects, open_objects
+from rota.train.object_store import ObjectStore, open_object_store
 from rota.train.rank_environment import JobEnvironment
 from rota.train.rank_store import (
     AHEAD_SECONDS,
     MOST_AHEAD_SECONDS,
-    Board,
-    FolderBoard,
+    FolderRankStore,
     ObjectBoard,
+    RankStore,
     pauses,
     put_surely,
     shared_board,
@@ -22,14 +22,14 @@ from rota.train.rank_store import (
 
 
 @pytest.fixture(params=["folder", "file"])
-def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> RankStore:
     if request.param == "folder":
-        return FolderBoard(tmp_path / "ranks")
+        return FolderRankStore(tmp_path / "ranks")
     pytest.importorskip("fsspec")
-    return ObjectBoard(open_objects(f"file://{tmp_path}"), "ranks")
+    return ObjectBoard(open_object_store(f"file://{tmp_path}"), "ranks")
 
 
-def test_a_note_is_there_until_it_is_deleted(board: Board) -> None:
+def test_a_note_is_there_until_it_is_deleted(board: RankStore) -> None:
     assert board.get("a") is None
     board.put("a", b"1")
     board.put("a", b"2")
@@ -53,7 +53,7 @@ def test_ranks_of_one_node_share_a_folder_and_those_of_several_a_store(tmp_path:
     assert (tmp_path / "ckpt" / "ranks.i3.0" / "a").read_bytes() == b"2"
 
 
-class SlowObjects(Objects):
+class SlowObjects(ObjectStore):
     """Takes so long, by a clock that is moved by hand."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ def test_over_a_slow_store_limits_reach_further_ahead(monkeypatch: pytest.Monkey
     objects = SlowObjects()
     monkeypatch.setattr(board_module, "time", SimpleNamespace(monotonic=lambda: objects.now_s))
     made = ObjectBoard(objects, "ranks")
-    assert made.ahead_seconds == FolderBoard.ahead_seconds == AHEAD_SECONDS
+    assert made.ahead_seconds == FolderRankStore.ahead_seconds == AHEAD_SECONDS
     for seconds, ahead in ((0.001, AHEAD_SECONDS), (0.05, AHEAD_SECONDS)):
         objects.seconds = seconds
         made.put("a", b"")
@@ -85,9 +85,9 @@ def test_a_store_is_looked_at_less_and_less_often(tmp_path: Path) -> None:
 
 
 def test_a_note_that_matters_is_tried_again(tmp_path: Path) -> None:
-    made, tries = FolderBoard(tmp_path), []
+    made, tries = FolderRankStore(tmp_path), []
 
-    class Failing(FolderBoard):
+    class Failing(FolderRankStore):
         def put(self, name: str, data: bytes) -> None:
             tries.append(name)
             if len(tries) < 3:

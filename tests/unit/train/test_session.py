@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import rota
 from rota import train
 from rota.agent import datagrams
-from rota.agent.disk import TELL
+from rota.agent.disk import REPORT_SOCKET
 from rota.errors import CheckpointError, OptionError
-from rota.train.checkpoint import Checkpoints
-from rota.train.rank_environment import JobEnvironment, job_environment
-from rota.train.session import CheckpointWarning, Session, Yielded
+from rota.train.checkpoint import FolderCheckpoints
+from rota.train.rank_environment import JobEnvironment, read_rank_environment
+from rota.train.session import CheckpointWarning, Session, YieldExit
 from tests.examples import examples
 
 PACKAGES = str(Path(rota.__file__).parents[1])
@@ -64,7 +64,7 @@ class Run:
                         if made == stop_after:
                             os.kill(os.getpid(), signal.SIGTERM)
                     self.done.append(f"behind {epoch}")
-        except Yielded as left:
+        except YieldExit as left:
             assert left.code == 75
             return left.step
         return None
@@ -99,7 +99,7 @@ def test_suspended_with_the_last_step_of_every_epoch_it_never_begins_with_an_emp
     for epoch in range(epochs - 1):
         assert run.once(batches) == batches * (epoch + 1)
         assert run.done[-1] == f"behind {epoch}", "it was suspended behind that, not before"
-        facts = Checkpoints(tmp_path / "ckpt").newest()
+        facts = FolderCheckpoints(tmp_path / "ckpt").newest()
         assert facts is not None and (facts.facts["epoch"], facts.facts["offset"]) == (epoch + 1, 0)
     assert run.once(batches) is None, "with the last step of all it has only to end, and is not made to begin again for that"
     assert run.done == whole(epochs, batches)
@@ -215,7 +215,7 @@ def test_passes_without_epochs_are_skipped_when_they_are_done(tmp_path: Path) ->
                     if state["n"] == stop_at:
                         os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(Yielded):
+    with pytest.raises(YieldExit):
         loop(1, 6)
     loop(2, None)
     assert seen == [(epoch, batch) for epoch in range(3) for batch in range(4)]
@@ -249,7 +249,7 @@ def test_outside_rota_it_is_a_plain_loop(tmp_path: Path, monkeypatch: pytest.Mon
         assert signal.getsignal(signal.SIGTERM) is before, "no signal is touched"
         for batch in job.steps([1, 2, 3]):
             job.log(loss=batch)
-        train.tell(3, 3, loss=0.5)
+        train.report(3, 3, loss=0.5)
     assert job.step == 3 and not job.asked and not job.resumed
     assert saved == [] and list(tmp_path.iterdir()) == []
 
@@ -283,7 +283,7 @@ def test_outside_rota_ranks_have_no_checkpoints(tmp_path: Path) -> None:
 
 
 def test_it_tells_steps_totals_and_metrics(tmp_path: Path) -> None:
-    box = datagrams.listen(tmp_path, TELL)
+    box = datagrams.listen(tmp_path, REPORT_SOCKET)
     where = JobEnvironment(tmp_path, tmp_path / "ckpt", 1)
     with Session(lambda folder: None, lambda folder: None, environment=where) as job:
         for epoch in job.epochs(2):
@@ -356,9 +356,9 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="load — is missing"):
         train.session(save=lambda folder: None)
     with pytest.raises(OptionError, match="RANK: 'x' — is not a whole number"):
-        job_environment({"RANK": "x"})
+        read_rank_environment({"RANK": "x"})
     with pytest.raises(OptionError, match="RANK: 4 — is not a rank of 4"):
-        job_environment({"RANK": "4", "WORLD_SIZE": "4"})
+        read_rank_environment({"RANK": "4", "WORLD_SIZE": "4"})
     with pytest.raises(OptionError, match="ROTA_CHECKPOINT_DIR — is not set"):
         Session(lambda folder: None, lambda folder: None, environment=JobEnvironment(tmp_path))
     found: list[BaseException] = []
@@ -378,32 +378,34 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
 
 def test_two_homes_may_share_a_folder() -> None:
     variables = {"ROTA_RUN_DIR": "/r", "ROTA_CHECKPOINT_DIR": "/c", "ROTA_JOB_ID": "1"}
-    keys = [job_environment({**variables, "ROTA_JOB_KEY": key}).checkpoint_folder for key in ("aa-1", "bb-1")]
+    keys = [read_rank_environment({**variables, "ROTA_JOB_KEY": key}).checkpoint_folder for key in ("aa-1", "bb-1")]
     assert keys == [Path("/c/rota-aa-1"), Path("/c/rota-bb-1")]
 
 
 def test_a_url_stays_as_it_is() -> None:
     variables = {"ROTA_RUN_DIR": "/r", "ROTA_JOB_KEY": "aa-1"}
     for place in ("s3://bucket/ckpt", "s3://bucket/ckpt/"):
-        assert job_environment({**variables, "ROTA_CHECKPOINT_DIR": place}).checkpoint_folder == "s3://bucket/ckpt/rota-aa-1"
+        assert (
+            read_rank_environment({**variables, "ROTA_CHECKPOINT_DIR": place}).checkpoint_folder == "s3://bucket/ckpt/rota-aa-1"
+        )
 
 
 @pytest.mark.parametrize("ranks", [{}, {"RANK": "0", "WORLD_SIZE": "1"}])
 def test_parts_on_several_nodes_that_cannot_be_told_apart_do_not_start(tmp_path: Path, ranks: dict[str, str]) -> None:
     """Each would take itself for the first, and write over the checkpoints of the others."""
     variables = {"ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "1", "NNODES": "2", "NODE_RANK": "1", **ranks}
-    under_rota = job_environment({**variables, "ROTA_RUN_DIR": str(tmp_path)})
+    under_rota = read_rank_environment({**variables, "ROTA_RUN_DIR": str(tmp_path)})
     for options in ({"save": print, "load": print}, {"framework_saves": True}):
         with pytest.raises(OptionError, match=r"RANK.* — does not tell the processes on 2 nodes apart") as error:
             Session(environment=under_rota, **options)  # type: ignore[arg-type]
         assert "torchrun --nnodes $NNODES" in error.value.hint
     with pytest.raises(OptionError, match="RANK"):
-        Session(print, print, folder=tmp_path, environment=job_environment(variables))
+        Session(print, print, folder=tmp_path, environment=read_rank_environment(variables))
     assert list(tmp_path.iterdir()) == []
-    for where in (under_rota, job_environment(variables)):  # that write nothing
+    for where in (under_rota, read_rank_environment(variables)):  # that write nothing
         with Session(environment=where) as job:
             assert list(job.steps([1, 2])) == [1, 2]
-    told = job_environment({**variables, "ROTA_RUN_DIR": str(tmp_path), "RANK": "3", "WORLD_SIZE": "4"})
+    told = read_rank_environment({**variables, "ROTA_RUN_DIR": str(tmp_path), "RANK": "3", "WORLD_SIZE": "4"})
     assert Session(print, print, environment=told).environment.rank == 3
 
 
@@ -459,7 +461,7 @@ def test_a_loop_outside_the_with_block_is_refused() -> None:
 
 def told_to(folder: Path) -> Iterator[dict[str, object]]:
     """Reports of a session with this run folder."""
-    with datagrams.listen(folder, TELL) as box:
+    with datagrams.listen(folder, REPORT_SOCKET) as box:
         while True:
             found = [json.loads(each) for each in datagrams.receive(box, 64)]
             yield {name: value for report in found for name, value in report.items()}

@@ -9,9 +9,9 @@ import pytest
 
 from rota.agent import datagrams
 from rota.agent.attempt_handle import PACKAGES
-from rota.agent.disk import TELL
+from rota.agent.disk import REPORT_SOCKET
 from rota.errors import OptionError
-from rota.train.tell import numbers, tell
+from rota.train.tell import numbers, report
 from tests.unit.agent.bench import Bench, until
 from tests.unit.agent.conftest import bench
 
@@ -58,7 +58,7 @@ def test_a_job_can_only_report(bench: Bench) -> None:
         {"op": "report", "steps_done": 5, "metrics": {"x" * 99: 1, "ok": 2, "no": "x", "bad\n": 1, "yes": True, "deep": {}}},
         [],
     ):
-        until(lambda message=message: datagrams.send(box, TELL, json.dumps(message).encode()))
+        until(lambda message=message: datagrams.send(box, REPORT_SOCKET, json.dumps(message).encode()))
     until(lambda: bench.part().steps_done == 5)
     assert bench.part().asked is None and bench.part().metrics == {"ok": 2.0}
     bench.machine.kill(1, 1, 2)
@@ -157,4 +157,4 @@ def test_only_numbers_are_told() -> None:
 @pytest.mark.parametrize("told", [("abc",), (None,), (1, "many"), (True,)])
 def test_what_is_no_number_of_steps_is_refused_also_outside_rota(told: tuple[object, ...]) -> None:
     with pytest.raises(OptionError, match="is not a number of steps"):
-        tell(*told)  # type: ignore[arg-type]
+        report(*told)  # type: ignore[arg-type]

@@ -20,11 +20,11 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 
 from rota.agent import datagrams  # noqa: E402
-from rota.agent.disk import SIZE, TELL, write_whole  # noqa: E402
+from rota.agent.disk import REPORT_SOCKET, SIZE, write_atomic  # noqa: E402
 from rota.errors import CheckpointError, OptionError  # noqa: E402
 from rota.train.rank_environment import JobEnvironment  # noqa: E402
 from rota.train.resumable_loader import ResumableLoader  # noqa: E402
-from rota.train.session import Yielded  # noqa: E402
+from rota.train.session import YieldExit  # noqa: E402
 from rota.train.torch import TorchSession, session  # noqa: E402
 from tests.examples import examples  # noqa: E402
 from tests.unit.agent.bench import Bench  # noqa: E402
@@ -105,7 +105,7 @@ class Run:
                         if made == stop_after:
                             os.kill(os.getpid(), signal.SIGTERM)
                     scheduler.step()
-        except Yielded:
+        except YieldExit:
             return None
         self.factor = job.rate_factor
         return [tensor.clone() for tensor in model.state_dict().values()] + [torch.tensor(scheduler.get_last_lr())]
@@ -219,7 +219,7 @@ def test_another_batch_size_raises_the_rate_over_an_epoch(tmp_path: Path) -> Non
 
 def test_a_running_job_takes_another_batch_size(tmp_path: Path) -> None:
     """Told in the middle of an epoch, and told back: every example once, and Rota hears of usual steps."""
-    box = datagrams.listen(tmp_path, TELL)
+    box = datagrams.listen(tmp_path, REPORT_SOCKET)
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     where = JobEnvironment(tmp_path, tmp_path / "ckpt", 1, batch_size=4)
@@ -233,7 +233,7 @@ def test_a_running_job_takes_another_batch_size(tmp_path: Path) -> None:
                 factors.append(job.rate_factor)
                 optimizer.step()
                 if job.step in (2, 9):
-                    write_whole(tmp_path, SIZE, json.dumps({"batch_size": 8 if job.step == 2 else 4}).encode(), durable=False)
+                    write_atomic(tmp_path, SIZE, json.dumps({"batch_size": 8 if job.step == 2 else 4}).encode(), durable=False)
                 job._teller.hurry()  # it looks with every step that it tells of
                 told += datagrams.receive(box, 99)
     told = [json.loads(each) for each in [*told, *datagrams.receive(box, 99)]]
@@ -298,10 +298,10 @@ def test_loading_runs_no_code(tmp_path: Path) -> None:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "owned",))
 
-    from rota.train.checkpoint import Checkpoints
+    from rota.train.checkpoint import FolderCheckpoints
 
     facts = {"epoch": 0, "offset": 1, "work": 1}
-    Checkpoints(tmp_path, incarnation=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
+    FolderCheckpoints(tmp_path, incarnation=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
     with pytest.raises(Exception, match="Weights only load failed"), session(model, folder=tmp_path):
         pass
     assert not (tmp_path / "owned").exists()

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.errors import InputError, NameUnknown, OptionError, PolicyBroken, RotaError, SpecError, UnreachableError
+from rota.errors import InputError, OptionError, PolicyError, RotaError, SpecError, UnknownNameError, UnreachableError
 from rota.server import changes
 from rota.wire import client as module
 from rota.wire.client import PASSED_ON, Client, connect
-from rota.wire.problems import heard, told
+from rota.wire.problems import encode_error, heard
 from tests.unit.server.standin import Served, serve
 
 
@@ -83,7 +83,7 @@ def test_errors_come_over_as_what_they_were(served: Served, client: Client) -> N
     assert spec.value.field == "gpu" and spec.value.hint == "rename it, or take it out"
     with pytest.raises(OptionError, match="gpus: 99 — UNSATISFIABLE"):
         client.submit("x", gpus=99)
-    with pytest.raises(NameUnknown, match="No job 'nobody'"):
+    with pytest.raises(UnknownNameError, match="No job 'nobody'"):
         client.job("nobody")
     client.submit("x", name="same")
     client.submit("x", name="same")
@@ -101,13 +101,13 @@ def test_errors_come_over_as_what_they_were(served: Served, client: Client) -> N
     "error",
     [
         RotaError("plain", hint="h"),
-        PolicyBroken("policy", hint="h"),
+        PolicyError("policy", hint="h"),
         SpecError("wrong.", field="gpus", value=3, hint="h"),
-        NameUnknown("job", "x", ["y"], hint="h"),
+        UnknownNameError("job", "x", ["y"], hint="h"),
     ],
 )
 def test_an_error_survives_the_wire(error: RotaError) -> None:
-    found = heard(told(error))
+    found = heard(encode_error(error))
     assert type(found) is type(error)
     assert (found.message, found.hint, str(found)) == (error.message, error.hint, error.message)
     assert getattr(found, "field", None) == getattr(error, "field", None)
@@ -309,6 +309,6 @@ def test_many_jobs_with_one_call(served: Served, client: Client, monkeypatch: py
     assert [row.id for row in client.page(skip=2).jobs] == [2, 4]
     found = client.cancel_many([jobs[0].id, "job-3"])
     assert [(each.was, each.job.phase) for each in found] == [("queued", "cancelled"), ("running", "cancelled")]
-    with pytest.raises(NameUnknown):
+    with pytest.raises(UnknownNameError):
         client.cancel_many([2, 99])
     assert client.page().total == 2 and client.cancel_many([]) == []
