@@ -99,7 +99,7 @@ def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     fleet.round_seconds, fleet.rounds = asked.round_seconds, []
     given = {"policy": asked.policy, "decide": "rounds", "round_seconds": asked.round_seconds}
     options = ServeOptions(home=folder, given=given, ray="pipes")
-    flags = read_flags(given, fleet.machines(), [name for names in fleet.devices() for name in names])
+    flags = read_flags(given, fleet.discover_cluster(), [name for names in fleet.devices() for name in names])
     configuration = make_configuration(options, asked.policy, "packed", CheckedOptions(fleet, True, flags, ()), flags.told)
     # As in Gavel, shares are met round by round: by default Rota moves fewer jobs in rounds that are so short.
     configuration["settings"]["drawing"] = JOURNAL_CODEC.encode(SelectionRules(deficits_break_ties=True))

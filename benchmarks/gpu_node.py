@@ -40,13 +40,13 @@ class OneHost:
 
     def close(self) -> None: ...
 
-    def there(self) -> Mapping[str, ReachableHost]:
+    def nodes(self) -> Mapping[str, ReachableHost]:
         return {HOST: ReachableHost(self.agent.facts)}
 
     def send(self, host: str, text: str) -> None:
         self._answers.append(HostReply(host, self.agent.exchange(text), boot_s()))
 
-    def answers(self) -> list[HostReply]:
+    def replies(self) -> list[HostReply]:
         found, self._answers = self._answers, []
         return found
 
@@ -65,9 +65,9 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
     pretend = 1 if bench.rehearsal else 0
     agent = NodeAgent(bench.folder / "node", "n1", "127.0.0.1", accelerator="V100", pretend_gpus=pretend)
     fleet = Fleet(bench.home, OneHost(agent), lease_grace_seconds=1.0, gone_after_seconds=LEASE_SECONDS)
-    if not fleet.machines().nodes:
+    if not fleet.discover_cluster().nodes:
         raise RuntimeError("the agent found no GPU")
-    cluster, devices = fleet.machines(), [name for names in fleet.devices() for name in names]
+    cluster, devices = fleet.discover_cluster(), [name for names in fleet.devices() for name in names]
     name = f"node-{gib}"
     spec = Spec(run=bench.command(gib, ENDLESS, 0.0, name), progress=r"step (\d+)/(\d+)")
     job = submitted_job(spec, "me", str(bench.folder), bench.variables())

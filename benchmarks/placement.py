@@ -29,7 +29,7 @@ def placement() -> list[dict[str, Any]]:
             size = int(rng.choice(SIZES))
             if size > left:
                 continue
-            requests.append(PlacementRequest(job, 0, size, 0.0, application=int(rng.integers(4)), penalties=(1.0, 1.7)))
+            requests.append(PlacementRequest(job, 0, size, 0.0, application_class=int(rng.integers(4)), penalties=(1.0, 1.7)))
             left -= size
         for placer in (Packed(sticky=False), PmFirst(sticky=False), Pal(sticky=False, wide=False), Pal(sticky=False)):
             best = min(_seconds(placer, cluster, scores, exact, requests) for _ in range(3))

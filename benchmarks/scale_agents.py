@@ -307,13 +307,13 @@ class PipedHosts:
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def there(self) -> Mapping[str, ReachableHost]:
+    def nodes(self) -> Mapping[str, ReachableHost]:
         return self._there
 
     def send(self, host: str, text: str) -> None:
         self._process_of[host].send(f"{host.removeprefix('host-')}\task\t{text}\n")
 
-    def answers(self) -> list[HostReply]:
+    def replies(self) -> list[HostReply]:
         found = []
         with suppress(queue.Empty):
             while True:

@@ -176,8 +176,8 @@ class Plain:
 
 def norm(effect: Effect) -> Floats:
     """Throughput over that of an average GPU, times GPUs: what max-min is about. Of jobs that can run."""
-    runs = effect.usual_rate > 0
-    return np.asarray((effect.rate * effect.view.jobs.gpus)[runs] / effect.usual_rate[runs])
+    runs = effect.average_type_rate > 0
+    return np.asarray((effect.rate * effect.view.jobs.gpus)[runs] / effect.average_type_rate[runs])
 
 
 def assert_feasible(effect: Effect, tolerance: float = 1e-5) -> None:

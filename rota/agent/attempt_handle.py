@@ -70,7 +70,7 @@ class IncarnationHandle:
     def ended(self) -> bool:
         return self.status is not None and self.status.state == ENDED
 
-    def told(self) -> IncarnationStatus:
+    def to_status(self) -> IncarnationStatus:
         return incarnation_status(self.job, self.incarnation, self.order, self.status)
 
     # Starting it.
@@ -190,7 +190,7 @@ class IncarnationHandle:
 
     # Speaking to it.
 
-    def say(self, message: dict[str, object]) -> bool:
+    def send(self, message: dict[str, object]) -> bool:
         """False: it has ended. What can't be delivered yet, because the supervisor is coming up or stopped, is sent later."""
         self.read()
         if self.ended:

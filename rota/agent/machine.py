@@ -127,14 +127,14 @@ class AttemptManager:
         self._look()
         changed: list[IncarnationStatus] = []
         for key, handle in sorted(self._handles.items()):
-            if (part := handle.told()) != self._told.get(key):
+            if (part := handle.to_status()) != self._told.get(key):
                 self._told[key] = part
                 changed.append(part)
         return changed
 
     def inventory(self) -> list[IncarnationStatus]:
         """Everything known, as of the last look."""
-        return [handle.told() for _, handle in sorted(self._handles.items())]
+        return [handle.to_status() for _, handle in sorted(self._handles.items())]
 
     def has_dead(self) -> bool:
         """Whether a supervisor that was up is gone, and its end was not told."""
@@ -185,7 +185,7 @@ class AttemptManager:
     def _decide(self, job: int, instruction: rules.AgentCommand) -> rules.Decision:
         """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
         handle = self._handles.get((job, instruction.incarnation))
-        known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.told()) if handle is not None else None)
+        known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.to_status()) if handle is not None else None)
         decision = rules.receive(known, instruction, now_s=boot_s(), boot=boot_id())
         self._highest[job] = decision.known.highest
         return decision
@@ -193,7 +193,7 @@ class AttemptManager:
     def _tell(self, job: int, instruction: rules.AgentCommand, message: dict[str, object]) -> bool:
         self._decide(job, instruction)
         handle = self._handles.get((job, instruction.incarnation))
-        return handle is not None and handle.say(message)
+        return handle is not None and handle.send(message)
 
     def _sweep(self) -> None:
         """A supervisor that has told its end may still be on its way out, and is waited for."""

@@ -71,7 +71,7 @@ class TrackedAttempt(NamedTuple):
     outcome: str | None = None
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self.state != ENDED
 
 
@@ -134,7 +134,7 @@ def _change(known: KnownJob, command: AgentCommand) -> Decision:
         return Decision(known, refusal=NOT_NEW)
     known = known._replace(highest=(command.incarnation, command.sequence))
     held = known.held
-    if held is None or not held.lives or not is_meant(held, command):
+    if held is None or not held.is_alive or not is_meant(held, command):
         return Decision(known, refusal=NOT_HERE)
     if command.op == RESIZE and (held.state != RUNNING or held.asked is not None):
         return Decision(known, refusal=NOT_RUNNING)
@@ -159,7 +159,7 @@ def _change(known: KnownJob, command: AgentCommand) -> Decision:
 def _renew(known: KnownJob, renewal: AgentCommand) -> Decision:
     """Nothing is said of an incarnation never heard of: its launch may be on the way."""
     held = known.held
-    if held is None or not held.lives or not is_meant(held, renewal):
+    if held is None or not held.is_alive or not is_meant(held, renewal):
         return Decision(known, refusal=NOT_HERE, answers=renewal.incarnation <= known.highest[0])
     if renewal.sent_s < held.renewed_s:
         return Decision(known, refusal=NOT_NEW, answers=False)
@@ -198,7 +198,7 @@ def is_over(lease_s: float, now_s: float) -> bool:
 def expire_lease(known: KnownJob, now_s: float) -> Decision:
     """End what outlives its lease, unless it was asked to stop already."""
     held = known.held
-    if held is None or not held.lives or held.asked is not None or not is_over(held.lease_s, now_s):
+    if held is None or not held.is_alive or held.asked is not None or not is_over(held.lease_s, now_s):
         return Decision(known, answers=False)
     return Decision(known._replace(held=held._replace(asked=LEASE)), LEASE)
 

@@ -208,7 +208,7 @@ class Supervisor:
         for datagram in datagrams.receive(self.box, DATAGRAMS_AT_ONCE):
             self._obey(datagram)
         self._listen_to_job()
-        self._see_to_parking()
+        self._advance_parking()
         if self.exit_code is None:
             # Until it is reaped, no other process can get its number and so its session.
             self.signs = self.signs._replace(seen_s=boot_s())
@@ -387,7 +387,7 @@ class Supervisor:
         elif decision.action == RESUME:
             self.then = RESUME
             self.parking.wake()
-            self._see_to_parking()
+            self._advance_parking()
         if decision.action in (RENEW, RESUME):
             self._guard()
             self._tell() if self.untold else self._write_status()
@@ -428,10 +428,10 @@ class Supervisor:
         self.status = self.status._replace(sequence=sequence, asked=SUSPEND)
         self.then = PARK
         self.parking.begin()
-        self._see_to_parking()
+        self._advance_parking()
         self._tell()
 
-    def _see_to_parking(self) -> None:
+    def _advance_parking(self) -> None:
         """Parking, or waking, may have come to a rest."""
         self.parking.look()
         phase, then = self.parking.phase, self.then

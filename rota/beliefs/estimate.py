@@ -98,7 +98,7 @@ class Estimator:
         # On one node it is at least as fast as it was on several.
         return max(rate, known.get(cell._replace(apart=True), 0.0)), spread
 
-    def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
+    def colocated_rates(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
         """(steps per second of either while both share these GPUs, relative spread of the worse one); None: nothing is known."""
         key = (first, second, accelerator, gpus)
         if key not in self._pairs:
@@ -168,7 +168,7 @@ class Estimator:
         if self.profiles is not None and not {profile, cell.beside or profile}.issubset(self.profiles):
             return None
         if cell.beside:
-            pair = self.reference.together(profile, cell.beside, cell.accelerator, cell.gpus)
+            pair = self.reference.colocated_rates(profile, cell.beside, cell.accelerator, cell.gpus)
             return None if pair is None else (pair[0], 0.0)
         row = self._references().get(profile, {})
         return (row[cell], 0.0) if cell in row else None

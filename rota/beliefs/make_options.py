@@ -121,7 +121,7 @@ def _shared(
     width, milligpus = a.demand.width, a.demand.milligpus
     for pool in sorted(alone[first].keys() & alone[second].keys()):
         accelerator = cluster.pools[pool]
-        both = rates.company(a.profile, b.profile, accelerator, width)
+        both = rates.believed_colocated_rates(a.profile, b.profile, accelerator, width)
         if both is None or min(both[0]) <= 0:
             continue
         known, spread = both

@@ -63,15 +63,15 @@ class MoveCosts:
         return 0.0
 
     def save_of(self, spec: JobSpec) -> float:
-        return self.memory.save * spec.held_gib if spec.held_gib and self.memory.save else self.checkpoint_seconds
+        return self.memory.save * spec.resident_gib if spec.resident_gib and self.memory.save else self.checkpoint_seconds
 
     def load_of(self, spec: JobSpec) -> float:
-        return self.memory.load * spec.held_gib if spec.held_gib and self.memory.load else self.restore_seconds
+        return self.memory.load * spec.resident_gib if spec.resident_gib and self.memory.load else self.restore_seconds
 
     def park_of(self, spec: JobSpec, first: bool = False) -> float:
         """Parked on its host."""
-        return (self.memory.first_park if first else self.memory.park) * spec.held_gib
+        return (self.memory.first_park if first else self.memory.park) * spec.resident_gib
 
     def resume_of(self, spec: JobSpec) -> float:
         """Woken where it sleeps."""
-        return self.memory.resume * spec.held_gib
+        return self.memory.resume * spec.resident_gib

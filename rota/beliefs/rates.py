@@ -42,7 +42,9 @@ class Learner(Source, Protocol):
     def observed(
         self, profile: str, accelerator: str, gpus: int, rate: float, beside: str = "", levels: int = 0
     ) -> "Learner": ...
-    def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None: ...
+    def colocated_rates(
+        self, first: str, second: str, accelerator: str, gpus: int
+    ) -> tuple[tuple[float, float], float] | None: ...
     def tried(self, profile: str, accelerator: str, gpus: int) -> bool:
         """Whether it was measured there, or is known from a reference."""
         ...
@@ -192,7 +194,7 @@ class Rates:
         """Whether anything is known about a profile, measured or modelled."""
         return profile in self._profiles or (self.model is not None and self.model.rate(profile, REFERENCE, 1) is not None)
 
-    def together(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
+    def colocated_rates(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[float, float] | None:
         """Steps per second of two profiles that share the same GPUs of one node, in this order; None where nobody measured it.
         Two of one profile cannot be told apart, so each gets the mean of what was measured."""
         kind = self.everywhere or accelerator
@@ -203,14 +205,16 @@ class Rates:
             found = ((found[0] + found[1]) / 2,) * 2
         return found
 
-    def company(self, first: str, second: str, accelerator: str, gpus: int) -> tuple[tuple[float, float], float] | None:
+    def believed_colocated_rates(
+        self, first: str, second: str, accelerator: str, gpus: int
+    ) -> tuple[tuple[float, float], float] | None:
         """The same as believed, with a relative spread: measured, or estimated where the model can."""
-        known = self.together(first, second, accelerator, gpus)
+        known = self.colocated_rates(first, second, accelerator, gpus)
         if known is not None:
             return known, 0.0
         if self._learner is None:
             return None
-        found = self._learner.together(first, second, self.everywhere or accelerator, gpus)
+        found = self._learner.colocated_rates(first, second, self.everywhere or accelerator, gpus)
         if found is not None and first == second:
             mean = (found[0][0] + found[0][1]) / 2
             return (mean, mean), found[1]

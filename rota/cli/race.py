@@ -59,5 +59,5 @@ def frame(runs: list[tuple[str, Any]], start_s: float, now_s: float) -> Any:
 
 def _holding(record: "Record", now_s: float) -> int:
     """Jobs that hold GPUs at this moment."""
-    holds = record.holds
+    holds = record.gpu_intervals
     return int(((holds.start_s <= now_s) & (now_s < holds.end_s)).sum())

@@ -72,7 +72,7 @@ class Combination:
             found.append("--noise does nothing: without --tactics nothing is measured")
         if self.settings.tactics.grow is not None and study.tactics and not any(_can_grow(each) for each in self.trace.arrivals):
             found.append("the tactic grow does nothing: no job here accepts more GPUs while it runs")
-        if study.memory is not None and not any(arrival.spec.held_gib for arrival in self.trace.arrivals):
+        if study.memory is not None and not any(arrival.spec.resident_gib for arrival in self.trace.arrivals):
             found.append("memory does nothing: it is not known of any job what it holds")
         if study.whole_steps_seconds and not self.physics.whole_steps_seconds:
             found.append("whole_steps_seconds does nothing: only rounds of the preset gavel have whole steps")

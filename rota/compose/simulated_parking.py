@@ -29,4 +29,4 @@ def parked(way: str, physics: Physics, trace: Trace) -> tuple[Physics, Trace]:
 
 @lru_cache(maxsize=4096)
 def _that_parks(spec: JobSpec) -> JobSpec:
-    return replace(spec, can_park=True, least_gib=spec.held_gib or USUAL_GIB)
+    return replace(spec, can_park=True, least_gib=spec.resident_gib or USUAL_GIB)

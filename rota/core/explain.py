@@ -80,7 +80,7 @@ def _capacity_codes(state: State) -> Ints:
         minlength=len(state.machines.cluster.pools),
     )
     room = _left(state) * MILLI
-    if state.knowledge.options.in_parts:  # a part of a GPU also fits where others have the rest of it
+    if state.knowledge.options.has_fractions:  # a part of a GPU also fits where others have the rest of it
         for gpu in state.machines.planned.parts:
             where = state.machines.cluster.gpu_pool.item(gpu)
             room[where] = max(room[where], state.machines.planned.room(gpu))

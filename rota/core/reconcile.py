@@ -21,7 +21,7 @@ class PassGrants:
 
     jobs: set[int] = field(default_factory=set)
     """Those that start."""
-    parts: dict[int, int] = field(default_factory=dict)
+    milli: dict[int, int] = field(default_factory=dict)
     """Thousandths of GPUs."""
 
 
@@ -91,15 +91,15 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
         return True
     if state.jobs.specs[job].gpus >= 1:
         return False
-    part = state.jobs.specs[job].part
+    part = state.jobs.specs[job].milli_per_gpu
     if not state.machines.node_up[state.machines.cluster.gpu_node[gpu]]:
         return False
-    if state.machines.observed.room(gpu) - given.parts.get(gpu, 0) < part:
+    if state.machines.observed.room(gpu) - given.milli.get(gpu, 0) < part:
         return False
     # What a pair leaves of a GPU is its partner's, also while that is not there.
     if any(state.jobs.specs[other].gpus >= 1 for other in state.machines.observed.holders(want)):
         return False
-    given.parts[gpu] = given.parts.get(gpu, 0) + part
+    given.milli[gpu] = given.milli.get(gpu, 0) + part
     return True
 
 

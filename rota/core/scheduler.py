@@ -113,8 +113,8 @@ class Scheduler:
             seed=self.settings.seed,
             decision=state.question.decision,
             usable=state.usable()[0],
-            foresight=foresee(state, state.jobs.rows) if self.settings.foresees else None,
-            held=MappingProxyType(state.jobs.desired),
+            predictions=foresee(state, state.jobs.rows) if self.settings.foresees else None,
+            placements=MappingProxyType(state.jobs.desired),
         )
 
     def fork(self, policy: str | None = None) -> "Scheduler":

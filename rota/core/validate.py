@@ -97,7 +97,7 @@ def _check_wishes(state: State) -> None:
     for job, gpus in sorted(state.jobs.desired.items()):
         row = state.jobs.row[job]
         partner = int(table.partner[row])
-        part = HALF if partner != NO_JOB else state.jobs.specs[job].part
+        part = HALF if partner != NO_JOB else state.jobs.specs[job].milli_per_gpu
         assert all(expected.room(gpu) >= part for gpu in gpus.tolist()), f"GPUs of job {job} are promised twice"
         expected.take(job, gpus, part)
         assert table.option[row] >= 0, f"job {job} is placed but not granted"
@@ -126,7 +126,7 @@ def _check_company(state: State) -> None:
     table = state.jobs.table
     for gpu in state.machines.observed.shared:
         pair = [job for job, _ in state.machines.observed.parts[gpu]]
-        if all(state.jobs.specs[job].part < MILLI for job in pair):
+        if all(state.jobs.specs[job].milli_per_gpu < MILLI for job in pair):
             continue  # parts of a GPU that do not add up to more than it
         assert len(pair) == 2, f"jobs {pair} hold GPU {gpu}"
         a, b = (state.jobs.incarnations[job] for job in pair)

@@ -109,7 +109,7 @@ class Daemon:
         """Why the journal cannot be written now, if its server does not answer."""
         self.journal = journal if journal is not None else open_journal(find_journal(home), words)
         before = self.journal.configuration()
-        there = named_nodes(driver.machines(), driver.devices())
+        there = named_nodes(driver.discover_cluster(), driver.devices())
         known = _known_devices(before, there)
         self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
         self._set_up_anew = before is not None and before != self.configuration
@@ -118,7 +118,7 @@ class Daemon:
         for job, submitted, record in self.journal.jobs():
             self.history.restore(JobRecord.of(job, submitted, record))
         devices = {int(node): tuple(names) for node, names in self.configuration[DEVICES].items()}
-        self._machines = driver.machines()
+        self._machines = driver.discover_cluster()
         self._cluster = ClusterChanges(scheduler.state, devices, there, absent_stay=driver.nodes_may_be_silent)
         self._settled = False
         self._node_log = NodeLog(scheduler.state)
@@ -178,13 +178,13 @@ class Daemon:
             if self._on_another_machine and self.driver.nodes_may_be_silent:
                 self.driver.carry_out(renewals_after_takeover(self.scheduler.state))
             state = self.scheduler.state
-            self.driver.end_strays(
+            self.driver.kill_unknown_attempts(
                 lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
             )
             self.begun.set()
             self._upkeep.at_start()
             while not self._stopping:
-                self._see_to_disk()
+                self._check_disk()
                 self._turn(self._wait())
         except (LeadershipLost, JournalUnavailable) as problem:  # not a defect
             self._on_failure(problem)
@@ -248,7 +248,7 @@ class Daemon:
         self.driver.acknowledge()
         self._do(commands)
         self._announce()
-        self._see_to_cluster()
+        self._advance_cluster_change()
         for line in self._node_log.lines(state) if self.driver.nodes_may_be_silent else ():
             self._tell(line)
         self._upkeep.after_turn(len(events))
@@ -286,7 +286,7 @@ class Daemon:
         """What the operator is told of a full disk, or a journal that cannot be reached; empty: all is well."""
         return self._away or (_full(self.home) if self._reserve.full else "")
 
-    def _see_to_disk(self) -> None:
+    def _check_disk(self) -> None:
         if self._reserve.look():
             self._tell(self.disk_problem or f"the disk of {self.home} has room again")
 
@@ -327,9 +327,9 @@ class Daemon:
 
     def _look_at_machines(self) -> None:
         """Machines of a cluster come and go."""
-        if self.driver.machines() is self._machines or not self.driver.nodes_may_be_silent:
+        if self.driver.discover_cluster() is self._machines or not self.driver.nodes_may_be_silent:
             return
-        self._machines = self.driver.machines()
+        self._machines = self.driver.discover_cluster()
         there = named_nodes(self._machines, self.driver.devices())
         self._cluster = ClusterChanges(self.scheduler.state, self._cluster.devices, there, absent_stay=True)
         self._settled = False
@@ -372,7 +372,7 @@ class Daemon:
         if before != self.configuration["policy"]:
             self._tell(f"policy {self.configuration['policy']} takes over from {before}")
 
-    def _see_to_cluster(self) -> None:
+    def _advance_cluster_change(self) -> None:
         """After a turn: go on with a change of the cluster, and tell of its end."""
         state = self.scheduler.state
         if self._cluster.due(state):
@@ -465,7 +465,7 @@ class Daemon:
             raise BusyError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
 
     def _check_possible(self, wanted: JobSpec) -> None:
-        cluster = self.driver.machines()
+        cluster = self.driver.discover_cluster()
         kind = Kind.of(wanted)
         if len(make_options([kind], cluster, self.scheduler.state.knowledge.rates)):
             return

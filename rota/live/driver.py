@@ -51,7 +51,7 @@ class Driver(Protocol):
     starts_anew: bool
     """It starts a job again with other GPUs on the same nodes, under the same incarnation: `Resize` of a session."""
 
-    def machines(self) -> Cluster:
+    def discover_cluster(self) -> Cluster:
         """What machines there are. May be asked before `open`, and may change if nodes may be silent."""
 
     def devices(self) -> Sequence[tuple[str, ...]]:
@@ -75,7 +75,7 @@ class Driver(Protocol):
     def acknowledge(self) -> None:
         """All events told so far are durable: what has ended may be forgotten."""
 
-    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+    def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         """End every incarnation, by (job, incarnation), that is not wanted. Called once, after the first events were taken in.
 
         A driver that reports whole inventories (`NodeReported`) has nothing to do here: the core kills strays itself.

@@ -115,13 +115,13 @@ class Election:
 
     # While it leads: a thread keeps the session alive, and makes it again if the server ended it.
 
-    def keep(self, on_lost: Callable[[BaseException], None]) -> None:
+    def start_heartbeat(self, on_lost: Callable[[BaseException], None]) -> None:
         """From now on. `on_lost` is called once, from another thread: another process leads, or the journal is gone for good."""
 
         def run() -> None:
             while not self._stop.wait(TELL_SECONDS):
                 try:
-                    self.hold()
+                    self.heartbeat()
                 except JournalUnavailable:
                     continue  # while it is away no other can lead
                 except BaseException as problem:
@@ -131,7 +131,7 @@ class Election:
         self._thread = threading.Thread(target=run, name="rota-lead", daemon=True)
         self._thread.start()
 
-    def hold(self) -> None:
+    def heartbeat(self) -> None:
         """Tell the server that this leader is there, and take the lock again if the session was lost. Raises `LeadershipLost`."""
         fresh = self._session is None
         try:

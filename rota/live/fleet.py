@@ -118,7 +118,7 @@ class Fleet:
 
     # Machines ----------------------------------------------------------------------------------------------------
 
-    def machines(self) -> Cluster:
+    def discover_cluster(self) -> Cluster:
         """Those that are there now."""
         return self._cluster
 
@@ -137,7 +137,7 @@ class Fleet:
 
     def _look(self) -> None:
         """Who is there."""
-        there = self._hosts.there()
+        there = self._hosts.nodes()
         if there == self._seen:
             return
         self._seen = dict(there)
@@ -171,7 +171,7 @@ class Fleet:
                 continue  # it has left, and joins anew
             there.add(node.number)
             if node.host != host or not node.is_as(each.facts):
-                node.stand_in(host, each.facts)
+                node.attach_host(host, each.facts)
             if node.draining != each.draining:
                 node.draining = each.draining
                 events.append(NodeDrainChanged(node.number, now_s, draining=each.draining))
@@ -325,7 +325,7 @@ class Fleet:
         now_s = self._context.clock()
         self._look()
         events = self._match(now_s)
-        for answer in self._hosts.answers():
+        for answer in self._hosts.replies():
             node = self._by_host.get(answer.host)
             if node is not None and node.sent is not None:
                 events += self._heard(node, answer, now_s)
@@ -364,7 +364,7 @@ class Fleet:
             node.agent, facts = told["agent"], read_facts(told["facts"])
             if not node.is_as(facts):  # its GPUs may be others: who it is comes before what it has
                 self._hosts.changed(answer.host, facts)
-                node.stand_in(answer.host, facts)
+                node.attach_host(answer.host, facts)
                 return []
         whole, node.whole, node.sent = node.whole, False, None
         taken: list[External] = []
@@ -456,7 +456,7 @@ class Fleet:
             known = {key for node in self._nodes.values() for key in node.known}
             self._first_ended = {key: status for key, status in self._first_ended.items() if key in known}
 
-    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+    def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         """The core does it: nodes report all they have."""
 
     # Reading -----------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class FleetNode:
         self.running: dict[int, IncarnationStatus] = {}
         """First parts of jobs that are neither parked nor ended, by job, as of its last news."""
 
-    def stand_in(self, host: str, facts: NodeFacts) -> None:
+    def attach_host(self, host: str, facts: NodeFacts) -> None:
         """This host is there for it from now on, with these facts. What got lost with the one before is sent again, if it has to
         be. As long as the machine has not been booted, the number of its boot stays, also if its agent has lost it: what runs
         there lives."""

@@ -142,7 +142,7 @@ def apply_given(state: State, before: GivenBeliefs, now: GivenBeliefs, settings:
     _set_options(state, settings)
     state.set_cordoned(())  # the rule may be another, or there is none any more
     cordon(state, settings)
-    state.question.touch()
+    state.question.invalidate()
     return state
 
 

@@ -97,7 +97,7 @@ class Local:
             Resize: self._resize,
         }
 
-    def machines(self) -> Cluster:
+    def discover_cluster(self) -> Cluster:
         return self.cluster
 
     def devices(self) -> Sequence[tuple[str, ...]]:
@@ -250,7 +250,7 @@ class Local:
                 self.machine.forget(status.job, status.incarnation)
                 self._parts.forget(status.job, status.incarnation)
 
-    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+    def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""
         for status in self.machine.inventory():
             if status.state != ENDED and not wanted(status.job, status.incarnation):

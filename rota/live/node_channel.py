@@ -35,13 +35,13 @@ class NodeChannel(Protocol):
     def open(self, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when there is an answer, a supervisor rang, or hosts came or went."""
 
-    def there(self) -> Mapping[str, ReachableHost]:
+    def nodes(self) -> Mapping[str, ReachableHost]:
         """Hosts that can be reached, by their names of one life."""
 
     def send(self, host: str, text: str) -> None:
         """A message for its agent (`NodeAgent.exchange`). One at a time for each host."""
 
-    def answers(self) -> list[HostReply]:
+    def replies(self) -> list[HostReply]:
         """What has come since the last call."""
 
     def changed(self, host: str, facts: NodeFacts) -> None:

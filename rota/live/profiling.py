@@ -127,7 +127,7 @@ class Profiling:
         self._job = replace(job, checkpoint_dir=str(folder / "checkpoints"), grace_seconds=min(job.grace_seconds, grace_seconds))
         Path(self._job.checkpoint_dir).mkdir(parents=True, exist_ok=True)
         self._seconds, self._patience = seconds, patience_seconds
-        self._cluster = local.machines()
+        self._cluster = local.discover_cluster()
         self._number, self._running = 0, False
         devices = [name for names in local.devices() for name in names]
         self._free = np.array([name not in busy for name in devices])

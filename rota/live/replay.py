@@ -47,7 +47,7 @@ def reconfigured(
         fresh.state = scheduler.state
         if not same_given(before, configuration):
             fresh.state = apply_given(fresh.state, GivenBeliefs.of(before), GivenBeliefs.of(configuration), fresh.settings)
-        if fresh.settings.packing and not fresh.state.knowledge.options.shared:
+        if fresh.settings.packing and not fresh.state.knowledge.options.has_colocated:
             fresh.state = offer_pairs(fresh.state)
         if fresh.settings.tactics.pack is not None and not fresh.state.knowledge.sharing:
             # It stays so when the tactic is given up: jobs may share GPUs at that moment.

@@ -211,17 +211,17 @@ class JobSpec:
         return width_of(self.gpus)
 
     @property
-    def held_gib(self) -> float:
+    def resident_gib(self) -> float:
         """Memory it holds on each of its GPUs between two steps; 0: it is not known."""
         return self.least_gib or LEAST_OF_MOST * self.gpu_gib
 
     @property
     def host_gib(self) -> float:
         """Host memory it takes while parked, over all its nodes."""
-        return self.parked_gib or self.held_gib * self.width
+        return self.parked_gib or self.resident_gib * self.width
 
     @property
-    def part(self) -> int:
+    def milli_per_gpu(self) -> int:
         """Thousandths that it takes of each of them."""
         return min(milligpus_of(self.gpus), MILLI)
 

@@ -79,9 +79,9 @@ class Options:
     """Row of the partner's side; itself when both are of one kind, -1 alone."""
     alone: Ints
     """Row of the same kind and size on the same pool with the GPUs to itself; -1: it has none."""
-    asked: Bools
+    requested: Bools
     """Whether it is the size that its kind asked for."""
-    usual: Bools
+    default_size: Bools
     """Whether it is the size that its kind asked for, or the first it accepts where that does not fit the pool."""
     account: Ints
     """Where a job's account of it is kept; -1: nowhere, because it is not the usual size and no job has used it yet."""
@@ -97,13 +97,13 @@ class Options:
     """Milli-GPUs of those options, in the same shape; where there is none, more than any pool has."""
     kind_pool: Ints
     """Pools of those options, in the same shape."""
-    shared: bool
+    has_colocated: bool
     """Whether any of them shares GPUs."""
-    in_parts: bool
+    has_fractions: bool
     """Whether any of them takes less than a whole GPU."""
-    hopeless: Bools
+    too_slow: Bools
     """Whether it is MUCH_SLOWER than the best of its kind."""
-    uneven: bool
+    has_too_slow: bool
     """Whether any of them is."""
     elastic: bool
     """Whether any kind accepts more than one size."""
@@ -160,8 +160,8 @@ class Options:
             partner_kind=partner_kind,
             partner_row=np.array(partner_row, dtype=np.int64),
             alone=np.array(alone, dtype=np.int64),
-            asked=asked,
-            usual=usual,
+            requested=asked,
+            default_size=usual,
             account=account,
             by_account=_by_account(kind, account, kinds),
             of_kind=of_kind,
@@ -169,10 +169,10 @@ class Options:
             best=by_kind[:, 0].copy(),
             kind_need=np.where(exists, milligpus[by_kind] if len(ordered) else 0, NEVER_FITS),
             kind_pool=np.where(exists, pool[by_kind] if len(ordered) else 0, 0),
-            shared=bool((partner_kind >= 0).any()),
-            in_parts=bool((milligpus < MILLI).any()),
-            hopeless=hopeless,
-            uneven=bool(hopeless.any()),
+            has_colocated=bool((partner_kind >= 0).any()),
+            has_fractions=bool((milligpus < MILLI).any()),
+            too_slow=hopeless,
+            has_too_slow=bool(hopeless.any()),
             elastic=not usual.all(),
             lasting=lasting,
         )
@@ -188,7 +188,7 @@ class Options:
             return self
         hopeless = _hopeless(self.kind, self.pool, self.milligpus, self.rate, self.by_kind, lasting)
         hopeless.setflags(write=False)
-        return replace(self, hopeless=hopeless, uneven=bool(hopeless.any()), lasting=lasting)
+        return replace(self, too_slow=hopeless, has_too_slow=bool(hopeless.any()), lasting=lasting)
 
     def with_accounts(self, rows: Ints) -> "Options":
         """The same options, in which these have an account too."""

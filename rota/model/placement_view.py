@@ -24,7 +24,7 @@ class PlacementRequest:
     """The GPUs it has now; of a parked job, those it had."""
     parked: bool = False
     """It sleeps on the nodes of those GPUs, which other jobs may have by now."""
-    application: int = 0
+    application_class: int = 0
     """Its application class: row of `PlacementView.scores`, those that suffer most from slow GPUs first."""
     penalties: tuple[float, ...] = (1.0,)
     """How many times longer a step is believed to take across 0, 1, 2, ... levels of locality; beyond the last, as that."""

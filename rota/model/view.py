@@ -222,9 +222,9 @@ class View:
     """Counts the questions to the policy, from 1."""
     usable: Bools | None = None
     """Which GPUs can be granted now: not those of nodes that are down, drained or gone. None: all."""
-    foresight: LengthPredictions | None = None
+    predictions: LengthPredictions | None = None
     """How long jobs are believed to train still. None: the policy did not ask for it (`foresees = True`)."""
-    held: Mapping[int, Ints] = field(default_factory=dict)
+    placements: Mapping[int, Ints] = field(default_factory=dict)
     """GPUs that each job has by the plan in force; those that have none are not in it."""
 
     def rng(self) -> np.random.Generator:

@@ -19,7 +19,7 @@ class Bar:
     low: float | None = None
     high: float | None = None
     """The least and the most seen, where it is a mean of several."""
-    told: str
+    note: str
     """What stands behind it."""
 
 
@@ -50,7 +50,7 @@ def bars(
         parts.append(f'<line x1="{at(mark[0]):.1f}" y1="{TOP}" x2="{at(mark[0]):.1f}" y2="{y - GAP:.1f}" {_DASHED}/>')
         parts.append(_text(at(mark[0]), y + 2, mark[1], anchor="middle"))
         y += ROW
-    said = "; ".join(f"{name} {bar.label} {bar.told}".strip() for name, group in groups for bar in group)
+    said = "; ".join(f"{name} {bar.label} {bar.note}".strip() for name, group in groups for bar in group)
     return Plot(
         title,
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:g}" width="{WIDTH}" height="{y:g}" role="img" '
@@ -68,7 +68,7 @@ def _drawn(bar: Bar, y: float, at: Callable[[float], float], ink: str) -> list[s
     parts = [
         _text(LABELS - 10, y + 12, bar.label, anchor="end"),
         f'<rect x="{LABELS}" y="{y:.1f}" width="{at(bar.value) - LABELS:.1f}" height="16" rx="2" {filled}/>',
-        _text(end + 8, y + 12, bar.told),
+        _text(end + 8, y + 12, bar.note),
     ]
     if bar.low is not None and bar.high is not None and bar.high > bar.low:
         low, high = at(bar.low), at(bar.high)

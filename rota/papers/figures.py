@@ -24,7 +24,7 @@ def own_figures(result: Result, known: Rates) -> dict[str, Any]:
     """Ready for JSON."""
     record = result.record
     done = np.isfinite(record.finished_s)
-    waited = np.maximum(record.finished_s - record.submitted_s - record.held_seconds, 0.0)[done]
+    waited = np.maximum(record.finished_s - record.submitted_s - record.occupied_seconds, 0.0)[done]
     return {
         "late_share": _late(result),
         "useful_share": _useful(result, known),
@@ -72,7 +72,7 @@ def _throughput(result: Result, known: Rates) -> dict[str, float]:
     start_s = float(record.submitted_s.min()) + FILLED * (end_s - float(record.submitted_s.min()))
     if not taken > 0 or not end_s > start_s:
         return {}
-    holds = record.holds
+    holds = record.gpu_intervals
     overlap = np.maximum(np.minimum(holds.end_s, end_s) - np.maximum(holds.start_s, start_s), 0.0)
     inside = np.bincount(holds.job, overlap, minlength=len(work))
     held = np.bincount(holds.job, holds.end_s - holds.start_s, minlength=len(work))
@@ -98,7 +98,7 @@ def _distribution(result: Result) -> dict[str, Any]:
     taken = (record.finished_s - record.submitted_s)[done]
     return {
         "jct_quantiles": np.quantile(taken, np.linspace(0, 1, 51)).tolist(),
-        "mean_held_seconds": float(record.held_seconds[done].mean()),
+        "mean_held_seconds": float(record.occupied_seconds[done].mean()),
         **({"predictions": result.predictions.to_dict()} if result.predictions is not None else {}),
     }
 
@@ -134,7 +134,7 @@ def tenant_shares(result: Result, known: Rates) -> dict[str, Any]:
     specs = [arrival.spec for arrival in result.arrivals]
     names = sorted({spec.tenant for spec in specs})
     done = np.zeros((len(names), BINS))
-    holds, cluster = result.record.holds, result.cluster
+    holds, cluster = result.record.gpu_intervals, result.cluster
     size = np.bincount(cluster.gpu_pool, minlength=len(cluster.pools))
     pools = cluster.gpu_pool[holds.gpus[holds.first[:-1]]].tolist()
     for job, pool, start_s, end_s in zip(holds.job.tolist(), pools, holds.start_s, holds.end_s, strict=True):

@@ -120,7 +120,7 @@ def _rows(rates: Rates) -> Iterator[tuple[str, str, int, int, str, float]]:
         if (second, first, kind, gpus) in done:
             continue  # a table has a pair once; measured files may have it both ways round
         done.add((first, second, kind, gpus))
-        both = rates.together(first, second, kind, gpus)
+        both = rates.colocated_rates(first, second, kind, gpus)
         assert both is not None
         yield first, kind, gpus, 1, second, both[0]
         if first != second:

@@ -30,7 +30,7 @@ def search_figures(result: Result, searches: Sequence[Search]) -> dict[str, Any]
         losers += len(out)
         cancelled += int(np.isfinite(record.cancelled_s[out]).sum())
         settled.append(float(ended_s[out].max() - begun_s) if out else 0.0)
-        hours += float(record.held_gpu_seconds[jobs].sum()) / 3600
+        hours += float(record.occupied_gpu_seconds[jobs].sum()) / 3600
     if not best:
         return {}
     return {
@@ -51,7 +51,7 @@ def gang_figures(result: Result) -> dict[str, Any]:
     end_s, first_s = float(record.submitted_s.max()), float(record.submitted_s.min())
     if not done.any() or not end_s > first_s:
         return {}
-    holds = record.holds
+    holds = record.gpu_intervals
     first, gpus, job = holds.first, holds.gpus, holds.job
     seconds = holds.end_s - holds.start_s
     held, close = 0.0, 0.0
@@ -73,7 +73,7 @@ def gang_figures(result: Result) -> dict[str, Any]:
 
 def _nodes_over_time(result: Result, start_s: float, end_s: float) -> tuple[float, float]:
     """How many nodes have no job, and how many have both jobs and free GPUs: means over a stretch of time."""
-    holds, cluster = result.record.holds, result.cluster
+    holds, cluster = result.record.gpu_intervals, result.cluster
     row_of = np.repeat(np.arange(len(holds)), np.diff(holds.first))
     gpu, begin, end = holds.gpus, holds.start_s[row_of], holds.end_s[row_of]
     begin, end = np.clip(begin, start_s, end_s), np.clip(end, start_s, end_s)

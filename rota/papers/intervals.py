@@ -30,7 +30,7 @@ class Interval(NamedTuple):
         half = spread * (T95[count - 1] if count - 1 < len(T95) else 1.96)
         return cls(mean, mean - half, mean + half, count)
 
-    def told(self, unit: str = "") -> str:
+    def format(self, unit: str = "") -> str:
         """`44.1% (41.0 to 47.2)`."""
         if self.values == 1:
             return f"{_short(self.mean)}{unit}"

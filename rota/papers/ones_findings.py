@@ -46,7 +46,7 @@ def lower(ours: BySeed, theirs: BySeed) -> list[float]:
 
 def _format_interval(values: Sequence[float], unit: str = "") -> str:
     found = Interval.of(values)
-    return "-" if found is None else found.told(unit)
+    return "-" if found is None else found.format(unit)
 
 
 def _reduction(results: Sequence[CellResult], ours: str, theirs: str, paper: float, note: str) -> Claim:

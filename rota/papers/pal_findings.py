@@ -88,7 +88,7 @@ def _placements(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
             rows.append([f"{policy}+{placer}", format_percent(gain(jct)), *each, format_percent(gain(makespan))])
             middle = geomean(list(jct.values())) or 0.0
             low, high = min(jct.values()), max(jct.values())
-            group.append(Bar(label=placer, value=100 * middle, low=100 * low, high=100 * high, told=f"{100 * middle:.0f}%"))
+            group.append(Bar(label=placer, value=100 * middle, low=100 * low, high=100 * high, note=f"{100 * middle:.0f}%"))
         drawn.append((f"under {policy}", group))
     fifo = next((at for at, policy in policies if policy == "fifo"), 0.0)
     pictures = [
@@ -326,7 +326,7 @@ def _moves(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
         migrations = mean([figures["migrations"] for figures in mine])
         middle = 100 * (geomean(list(jct.values())) or 0.0)
         low, high = 100 * min(jct.values()), 100 * max(jct.values())
-        drawn.append(Bar(label=placer, value=middle, low=low, high=high, told=f"{middle:.0f}%, {migrations:,.0f} moves"))
+        drawn.append(Bar(label=placer, value=middle, low=low, high=high, note=f"{middle:.0f}%, {migrations:,.0f} moves"))
         rows.append(
             [
                 placer,

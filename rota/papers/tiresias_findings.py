@@ -89,7 +89,7 @@ def _rows(results: Sequence[CellResult], setting: str) -> tuple[list[str], list[
 
 def _picture(results: Sequence[CellResult], setting: str, subtitle: str) -> list[Bar]:
     return [
-        Bar(label=label, value=mean(values), low=min(values), high=max(values), told=f"{mean(values):,.0f} s")
+        Bar(label=label, value=mean(values), low=min(values), high=max(values), note=f"{mean(values):,.0f} s")
         for label, values in by_seed(results, setting).items()
     ]
 

@@ -31,7 +31,7 @@ class Pal(Picky):
             return super().turn(floor, request)
         # One node is all to those who fit on one, and nothing to those who never do; a single GPU fits anywhere.
         narrow = 1 < request.gpus <= floor.cluster.widest[request.pool]
-        return (request.application, 0 if narrow else 1 if request.gpus > 1 else 2)
+        return (request.application_class, 0 if narrow else 1 if request.gpus > 1 else 2)
 
     def pick(self, free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest) -> Ints:
         count = request.gpus

@@ -29,7 +29,7 @@ class Picky:
 
     def turn(self, floor: PlacementView, request: PlacementRequest) -> tuple[int, ...]:
         """Who picks before whom: the smaller; among equals, in the order of the policy."""
-        return (request.application,)
+        return (request.application_class,)
 
     def pick(self, free_gpus: FreeGpus, floor: PlacementView, request: PlacementRequest) -> Ints:
         """GPUs for one request."""
@@ -98,7 +98,7 @@ class _Side:
         self._free_gpus: dict[tuple[int, int], FreeGpus] = {}
 
     def free_gpus(self, request: PlacementRequest) -> FreeGpus:
-        key = (request.pool, request.application)
+        key = (request.pool, request.application_class)
         if key not in self._free_gpus:
             self._free_gpus[key] = FreeGpus(self.floor, *key)
         return self._free_gpus[key]

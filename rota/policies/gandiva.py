@@ -78,7 +78,7 @@ class Gandiva:
         runs = [(where[slot.jobs[0]], slot) for slot in servers.slots if slot not in leaving]
         option = [_option(view, at, servers.pool_of(slot), slot.width) for at, slot in runs]
         # A job for which GPUs are free on too many servers names none: it gets those, or others move aside for it.
-        gpus = {at: slot.gpus for at, slot in runs if slot.jobs[0] in view.held or not servers.spans_more(slot)}
+        gpus = {at: slot.gpus for at, slot in runs if slot.jobs[0] in view.placements or not servers.spans_more(slot)}
         for at in (where[job] for job in waiting if job in refused):
             runs.append((at, Slot((), True, tick, view.now_s)))
             option.append(_widest_room(view, servers, at))
@@ -100,7 +100,7 @@ class Gandiva:
         waiting = {job for job, _ in before.waiting} if before is not None else set()
         known = before.refused if before is not None else ()
         refused = {job: at_s for job, at_s in known if job in where and (job in waiting or at_s > recent_s)}
-        for slot in [each for each in servers.slots if each.jobs[0] not in view.held and servers.spans_more(each)]:
+        for slot in [each for each in servers.slots if each.jobs[0] not in view.placements and servers.spans_more(each)]:
             refused |= dict.fromkeys(slot.jobs, view.now_s)
             servers.close(slot)
         return refused
@@ -254,8 +254,8 @@ def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
     hardly gets further count only if there are no others."""
     options = view.options
     rows = options.by_kind[view.jobs.kind.item(at)]
-    rows = rows[(rows >= 0) & options.asked[rows]]
-    worth = ~options.hopeless[rows]
+    rows = rows[(rows >= 0) & options.requested[rows]]
+    worth = ~options.too_slow[rows]
     rows = rows[worth] if worth.any() else rows
     for row in rows[np.argsort(-options.rate[rows], kind="stable")].tolist():
         yield options.pool.item(row), options.gpus.item(row), options.rate.item(row)
@@ -263,7 +263,7 @@ def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
 
 def _leave_hopeless(view: View, servers: SlotMap, where: dict[int, int]) -> None:
     """Jobs leave slots in which, as is known by now, they hardly get further. They find others as if they had just come."""
-    for slot in list(servers.slots) if view.options.uneven else ():
+    for slot in list(servers.slots) if view.options.has_too_slow else ():
         here = servers.pool_of(slot)
         slot.jobs = [job for job in slot.jobs if any(pool == here for pool, _, _ in _pools(view, where[job]))]
         if not slot.jobs:
@@ -280,7 +280,7 @@ def _faster_than_turns(view: View, at: int, here: int, jobs: int) -> list[tuple[
 def _option(view: View, at: int, pool: int, width: int) -> int:
     options = view.options
     rows = options.by_kind[view.jobs.kind.item(at)]
-    return int(rows[(rows >= 0) & options.asked[rows] & (options.pool[rows] == pool) & (options.gpus[rows] == width)][0])
+    return int(rows[(rows >= 0) & options.requested[rows] & (options.pool[rows] == pool) & (options.gpus[rows] == width)][0])
 
 
 def _widest_room(view: View, servers: SlotMap, at: int) -> int:
@@ -293,9 +293,9 @@ def _widest_room(view: View, servers: SlotMap, at: int) -> int:
 def _held(view: View, where: dict[int, int]) -> dict[int, tuple[int, ...]]:
     """GPUs of jobs that have as many as they asked for, all of which can still be had."""
     options, option = view.options, view.jobs.option
-    whole = (option >= 0) & options.asked[option] & (options.partner_kind[option] < 0) & (view.jobs.gpus >= 1)
+    whole = (option >= 0) & options.requested[option] & (options.partner_kind[option] < 0) & (view.jobs.gpus >= 1)
     held = {}
-    for job, gpus in view.held.items():
+    for job, gpus in view.placements.items():
         at = where.get(job)
         if at is not None and whole[at] and (view.usable is None or view.usable[gpus].all()):
             held[job] = tuple(gpus.tolist())

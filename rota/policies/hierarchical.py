@@ -31,12 +31,12 @@ class Hierarchical:
         apart = np.where(in_order, len(view.tenants) + np.arange(len(view.jobs)), view.jobs.tenant)
         program = Program(view, aware=self.aware, packing=self.packing, apart=apart)
         tree = _Tree(self.tenants, view.tenants, program, view.jobs.tenant)
-        level = program.rate * (program.gpus / program.usual_rate)
+        level = program.rate * (program.gpus / program.average_type_rate)
         return water_fill(program, level, tree.weigh).shares(key="tenant's share")
 
     def objective(self, effect: Effect) -> float:
         """The smallest normalised throughput."""
-        return float((effect.rate * effect.view.jobs.gpus / effect.usual_rate).min(initial=np.inf))
+        return float((effect.rate * effect.view.jobs.gpus / effect.average_type_rate).min(initial=np.inf))
 
 
 class _Tree:

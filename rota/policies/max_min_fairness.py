@@ -28,7 +28,7 @@ class MaxMinFairness:
 
     def allocate(self, view: View) -> Shares:
         program = Program(view, aware=self.aware, packing=self.packing)
-        level = program.rate * (program.gpus / program.usual_rate)
+        level = program.rate * (program.gpus / program.average_type_rate)
         if self.water_filling:
             solution = water_fill(program, level, lambda _: program.weight)
         else:
@@ -39,4 +39,4 @@ class MaxMinFairness:
     def objective(self, effect: Effect) -> float:
         """The smallest normalised throughput over weight."""
         jobs = effect.view.jobs
-        return float((effect.rate * jobs.gpus / effect.usual_rate / jobs.weight).min(initial=np.inf))
+        return float((effect.rate * jobs.gpus / effect.average_type_rate / jobs.weight).min(initial=np.inf))

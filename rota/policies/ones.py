@@ -123,7 +123,7 @@ class _State:
     def of(cls, view: View, table: SizeTable, kind: Ints, epochs_before: float, first_gpus: int) -> "_State":
         jobs, options = view.jobs, view.options
         count, memory = len(jobs), view.memory
-        seen = view.foresight
+        seen = view.predictions
         epochs = seen.epochs if seen is not None else jobs.run_seconds / 60.0
         granted = jobs.granted
         option = np.where(granted, jobs.option, -1)
@@ -196,8 +196,8 @@ class _State:
 
     def steps_left(self, view: View, rng: np.random.Generator, draws: bool) -> Floats:
         """Steps that each job is believed to have left."""
-        if view.foresight is not None:
-            return view.foresight.drawn_left(rng) if draws else view.foresight.steps_left
+        if view.predictions is not None:
+            return view.predictions.drawn_left(rng) if draws else view.predictions.steps_left
         return np.where(np.isfinite(view.jobs.steps_left), view.jobs.steps_left, 1.0)
 
     def deploy(self, option: Ints, pinned: Bools) -> Ints:

@@ -70,7 +70,7 @@ class Optimus:
 
     def _grow(self, view: View, table: SizeTable, kind: Ints, found: Ints, free: Ints) -> None:
         """A larger size for the job that gains most by each GPU, again and again."""
-        options, left = view.options, view.foresight.steps_left if view.foresight is not None else view.jobs.steps_left
+        options, left = view.options, view.predictions.steps_left if view.predictions is not None else view.jobs.steps_left
         heap: list[tuple[float, int, int]] = []
 
         def offer(at: int) -> None:

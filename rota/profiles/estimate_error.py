@@ -142,7 +142,7 @@ def _pairs_left_out(
     found = []
     for key in sorted(pairs):
         shares = ratios(key) if key not in packed else None
-        guess = known.together(*key) if shares is not None else None
+        guess = known.colocated_rates(*key) if shares is not None else None
         if shares is None or guess is None:
             continue
         for side, profile in enumerate(key[:2]):

@@ -121,7 +121,7 @@ class RayChannel:
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def there(self) -> Mapping[str, ReachableHost]:
+    def nodes(self) -> Mapping[str, ReachableHost]:
         with self._lock:
             return dict(self._there)
 
@@ -132,7 +132,7 @@ class RayChannel:
             return
         self._call(agent.actor.exchange, text, host=host, then=lambda found: self._answer(host, found))
 
-    def answers(self) -> list[HostReply]:
+    def replies(self) -> list[HostReply]:
         return _all_of(self._answers)
 
     def changed(self, host: str, facts: NodeFacts) -> None:

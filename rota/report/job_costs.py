@@ -11,7 +11,7 @@ def job_costs(result: Result) -> Floats | None:
     together cost what the summary says."""
     record, cluster = result.record, result.cluster
     prices = np.array([np.nan if (price := cluster.price(kind)) is None else price for kind in cluster.pools])
-    holds = record.holds
+    holds = record.gpu_intervals
     per_second = prices[cluster.gpu_pool] / 3600.0
     width = np.where(record.gpus < 1, record.gpus, 1.0)
     dollars = np.zeros(len(record.submitted_s))

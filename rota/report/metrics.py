@@ -122,7 +122,7 @@ def summarise(
         geomean_jct_seconds=_geomean(jct),
         makespan_seconds=_makespan(record, done),
         # Never below 0 but by rounding.
-        mean_queueing_seconds=_mean(np.maximum(jct - record.held_seconds[done], 0.0)),
+        mean_queueing_seconds=_mean(np.maximum(jct - record.occupied_seconds[done], 0.0)),
         mean_first_run_seconds=_mean(record.first_run_s[done] - record.submitted_s[done]),
         mean_feedback_seconds=_mean(record.feedback_s[done] - record.submitted_s[done]),
         p95_feedback_seconds=_quantile(record.feedback_s[done] - record.submitted_s[done], 0.95),
@@ -154,7 +154,7 @@ def jobs_table(record: Record, arrivals: Sequence[Arrival], cluster: Cluster) ->
         "started_s": record.first_run_s,
         "finished_s": record.finished_s,
         "jct_seconds": record.finished_s - record.submitted_s,
-        "run_seconds": record.held_seconds,
+        "run_seconds": record.occupied_seconds,
         "suspensions": record.suspensions,
         "migrations": record.migrations,
         "resizes": record.resizes,
@@ -179,7 +179,7 @@ def jobs_table(record: Record, arrivals: Sequence[Arrival], cluster: Cluster) ->
 
 def _ran_on(record: Record, cluster: Cluster) -> list[str]:
     """The accelerator types that each job had GPUs of, longest first."""
-    holds = record.holds
+    holds = record.gpu_intervals
     pool = cluster.gpu_pool[holds.gpus[holds.first[:-1]]] if len(holds) else np.empty(0, dtype=np.int64)
     seconds = np.zeros((len(record.submitted_s), len(cluster.pools)))
     np.add.at(seconds, (holds.job, pool), holds.end_s - holds.start_s)

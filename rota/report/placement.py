@@ -48,7 +48,7 @@ class NodeSpread:
 
 def per_gpu(result: Result) -> PerGpu:
     """How busy each GPU was from the first submission to the end of the run, and how many jobs it served."""
-    holds, gpus, jobs = result.record.holds, result.cluster.gpus, max(len(result.arrivals), 1)
+    holds, gpus, jobs = result.record.gpu_intervals, result.cluster.gpus, max(len(result.arrivals), 1)
     start, end = span([result])
     size = np.diff(holds.first)
     taken = np.bincount(holds.gpus, np.repeat(_seconds(holds), size), minlength=gpus)
@@ -59,7 +59,7 @@ def per_gpu(result: Result) -> PerGpu:
 
 def spread(result: Result) -> NodeSpread:
     """How many jobs of several GPUs, and how much of their GPU-time, took how many nodes."""
-    holds = result.record.holds
+    holds = result.record.gpu_intervals
     several = np.flatnonzero(np.diff(holds.first) > 1)
     job = holds.job[several]
     nodes, beyond = (values[several] for values in _nodes(holds, result.cluster))
@@ -81,7 +81,7 @@ def spread(result: Result) -> NodeSpread:
 
 def scattered(result: Result, bins: Floats) -> Floats:
     """Mean number of GPUs that are held by jobs on more nodes than these need. Stretch i goes from bins[i] to bins[i + 1]."""
-    holds = result.record.holds
+    holds = result.record.gpu_intervals
     hold, start_s, end_s, weight = _pieces(holds)
     _, beyond = _nodes(holds, result.cluster)
     seen = np.flatnonzero(beyond[hold] > 0)
@@ -91,7 +91,7 @@ def scattered(result: Result, bins: Floats) -> Floats:
 
 def moves(result: Result) -> Floats:
     """When jobs began to hold other GPUs than they held before, in order."""
-    holds = result.record.holds
+    holds = result.record.gpu_intervals
     job, first = holds.job, holds.first
     size = np.diff(first)
     gpus = holds.gpus

@@ -186,9 +186,9 @@ class _Reader:
         if decided.ticket:
             self.asked_s[decided.ticket] = now_s
         for command in decided.commands:
-            self.told(command, now_s)
+            self.on_command(command, now_s)
 
-    def told(self, command: JobCommand, now_s: float) -> None:
+    def on_command(self, command: JobCommand, now_s: float) -> None:
         """A command left. One that is sent again is the same."""
         job = self.jobs.get(command.job)
         if job is None or not isinstance(command, Launch | Resume | Suspend):

@@ -19,7 +19,7 @@ def thrash_notes(record: Record, arrivals: Sequence[Arrival], physics: Physics) 
     """A sentence if jobs were suspended more often than their thresholds or rounds can pay for. Jobs that can be parked switch
     for next to nothing and don't count."""
     counts = np.array([not arrival.spec.can_park for arrival in arrivals], dtype=bool)
-    suspensions, held = int(record.suspensions[counts].sum()), float(record.held_seconds[counts].sum())
+    suspensions, held = int(record.suspensions[counts].sum()), float(record.occupied_seconds[counts].sum())
     cost = max(physics.launch_seconds + physics.checkpoint_seconds + physics.restore_seconds, SWITCH_SECONDS)
     if suspensions * cost <= MOST_LOST * held:
         return []

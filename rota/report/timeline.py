@@ -59,7 +59,7 @@ def edges(results: Sequence[Result], count: int) -> Floats:
 def busy(result: Result, bins: Floats) -> Floats:
     """Mean number of busy GPUs, shape (pools, stretches). Stretch i goes from bins[i] to bins[i + 1]. A GPU that two jobs have is
     busy once."""
-    holds, cluster = result.record.holds, result.cluster
+    holds, cluster = result.record.gpu_intervals, result.cluster
     first, start_s, end_s = holds.first, holds.start_s, holds.end_s
     size = np.diff(first)
     # All GPUs of a job are of one pool at a time.
@@ -77,7 +77,7 @@ def busy(result: Result, bins: Floats) -> Floats:
 
 def queue(result: Result, bins: Floats) -> Floats:
     """Mean number of jobs that were submitted, not over and without GPUs. Stretch i goes from bins[i] to bins[i + 1]."""
-    holds, submitted_s = result.record.holds, result.record.submitted_s
+    holds, submitted_s = result.record.gpu_intervals, result.record.submitted_s
     starts = np.concatenate((submitted_s, holds.start_s))
     ends = np.concatenate((_left(result), holds.end_s))
     weight = np.repeat([1.0, -1.0], [len(submitted_s), len(holds)])
@@ -112,7 +112,7 @@ def ranges(result: Result, most: int) -> Ranges:
 def _left(result: Result) -> Floats:
     """When each job was over. One that did not finish left with its last GPUs; without any it stays to the end."""
     record = result.record
-    holds = record.holds
+    holds = record.gpu_intervals
     last = np.full(len(record.submitted_s), -np.inf)
     np.maximum.at(last, holds.job, holds.end_s)
     left = np.where(np.isfinite(record.finished_s), record.finished_s, last)
@@ -135,7 +135,7 @@ def means_of(start_s: Floats, end_s: Floats, weight: Floats, bins: Floats) -> Fl
 
 def _exact(result: Result) -> Ranges:
     """One rectangle per stretch of neighbouring GPUs of each hold, cut where company comes and goes."""
-    holds = result.record.holds
+    holds = result.record.gpu_intervals
     of, start, end, half = _pieces(holds)
     first = holds.first
     piece, at = every(first[of], first[of + 1] - 1)

@@ -139,7 +139,7 @@ def check_options(options: ServeOptions, say: Callable[[str], None] = lambda lin
     """Every mistake in them is told here. Files that are named are read. With Ray, wait until a node with GPUs is there."""
     _check_plain(options)
     driver, pretend = _local(options) if options.ray is None else _fleet(options, say)
-    flags = read_flags(options.given, driver.machines(), [name for names in driver.devices() for name in names])
+    flags = read_flags(options.given, driver.discover_cluster(), [name for names in driver.devices() for name in names])
     checked = CheckedOptions(driver, pretend, flags, forgettable(options.forget))
     before = last_configuration(find_journal(options.home, options.journal))
     _type_guesses(checked, _first_configuration(options, checked, before)[GIVEN])
@@ -206,9 +206,9 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
     make_folder(options.home, instead=ANOTHER_HOME)
     folder = Path(options.node_folder).expanduser() if options.node_folder is not None else None
     hosts = RayChannel(address, home_id(options.home), folder)
-    if not any(each.facts.devices for each in hosts.there().values()):
+    if not any(each.facts.devices for each in hosts.nodes().values()):
         say(f"waiting: no node of the Ray cluster at {address} has GPUs yet. On one: ray start --address {address} --num-gpus 8")
-    while not any(each.facts.devices for each in hosts.there().values()):
+    while not any(each.facts.devices for each in hosts.nodes().values()):
         if hosts.problems:
             hosts.close()
             reasons = " ".join(f"{name}: {problem}" for name, problem in sorted(hosts.problems.items()))
@@ -222,7 +222,7 @@ def _fleet(options: ServeOptions, say: Callable[[str], None]) -> tuple[Fleet, bo
         gone_after_seconds=options.lease + options.lease_grace_seconds + LEASE_SLACK_SECONDS,
         log_bytes=int(options.log_mb * (1 << 20)),
     )
-    return driver, all(each.facts.pretend for each in hosts.there().values())
+    return driver, all(each.facts.pretend for each in hosts.nodes().values())
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -248,7 +248,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
 def _serve(options: ServeOptions, checked: CheckedOptions, journal: Journal, run: "_Run", say: Callable[[str], None]) -> None:
     """While this process leads."""
-    cluster = checked.driver.machines()
+    cluster = checked.driver.discover_cluster()
     real = checked.driver.real_gpus if isinstance(checked.driver, Local) else []
     with hold_gpus(real, options.home), _listening(options.listen) as (listener, url):
         before = journal.configuration() or {}
@@ -300,7 +300,7 @@ def _leave_in_order(server: HttpServer) -> None:
 
 def _type_guesses(checked: CheckedOptions, told: GivenFlags) -> list[str]:
     """A sentence for each accelerator type whose speed has to be guessed. In --pretend, what looks like a typing error raises."""
-    return type_guesses(checked.driver.machines(), given_rates(told), typed=checked.pretend)
+    return type_guesses(checked.driver.discover_cluster(), given_rates(told), typed=checked.pretend)
 
 
 def _first_configuration(options: ServeOptions, checked: CheckedOptions, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def make_configuration(
     policy = make_policy(policy_named)
     placer_named = placer_paired or placer
     make_placer(placer_named)
-    cluster, said = checked.driver.machines(), {name: each["said"] for name, each in told.items()}
+    cluster, said = checked.driver.discover_cluster(), {name: each["said"] for name, each in told.items()}
     settings = Settings(
         lease_seconds=options.lease,
         lease_margin_seconds=options.lease_grace_seconds + LEASE_SLACK_SECONDS,

@@ -66,7 +66,7 @@ def leading(
                 hint="rota jobs there; or --standby here, which takes over when it is gone",
             )
         keep_place(home, place)
-        election.keep(on_lost)
+        election.start_heartbeat(on_lost)
         with _sign(home):
             yield Lead(election.epoch, election.problem)
 

@@ -24,7 +24,7 @@ class SimulatedTask:
 
     @property
     def lives(self) -> bool:
-        return self.held.lives
+        return self.held.is_alive
 
     @property
     def incarnation(self) -> int:

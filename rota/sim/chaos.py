@@ -397,7 +397,7 @@ class Chaos:
         job = command.job
         for gpu in gpus:
             owners = self.gpu_owner.setdefault(gpu, {})
-            parts = [self.specs[each].part for each in (job, *(other for other, _ in owners))]
+            parts = [self.specs[each].milli_per_gpu for each in (job, *(other for other, _ in owners))]
             if owners and max(parts) < MILLI:
                 if sum(parts) > MILLI:
                     raise Broken(f"at {self.now_s:.3f} s: more than GPU {gpu} is given to jobs {[job, *owners]}")

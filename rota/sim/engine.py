@@ -328,7 +328,7 @@ class Engine:
             FOREVER,
             spec.steps,
             FOREVER,
-            MILLI if spec.gpus >= 1 else spec.part,
+            MILLI if spec.gpus >= 1 else spec.milli_per_gpu,
         )
         self._runs[job] = run
         self._hold(job, run)
@@ -361,7 +361,7 @@ class Engine:
         def resized(later: list[External]) -> None:
             self._hold_instead(job, run, command.gpus)
             spec, levels = self.arrivals[job].spec, self.cluster.levels_of(command.nodes)
-            run.alone = self._alone_rate(spec, run.gpus, levels, command.batch_size)
+            run.exclusive_rate = self._alone_rate(spec, run.gpus, levels, command.batch_size)
             self.record.resize(job, command)
             self._up(command, run, later)
 
@@ -396,10 +396,10 @@ class Engine:
         if self._measure_seconds < FOREVER:
             self._to_measure[job] = MEASUREMENTS
         run.stretch += 1
-        run.rate = run.alone
+        run.rate = run.exclusive_rate
         if other is not None:
             spec, beside = self.arrivals[job].spec, self.arrivals[other].spec
-            run.rate = self.physics.together(spec, beside, self.cluster, run.gpus, self.cluster.levels_of(run.nodes))
+            run.rate = self.physics.colocated_rate(spec, beside, self.cluster, run.gpus, self.cluster.levels_of(run.nodes))
         if self.physics.whole_steps_seconds and new_round:
             run.limit = run.from_step + max(math.floor(run.rate * self.physics.whole_steps_seconds), 1)
             run.round_s = now
@@ -499,7 +499,7 @@ class Engine:
 
     def _company(self, job: int, run: SimulatedAttempt) -> int | None:
         """The partner that makes progress on the same GPUs. Two that share have the same ones: the first of them tells."""
-        if self._held.parts and run.part == MILLI:
+        if self._held.parts and run.milli_per_gpu == MILLI:
             for other in self._held.holders(run.gpus[:1]):
                 if other != job and self._runs[other].since_s < FOREVER:
                     return other
@@ -507,7 +507,7 @@ class Engine:
 
     def _hold(self, job: int, run: SimulatedAttempt) -> None:
         run.held_s, run.shared_seconds = self.now_s, 0.0
-        if self._sharing and run.part == MILLI:
+        if self._sharing and run.milli_per_gpu == MILLI:
             self._held.join(job, run.gpus)
 
     def _hold_instead(self, job: int, run: SimulatedAttempt, gpus: Any) -> None:
@@ -519,13 +519,13 @@ class Engine:
 
     def _release(self, job: int, run: SimulatedAttempt) -> None:
         """Its GPUs are free, or its partner's alone."""
-        if self._sharing and run.part == MILLI:
+        if self._sharing and run.milli_per_gpu == MILLI:
             for other in self._held.leave(job, run.gpus):
                 both = self._runs[other]
                 since_s = max(run.held_s, both.held_s)
                 run.shared_seconds += self.now_s - since_s
                 both.shared_seconds += self.now_s - since_s
-                self.record.holds.share(job, other, run.gpus, since_s, self.now_s)
+                self.record.gpu_intervals.share(job, other, run.gpus, since_s, self.now_s)
         self.record.release(job, run.gpus, run.held_s, self.now_s, run.shared_seconds)
         run.held_s = FOREVER
 
@@ -543,9 +543,9 @@ class Engine:
     def _lose(self, job: int, run: SimulatedAttempt) -> float:
         """Its processes are gone, and with them all it had not saved."""
         saved = self._saved(job, run, self.now_s)
-        if run.alone > 0:
-            gpus = len(run.gpus) * run.part / MILLI
-            self.record.lost_gpu_seconds[job] += gpus * (run.steps(self.now_s) - saved) / run.alone
+        if run.exclusive_rate > 0:
+            gpus = len(run.gpus) * run.milli_per_gpu / MILLI
+            self.record.lost_gpu_seconds[job] += gpus * (run.steps(self.now_s) - saved) / run.exclusive_rate
         self._stop(job, run)
         return saved
 

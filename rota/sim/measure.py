@@ -40,6 +40,6 @@ def measure(
             dtype=np.float64,
         ),
         np.array([spec.gpu_gib or math.nan for _, _, spec in seen], dtype=np.float64),
-        np.array([spec.held_gib or math.nan for _, _, spec in seen], dtype=np.float64),
+        np.array([spec.resident_gib or math.nan for _, _, spec in seen], dtype=np.float64),
         now_s,
     )

@@ -78,19 +78,19 @@ class Physics:
             rate /= self.variability.slowdown(spec.profile, gpus)
         return rate if self.gpu_speed is None else rate * float(self.gpu_speed[gpus].min())
 
-    def together(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, levels: int) -> float:
+    def colocated_rate(self, spec: JobSpec, other: JobSpec, cluster: Cluster, gpus: Ints, levels: int) -> float:
         """True steps per second of a job while another runs on the same GPUs. Where nobody knows the pair they take turns, each
         half as fast as alone. Slow GPUs and several nodes cost a job in company what they cost it alone."""
         alone = self.rate(spec, cluster, gpus, levels)
         accelerator = cluster.pools[cluster.gpu_pool[gpus[0]]]
-        known = self.rates.together(spec.profile, other.profile, accelerator, len(gpus))
+        known = self.rates.colocated_rates(spec.profile, other.profile, accelerator, len(gpus))
         if known is None or alone <= 0:
             return alone / 2
         return known[0] * (alone / self.rates.rate(spec.profile, accelerator, len(gpus))[0])
 
     def utilisation(self, spec: JobSpec, accelerator: str, gpus: int) -> float:
         """How busy it keeps its GPUs alone: what two of its profile leave each other. Not a number where nobody measured two."""
-        both = self.rates.together(spec.profile, spec.profile, accelerator, gpus)
+        both = self.rates.colocated_rates(spec.profile, spec.profile, accelerator, gpus)
         alone = self.rates.rate(spec.profile, accelerator, gpus)[0]
         return min(max(2.0 - sum(both) / alone, 0.1), 1.0) if both is not None and alone > 0 else math.nan
 
@@ -135,7 +135,7 @@ class Physics:
             accelerator = cluster.pools[pool]
             nominal = self.rates.rate(spec.profile, accelerator, spec.width)[0]
             for other in self.rates.partners(spec.profile, accelerator, spec.width) if spec.gpus >= 1 else ():
-                known = self.rates.together(spec.profile, other, accelerator, spec.width)
+                known = self.rates.colocated_rates(spec.profile, other, accelerator, spec.width)
                 if known is not None and nominal > 0:
                     found[pool, other] = known[0] * (rate / nominal)
         return found

@@ -81,9 +81,9 @@ class Record:
     feedback_s: Floats
     """When it had made its first steps, as many as give a first impression, or all if it has fewer."""
     gpus: Floats
-    held_seconds: Floats
+    occupied_seconds: Floats
     """Time its GPUs were taken, overheads included."""
-    held_gpu_seconds: Floats
+    occupied_gpu_seconds: Floats
     """The same times GPUs; of what two jobs held together, half is each one's."""
     launches: Ints
     suspensions: Ints
@@ -101,7 +101,7 @@ class Record:
     decision_seconds: float = 0.0
     """Processor time the core and the policy took."""
     instants: int = 0
-    holds: GpuIntervals = field(default_factory=GpuIntervals)
+    gpu_intervals: GpuIntervals = field(default_factory=GpuIntervals)
     outages: list[tuple[int, float, float]] = field(default_factory=list)
     """(node, from, to): when nodes were down."""
 
@@ -115,8 +115,8 @@ class Record:
             cancelled_s=np.full(count, np.nan),
             feedback_s=np.full(count, np.nan),
             gpus=np.array([arrival.spec.gpus for arrival in arrivals], dtype=np.float64),
-            held_seconds=np.zeros(count),
-            held_gpu_seconds=np.zeros(count),
+            occupied_seconds=np.zeros(count),
+            occupied_gpu_seconds=np.zeros(count),
             launches=np.zeros(count, dtype=np.int64),
             suspensions=np.zeros(count, dtype=np.int64),
             migrations=np.zeros(count, dtype=np.int64),
@@ -153,11 +153,11 @@ class Record:
     def release(self, job: int, gpus: Ints, held_s: float, now_s: float, shared_seconds: float = 0.0) -> None:
         """A job gives its GPUs back, which it shared with a partner for so long. A part of a GPU counts as that."""
         seconds = now_s - held_s
-        self.holds.add(job, gpus, held_s, now_s)
-        self.held_seconds[job] += seconds
+        self.gpu_intervals.add(job, gpus, held_s, now_s)
+        self.occupied_seconds[job] += seconds
         seconds -= shared_seconds / 2
         size = len(gpus) if len(gpus) > 1 else min(self.gpus.item(job), 1.0)
-        self.held_gpu_seconds[job] += seconds * size
+        self.occupied_gpu_seconds[job] += seconds * size
         self.pool_gpu_seconds[self._cluster.gpu_pool[gpus[0]]] += seconds * size
 
     def progress(self, job: int, since_s: float, from_step: float, to_step: float, rate: float) -> None:

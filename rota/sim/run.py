@@ -16,7 +16,7 @@ class SimulatedAttempt:
     incarnation: int
     gpus: Any
     nodes: tuple[int, ...]
-    alone: float
+    exclusive_rate: float
     """Steps per second while nobody else runs on its GPUs."""
     rate: float
     """And now."""
@@ -26,7 +26,7 @@ class SimulatedAttempt:
     total: float
     held_s: float
     """Its GPUs are taken since; FOREVER: they are not."""
-    part: int = MILLI
+    milli_per_gpu: int = MILLI
     """Thousandths that it takes of each GPU."""
     limit: float = FOREVER
     """It rests when it has done so many."""

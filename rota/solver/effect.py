@@ -27,13 +27,13 @@ class Effect:
         return self._sum(options.rate / (price[options.pool] * options.milligpus / MILLI))
 
     @lazy
-    def usual_rate(self) -> Floats:
+    def average_type_rate(self) -> Floats:
         """Steps per second on a GPU of average type."""
         options = self.view.options
         part = (
             self.view.capacity[options.pool]
             / max(int(self.view.capacity.sum()), 1)
-            * ((options.partner_kind < 0) & options.usual)
+            * ((options.partner_kind < 0) & options.default_size)
         )
         return self._sum(options.rate * part, np.ones_like(self.share))
 
@@ -42,7 +42,7 @@ class Effect:
         """Steps per second with 1/n of every pool to itself."""
         gpus, jobs = self.view.jobs.gpus, max(len(self.view.jobs), 1)
         whole = self.view.capacity.sum() / jobs / gpus
-        rate: Floats = self.usual_rate * self.view.capacity.sum() / jobs / gpus / np.maximum(whole, 1.0)
+        rate: Floats = self.average_type_rate * self.view.capacity.sum() / jobs / gpus / np.maximum(whole, 1.0)
         return rate
 
     def _sum(self, per_option: Floats, share: Floats | None = None) -> Floats:

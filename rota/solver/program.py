@@ -62,7 +62,7 @@ class Program:
         self.who = Claimants(view, by_job, by_weight, apart)
         options = view.options
         self._speed = options.rate if aware else _blind(options)
-        self._columns(packing and options.shared)
+        self._columns(packing and options.has_colocated)
         self._limits: list[Limit] = []
         self._goals: list[tuple[float, Linear | Extreme]] = []
 
@@ -75,7 +75,7 @@ class Program:
         rows = options.of_kind[who.kind]
         use = (rows >= 0) & who.runnable[rows] & ((options.partner_kind[rows] < 0) | packing)
         if options.elastic:
-            use &= np.isin(rows, efficient(options)) | options.usual[rows]
+            use &= np.isin(rows, efficient(options)) | options.default_size[rows]
         claimant, account = use.nonzero()
         option = rows[claimant, account]
         scale = np.ones(len(option))
@@ -179,7 +179,7 @@ class Program:
         return np.asarray(column, dtype=float)[self.who.first]
 
     @lazy
-    def usual_rate(self) -> Floats:
+    def average_type_rate(self) -> Floats:
         """Steps per second at the size it asked for on a GPU of average type: what rates are measured against (Gavel's
         normaliser)."""
         alone = measured_by(self.view.options, self.claimant, self.option)

@@ -32,7 +32,7 @@ class SizeTable:
         gpus = options.gpus[rows]
         most = int(gpus.max(initial=1))
         if rule != "best":
-            asked = (options.asked & (options.partner_kind < 0)).nonzero()[0]
+            asked = (options.requested & (options.partner_kind < 0)).nonzero()[0]
             batch, width = np.zeros(len(options.by_kind), dtype=np.int64), np.ones(len(options.by_kind), dtype=np.int64)
             batch[options.kind[asked]], width[options.kind[asked]] = options.batch_size[asked], options.gpus[asked]
             kind, size = options.kind[rows], options.batch_size[rows]

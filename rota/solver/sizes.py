@@ -66,7 +66,7 @@ def measured_by(options: Options, claimant: Ints, option: Ints) -> Bools:
     alone = options.partner_kind[option] < 0
     if not options.elastic:
         return alone
-    found = alone & options.usual[option]
+    found = alone & options.default_size[option]
     group = claimant * (int(options.pool.max(initial=0)) + 1) + options.pool[option]
     has = np.zeros(int(group.max(initial=-1)) + 1, dtype=bool)
     has[group[found]] = True

@@ -39,7 +39,7 @@ class Packable(NamedTuple):
 
 
 class PairWish(NamedTuple):
-    host: int
+    runner: int
     guest: int
     option: int
     """Of the guest."""

@@ -47,7 +47,7 @@ class CompleteCheckpoint(NamedTuple):
     facts: Mapping[str, Any]
     """What the session keeps beside what was saved: where it is in the data."""
 
-    def part(self, rank: int) -> Path:
+    def rank_folder(self, rank: int) -> Path:
         """What this rank saved; of a rank that was not there then, what the first saved."""
         own = self.folder / f"rank-{rank}"
         return own if rank < self.world_size else self.folder / "rank-0"

@@ -144,8 +144,8 @@ class ObjectCheckpoints:
         try:
             try:
                 found = CompleteCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], dict(body["facts"]))
-                found.part(self.rank).mkdir(parents=True)
-                wanted = {"rank-0", found.part(self.rank).name}
+                found.rank_folder(self.rank).mkdir(parents=True)
+                wanted = {"rank-0", found.rank_folder(self.rank).name}
                 files = [(_inside(each), *entry) for each, entry in body["files"].items()]
                 folders = [_inside(each) for each in body["folders"]]
             except (KeyError, TypeError, ValueError, AttributeError) as error:

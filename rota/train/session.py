@@ -237,7 +237,7 @@ class Session:
         self.world_changed = found.world_size != self.environment.world_size
         self.resumed = True
         if self._load is not None:
-            self._load(found.part(self.environment.rank))
+            self._load(found.rank_folder(self.environment.rank))
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
@@ -258,7 +258,7 @@ class Session:
             self._before = None
 
     @property
-    def asked(self) -> bool:
+    def stop_requested(self) -> bool:
         """Rota wants the GPUs back: the loop ends between two steps soon."""
         return self._asked
 

@@ -214,7 +214,7 @@ def test_the_map_names_the_job_under_the_pointer(opened: Opener, demo: Compariso
     for number, line in ((0, demo.lines[0]), (1, demo.best)):
         assert line is not None
         canvas = page.locator("#where-maps canvas").nth(number)
-        holds, result = line.results[0].record.holds, line.results[0]
+        holds, result = line.results[0].record.gpu_intervals, line.results[0]
         whole = range_of(page)[1]
         start = float(result.record.submitted_s.min())
         for i in np.argsort(holds.start_s - holds.end_s, kind="stable")[[0, 3, 8]].tolist():
@@ -275,7 +275,7 @@ def test_percentiles_are_read_from_the_curves(opened: Opener, demo: Comparison, 
         expect(row).to_contain_text(duration(line.summary["median_jct_seconds"]))
     page.locator("#times button", has_text="Queueing").click()
     page.locator("#times-data summary").click()
-    waits = demo[0].record.finished_s - demo[0].record.submitted_s - demo[0].record.held_seconds
+    waits = demo[0].record.finished_s - demo[0].record.submitted_s - demo[0].record.occupied_seconds
     expect(page.locator("#times-data tbody tr").first).to_contain_text(duration(float(np.quantile(waits, 0.9))))
 
 

@@ -151,7 +151,7 @@ def test_tenants_and_users(opened: Opener, shared: Comparison, shared_html: str,
     expected = {}
     for name in dict.fromkeys(names.tolist()):
         own = names == name
-        share = result.record.held_gpu_seconds[own].sum() / result.record.held_gpu_seconds.sum()
+        share = result.record.occupied_gpu_seconds[own].sum() / result.record.occupied_gpu_seconds.sum()
         words = "<1%" if share < 0.005 else f"{100 * share:.0f}%"
         expected[name] = (str(own.sum()), duration(float(jct[own].mean())), words, f"${costs[own].sum():,.2f}")
     found = {row[0].strip(): (row[1], row[2], row[6], row[8]) for row in cells(page)}
@@ -200,10 +200,10 @@ def test_every_figure_gives_its_data(opened: Opener, shared: Comparison, shared_
     assert len(found["load"]) == len(found["moves"]) == len(found["scattered"]) == 4096
     taken = sum(float(row["fifo busy V100"]) + float(row["fifo busy A100"]) for row in found["load"]) / 4096
     end = max(float(run.record.finished_s.max()) for run in runs.values()) - float(fifo.record.submitted_s.min())
-    assert taken * end == pytest.approx(fifo.record.held_gpu_seconds.sum(), rel=1e-3)
+    assert taken * end == pytest.approx(fifo.record.occupied_gpu_seconds.sum(), rel=1e-3)
     rows = [row for row in found["where"] if row["policy"] == "fifo"]
     drawn = sum(int(row["gpus"]) * (float(row["end_s"]) - float(row["start_s"])) for row in rows)
-    assert drawn == pytest.approx(fifo.record.held_gpu_seconds.sum(), rel=1e-6)
+    assert drawn == pytest.approx(fifo.record.occupied_gpu_seconds.sum(), rel=1e-6)
     assert len(found["floor"]) == 2 * 16 and {row["accelerator"] for row in found["floor"]} == {"V100", "A100"}
     assert float(found["moves"][-1]["tiresias"]) == float(found["spans"][1]["moves"]) == tiresias.record.migrations.sum()
     assert [float(row["ratio"]) for row in found["gain"]] == pytest.approx((jct["tiresias"] / jct["fifo"]).tolist(), rel=1e-3)

@@ -73,7 +73,7 @@ def run(setup: Setup, watched: bool = True, **others: Any) -> tuple[PreparedStud
 
 def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool:
     """No GPU twice but to two jobs of a policy that packs, gangs whole, only types that the job accepts. True: some shared."""
-    holds, cluster = record.holds, ready.cluster
+    holds, cluster = record.gpu_intervals, ready.cluster
     gpus = [holds.gpus[start:end] for start, end in itertools.pairwise(holds.first.tolist())]
     edges: dict[int, list[tuple[float, int, int]]] = {}
     for job, start_s, end_s, mine in zip(holds.job.tolist(), holds.start_s.tolist(), holds.end_s.tolist(), gpus, strict=True):
@@ -93,7 +93,7 @@ def check_placements(setup: Setup, ready: PreparedStudy, record: Record) -> bool
         holders: list[int] = []
         for at_s, step, job in sorted(moments):
             holders.append(job) if step > 0 else holders.remove(job)
-            parts = [ready.trace.arrivals[each].spec.part for each in holders]
+            parts = [ready.trace.arrivals[each].spec.milli_per_gpu for each in holders]
             room = MILLI if min(parts, default=MILLI) < MILLI else most * MILLI
             assert sum(parts) <= room, f"GPU {gpu} is held by jobs {holders} at {at_s} s"
             shared |= len(holders) > 1
@@ -151,11 +151,11 @@ def check_bounds(ready: PreparedStudy, record: Record) -> None:
 
 def check_work(ready: PreparedStudy, record: Record) -> None:
     """GPU time is neither made up nor lost in the books; where nothing costs anything, jobs held GPUs for just what they need."""
-    holds, physics, cluster = record.holds, ready.physics, ready.cluster
-    parts = np.array([arrival.spec.part for arrival in ready.trace.arrivals], dtype=np.float64) / MILLI
+    holds, physics, cluster = record.gpu_intervals, ready.physics, ready.cluster
+    parts = np.array([arrival.spec.milli_per_gpu for arrival in ready.trace.arrivals], dtype=np.float64) / MILLI
     total = float(((holds.end_s - holds.start_s) * np.diff(holds.first) * parts[holds.job]).sum())
     twice = sum(count * (end_s - start_s) for _, _, _, count, start_s, end_s in holds.shared)
-    assert np.isclose(record.held_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
+    assert np.isclose(record.occupied_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "held GPU-seconds do not add up"
     assert np.isclose(record.pool_gpu_seconds.sum(), total - twice, atol=TOLERANCE), "GPU-seconds of the pools do not add up"
     several = any(arrival.spec.batch_sizes for arrival in ready.trace.arrivals)
     free = not costs(ready) and not physics.rates.batches and not several  # what was held does not tell the batch size

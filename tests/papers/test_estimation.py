@@ -31,7 +31,7 @@ def test_what_was_measured_is_what_is_said() -> None:
     for name in {profile for profile, _, _ in rates.table}:
         assert known.nearest(name) == (name, 1.0)
     for key, both in rates.pairs.items():
-        assert known.together(*key) == (both, 0.0)
+        assert known.colocated_rates(*key) == (both, 0.0)
     for (profile, kind, gpus), rate in rates.table.items():
         assert known.rate(profile, kind, gpus) == (rate, 0.0)
 

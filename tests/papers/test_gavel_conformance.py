@@ -120,7 +120,7 @@ class Case:
 
 
 def norm(effect: Effect) -> list[float]:
-    return (effect.rate / effect.usual_rate).tolist()
+    return (effect.rate / effect.average_type_rate).tolist()
 
 
 @pytest.mark.parametrize("number", range(8))

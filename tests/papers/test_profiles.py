@@ -68,8 +68,8 @@ def test_pairs_agree_with_the_normalised_list() -> None:
     assert len(listed) == 1053
     for row in listed:
         first, second, kind, gpus = row["job_a"], row["job_b"], row["gpu"].upper(), int(row["scale"])
-        shared = rates.together(first, second, kind, gpus)
-        turned = rates.together(second, first, kind, gpus)
+        shared = rates.colocated_rates(first, second, kind, gpus)
+        turned = rates.colocated_rates(second, first, kind, gpus)
         assert shared is not None and turned == (shared[1], shared[0])
         alone = [rates.rate(profile, kind, gpus)[0] for profile in (first, second)]
         assert shared[0] / alone[0] == pytest.approx(float(row["norm_thr_a"]), abs=6e-4)

@@ -130,7 +130,7 @@ def runs(draw: st.DrawFn, **options: Any) -> tuple[Case, Watched, Record, Journa
 
 def most_at_once(record: Record, gpus: int) -> list[int]:
     """The largest number of jobs that ever had each GPU at the same time."""
-    holds, found = record.holds, []
+    holds, found = record.gpu_intervals, []
     held = [holds.gpus[holds.first[i] : holds.first[i + 1]] for i in range(len(holds))]
     for gpu in range(gpus):
         here = [i for i in range(len(holds)) if gpu in held[i] and holds.end_s[i] > holds.start_s[i]]
@@ -185,7 +185,7 @@ def test_true_beliefs_foresee_every_step(run: tuple[Case, Watched, Record, Journ
 def test_all_work_is_done_once(run: tuple[Case, Watched, Record, Journal]) -> None:
     """From who had which GPUs when alone follows how many steps each job has done."""
     case, _, record, _ = run
-    holds = record.holds
+    holds = record.gpu_intervals
     done = np.zeros(len(case.arrivals))
     for i, job in enumerate(holds.job.tolist()):
         gpus = holds.gpus[holds.first[i] : holds.first[i + 1]]
@@ -197,9 +197,9 @@ def test_all_work_is_done_once(run: tuple[Case, Watched, Record, Journal]) -> No
             both = min(holds.end_s[i], holds.end_s[j]) - max(holds.start_s[i], holds.start_s[j])
             if other != job and both > 0 and holds.gpus[holds.first[j]] in gpus:
                 beside = case.arrivals[other].spec
-                done[job] -= both * (alone - case.physics.together(spec, beside, case.cluster, gpus, nodes))
+                done[job] -= both * (alone - case.physics.colocated_rate(spec, beside, case.cluster, gpus, nodes))
     assert done == pytest.approx([arrival.spec.steps for arrival in case.arrivals], rel=1e-6, abs=1e-6)
-    assert record.held_gpu_seconds.sum() == pytest.approx(record.pool_gpu_seconds.sum())
+    assert record.occupied_gpu_seconds.sum() == pytest.approx(record.pool_gpu_seconds.sum())
 
 
 @given(runs(), st.floats(0, 1))
@@ -265,7 +265,7 @@ def ways(case: Case) -> list[tuple[int, float, tuple[int, ...], tuple[float, ...
                 other = case.arrivals[j].spec
                 if other.gpus != spec.gpus or pool not in fastest[j]:
                     continue
-                known = case.rates.together(spec.profile, other.profile, case.cluster.pools[pool], spec.gpus)
+                known = case.rates.colocated_rates(spec.profile, other.profile, case.cluster.pools[pool], spec.gpus)
                 pace = (rate / 2, fastest[j][pool] / 2)
                 if known is not None:
                     nominal = [case.rates.rate(s.profile, case.cluster.pools[pool], s.gpus)[0] for s in (spec, other)]

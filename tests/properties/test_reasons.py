@@ -47,7 +47,7 @@ def confirm(core: Scheduler) -> int:
         taken = ~state.machines.planned.free
         if spec.gpus < 1:  # it fits where others have left a part
             for gpu in state.machines.planned.parts:
-                taken[gpu] = state.machines.planned.room(gpu) < spec.part
+                taken[gpu] = state.machines.planned.room(gpu) < spec.milli_per_gpu
         promised = np.bincount(state.machines.cluster.gpu_pool[taken], minlength=len(state.machines.cluster.pools))
         up = np.bincount(
             state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]],
@@ -146,8 +146,8 @@ def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, polic
     Watched.seen = 0
     record = Engine(core, policy, Physics(launch_seconds=2.0, checkpoint_seconds=1.0), arrivals, seed=seed).run()
     assert record.ended == len(arrivals) and Watched.seen > 0
-    for start, end in itertools.pairwise(record.holds.first.tolist()):
-        gpus = record.holds.gpus[start:end]
+    for start, end in itertools.pairwise(record.gpu_intervals.first.tolist()):
+        gpus = record.gpu_intervals.gpus[start:end]
         assert len(np.unique(cluster.gpu_node[gpus])) == cluster.fewest_nodes(0, len(gpus))
 
 

@@ -181,7 +181,7 @@ def test_prices_support_the_answer(goal: str, packing: bool, asked: Facts) -> No
     """A pool with a price is full; the objective is what GPUs and time are worth; what is used is worth what it costs."""
     question = asked.ask()
     program = Program(question.view(), packing=packing)
-    level = program.rate * (program.gpus / program.usual_rate) / program.weight
+    level = program.rate * (program.gpus / program.average_type_rate) / program.weight
     program.maximise(program.members @ level if goal == "sum" else least(level))
     found = program.solve()
     capacity = program.view.capacity.astype(float)

@@ -98,7 +98,7 @@ def advance(state: State, settings: Settings) -> None:
     if state.jobs.setbacks:
         for job in pauses_over(state):
             refresh_schedulable(state, job, state.jobs.row[job])
-            state.question.touch()
+            state.question.invalidate()
     if settings.node_timeout_seconds < FOREVER:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
@@ -116,7 +116,7 @@ def advance(state: State, settings: Settings) -> None:
 def _submitted(state: State, settings: Settings, event: Submitted) -> None:
     if event.job > state.jobs.last_job:  # numbers rise, so anything else is a repeat
         state.add_job(event.job, event.spec, event.at_s, settings.packing)
-        state.question.touch()
+        state.question.invalidate()
 
 
 def _progressed(state: State, settings: Settings, event: Progressed) -> None:
@@ -181,10 +181,10 @@ def _hold_asked(state: State, settings: Settings, event: HoldRequested) -> None:
         return
     (state.jobs.held.add if event.held else state.jobs.held.discard)(event.job)
     if event.held:
-        state.want(event.job, row, -1, None)
+        state.set_desired(event.job, row, -1, None)
         state.jobs.unsettled.add(event.job)
     refresh_schedulable(state, event.job, row)
-    state.question.touch()
+    state.question.invalidate()
 
 
 def _allocated(state: State, settings: Settings, event: Allocated) -> None:
@@ -243,7 +243,7 @@ def _policy_failed(state: State, settings: Settings, event: PolicyFailed | Polic
     said = event.message if isinstance(event, PolicyFailed) else ""
     state.question.policy_fault = said or state.question.policy_fault or "no answer in time"
     state.question.asked = None
-    state.question.touch()
+    state.question.invalidate()
     state.question.not_before_s = state.now_s + settings.policy_retry_seconds
 
 
@@ -275,12 +275,12 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
     if event.plan is not None:
         slices = state.question.answer is not None and state.question.answer.allocation.reusable
         before: dict[int, int] = {}
-        if state.sharing or state.knowledge.options.in_parts:
+        if state.sharing or state.knowledge.options.has_fractions:
             rows = {change.job: state.jobs.row[change.job] for change in event.plan.changes if change.job in state.jobs.row}
             before = {job: state.jobs.table.option.item(row) for job, row in rows.items()}
             for job, mine in rows.items():  # all let go before any takes a part
-                state.want(job, mine, -1, None)
-        row_of, unsettled, options, want = state.jobs.row, state.jobs.unsettled, state.jobs.table.option, state.want
+                state.set_desired(job, mine, -1, None)
+        row_of, unsettled, options, want = state.jobs.row, state.jobs.unsettled, state.jobs.table.option, state.set_desired
         for change in event.plan.changes:
             job = change.job
             row = row_of.get(job)
@@ -305,7 +305,7 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
         question.plans += 1
         question.next_round_s = settings.decide.next_round_s(question.next_round_s, state.now_s, plan.until_s)
     if event.ticket:
-        state.question.ask(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
+        state.question.begin_policy_call(event.ticket, state.jobs.table.id[state.jobs.rows], state.jobs.version, state.now_s)
         if settings.foresees:
             note(state)
     for command in event.commands:
@@ -340,7 +340,7 @@ def _launched(state: State, launch: Launch, row: int) -> Incarnation:
     table.incarnation[row] = launch.incarnation
     table.account[row] = account
     table.lease_s[row] = launch.lease_s
-    state.hold(job, launch.gpus)
+    state.occupy(job, launch.gpus)
     incarnation = jobs.incarnations[job] = Incarnation(launch.incarnation, option, launch.gpus, launch.nodes)
     return incarnation
 
@@ -362,7 +362,7 @@ def _sent(state: State, command: JobCommand) -> None:
         return
     if isinstance(command, Resume):
         if table.phase.item(row) == Phase.PARKED:
-            state.hold(job, incarnation.gpus)
+            state.occupy(job, incarnation.gpus)
             state.jobs.set_phase(row, Phase.STARTING, state.now_s)
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
@@ -380,7 +380,7 @@ def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:
     state.open_account(resize.option)
     more = np.setdiff1d(resize.gpus, incarnation.gpus)
     if len(more):
-        state.hold(job, more)
+        state.occupy(job, more)
         state.jobs.incarnations[job] = replace(incarnation, gpus=resize.gpus)
     if not state.jobs.out_of_reach(job):
         state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)

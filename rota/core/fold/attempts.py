@@ -68,13 +68,13 @@ def _keep_running(state: State, job: int) -> None:
     for other in sorted(planned.holders(incarnation.gpus) - {job}):
         mine = jobs.incarnations.get(other)
         if mine is None or not same_gpus(mine.gpus, incarnation.gpus):
-            state.want(other, jobs.row[other], -1, None)
+            state.set_desired(other, jobs.row[other], -1, None)
             (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
-    fits = all(planned.room(gpu) >= jobs.specs[job].part for gpu in incarnation.gpus.tolist())
+    fits = all(planned.room(gpu) >= jobs.specs[job].milli_per_gpu for gpu in incarnation.gpus.tolist())
     if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
-        state.want(job, row, state.knowledge.options.alone.item(incarnation.option), incarnation.gpus)
+        state.set_desired(job, row, state.knowledge.options.alone.item(incarnation.option), incarnation.gpus)
     (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
-    state.question.touch()
+    state.question.invalidate()
 
 
 def attached(state: State, settings: Settings, event: Attached) -> None:
@@ -99,7 +99,7 @@ def _known_to_save(state: State, row: int) -> None:
     """It may be suspended from now on, so that jobs that wait may get its GPUs."""
     if not state.jobs.table.saves.item(row):
         state.jobs.table.own("saves")[row] = True
-        state.question.touch()
+        state.question.invalidate()
 
 
 def _resized(state: State, resize: Resize, event: Started) -> None:
@@ -113,7 +113,7 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
     given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
     given_up = given_up[state.machines.observed.held(job, given_up)]
     if len(given_up):
-        state.let_go(job, given_up)
+        state.vacate(job, given_up)
     state.jobs.incarnations[job] = replace(incarnation, option=resize.option, gpus=resize.gpus)
     begin(state, job, event.at_s)
     if not state.settled(job):
@@ -234,7 +234,7 @@ def _learn_price(state: State, row: int, incarnation: Incarnation, at_s: float) 
 def _park(state: State, job: int, incarnation: Incarnation) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
     state.jobs.incarnations[job] = replace(incarnation, parked=True, parked_before=True)
-    state.let_go(job, state.gpus_of(job))
+    state.vacate(job, state.gpus_of(job))
 
 
 def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
@@ -261,9 +261,9 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
         and job not in state.jobs.incarnations
         and not machines.failing.keys().isdisjoint(machines.nodes_of(want))
     ):
-        state.want(job, state.jobs.row[job], -1, None)
+        state.set_desired(job, state.jobs.row[job], -1, None)
         state.jobs.unsettled.discard(job)
-        state.question.touch()
+        state.question.invalidate()
 
 
 def _answered(state: State, event: Started | Suspended, expected: type | UnionType) -> bool:
@@ -306,7 +306,7 @@ def end_on_node(
     gone = state.gpus_of(job)
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
-    state.let_go(job, gone)
+    state.vacate(job, gone)
     state.free_reserve(incarnation, incarnation.parts if node is None else (node,))
     worst = max(incarnation.verdict, verdict)
     fewest = min(incarnation.steps, steps)
@@ -335,7 +335,7 @@ def mark_for_kill(state: State, job: int) -> None:
     state.jobs.doomed.add(job)
     state.jobs.unsettled.add(job)
     row = state.jobs.row[job]
-    state.want(job, row, -1, None)
+    state.set_desired(job, row, -1, None)
     if state.jobs.table.phase.item(row) != Phase.UNREACHABLE:
         state.jobs.set_phase(row, Phase.STOPPING, state.now_s)
     refresh_schedulable(state, job, row)
@@ -374,8 +374,8 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
         saves_after_all(state, row)
     table.steps_done[row] = saved
     if setback:  # what it was granted is for others while it pauses
-        state.want(job, row, -1, None)
-        state.question.touch()
+        state.set_desired(job, row, -1, None)
+        state.question.invalidate()
     elif verdict is AttemptEnd.SUSPENDED:
         jobs.setbacks.pop(job, None)
     if suspending and table.stays_until_s.flags.writeable:
@@ -386,11 +386,11 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     # One that had to leave its GPUs and got no others may run elsewhere, now that it has left.
     had_to_leave = want is None and bool(machines.draining or machines.cordoned)
     if verdict is not AttemptEnd.SUSPENDED or not suspending or had_to_leave:
-        state.question.touch()
+        state.question.invalidate()
     jobs.set_phase(row, Phase.CHECKPOINTED if saved > 0 else Phase.QUEUED, at_s)
     if want is not None and not machines.node_up[machines.cluster.gpu_node[want]].all():
-        state.want(job, row, -1, None)
-        state.question.touch()
+        state.set_desired(job, row, -1, None)
+        state.question.invalidate()
     refresh_schedulable(state, job, row)
     if state.settled(job):
         jobs.unsettled.discard(job)

@@ -43,7 +43,7 @@ def _alone(state: State, settings: Settings, rows: Ints, event: Measured, where:
     table, options = state.jobs.table, state.knowledge.options
     option = options.by_account[table.kind[rows], table.account[rows]]  # it may have been granted another since
     if settings.tactics and state.question.somebody_waits and (table.alone_option[rows] != option).any():
-        state.question.touch()  # now that it is measured, a job that waits may join it
+        state.question.invalidate()  # now that it is measured, a job that waits may join it
     table.own("alone_rate")[rows] = event.rate[where]
     table.own("alone_option")[rows] = option
     _memory(state, rows, event.peak_gib[where])
@@ -92,7 +92,7 @@ def _judge(state: State, settings: Settings, trial: Trial) -> None:
     least_gain = settings.tactics.pack.least_gain if settings.tactics.pack is not None else 0.0
     kept = state.knowledge.pairs[trial.pair].gain > least_gain
     end_trial(state, trial, TrialVerdict.KEPT if kept else TrialVerdict.UNDONE)
-    state.question.touch()
+    state.question.invalidate()
 
 
 def _remember(state: State, trial: Trial) -> None:

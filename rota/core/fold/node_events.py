@@ -140,7 +140,9 @@ def mark_unreachable(state: State, node: int) -> None:
         if node in incarnation.parts:
             row = state.jobs.row[job]
             if not same_gpus(state.jobs.desired.get(job, incarnation.gpus), incarnation.gpus):
-                state.want(job, row, -1, None)  # it cannot move now, and must not keep others from joining whom it was to join
+                state.set_desired(
+                    job, row, -1, None
+                )  # it cannot move now, and must not keep others from joining whom it was to join
                 state.jobs.unsettled.add(job)
             state.jobs.set_phase(row, Phase.UNREACHABLE, state.now_s)
             refresh_schedulable(state, job, row)
@@ -156,9 +158,9 @@ def _plan_nothing_on(state: State, gpus: Ints) -> None:
     for job in sorted(state.machines.planned.holders(gpus)):
         incarnation = state.jobs.incarnations.get(job)
         if incarnation is None or not same_gpus(incarnation.gpus, state.jobs.desired[job]):
-            state.want(job, state.jobs.row[job], -1, None)
+            state.set_desired(job, state.jobs.row[job], -1, None)
             if state.machines.taken:
-                state.question.touch()
+                state.question.invalidate()
             if incarnation is None:
                 state.jobs.unsettled.discard(job)
             else:
@@ -183,4 +185,4 @@ def _mark_reachable(state: State, job: int) -> None:
     refresh_schedulable(state, job, row)
     if not state.settled(job):
         state.jobs.unsettled.add(job)
-    state.question.touch()
+    state.question.invalidate()

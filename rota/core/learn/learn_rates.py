@@ -71,4 +71,4 @@ def _believe(state: State, numbers: list[int]) -> None:
     for row in runs[table.beside[runs] != NO_JOB].tolist() if state.knowledge.sharing else ():
         colocation.colocated_rate(state, row)
     table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]
-    state.question.touch()
+    state.question.invalidate()

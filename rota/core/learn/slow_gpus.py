@@ -115,4 +115,4 @@ def _believe(state: State, at_s: float) -> None:
     places = [(state.jobs.specs[job].profile, state.jobs.incarnations[job].gpus) for job in table.id[running].tolist()]
     state.knowledge.variability = learned
     table.rate[running] *= [believed.slowdown(*place) / learned.slowdown(*place) for place in places]
-    state.question.touch()
+    state.question.invalidate()

@@ -42,7 +42,7 @@ class CandidateTable:
         self.kept_gpus: AbstractSet[int] = NONE
         """GPUs of jobs that the answer knows nothing of, which keep them."""
 
-    def home(self, position: int, option: int) -> int:
+    def current_gpu(self, position: int, option: int) -> int:
         """The GPU that a job has a part of by this option, and may keep; -1: none."""
         if self.granted_option.item(position) != option:
             return -1

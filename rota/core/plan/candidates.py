@@ -21,7 +21,7 @@ def list_candidates(
     """Who may run by which option, best first, and the GPUs of each pool that are there for them."""
     _, capacity = state.usable()
     candidates = draw(allocation, table)
-    if settings.wait_for_place or candidates.reserve or table.options.in_parts:
+    if settings.wait_for_place or candidates.reserve or table.options.has_fractions:
         candidates = expand_options(candidates, table)
     if alive is not None:
         spoken_of = np.zeros(state.jobs.table.size, dtype=bool)
@@ -63,13 +63,13 @@ def _going_on(candidates: Candidates, table: CandidateTable) -> Candidates:
     option = options.best[table.kind[position]] if candidates.option is None else candidates.option
     granted = table.granted_option[position]
     stays = granted == option
-    if options.shared:
+    if options.has_colocated:
         stays |= (granted >= 0) & (granted == options.alone[option])
     named = np.zeros(len(table), dtype=bool)
     named[position[stays]] = True
     first = np.zeros(len(position), dtype=bool)
     first[np.unique(position, return_index=True)[1]] = True
-    stays |= first & (granted >= 0) & ~named[position] & ~options.hopeless[granted]
+    stays |= first & (granted >= 0) & ~named[position] & ~options.too_slow[granted]
     return Candidates(position[stays], granted[stays])
 
 
@@ -95,7 +95,7 @@ def _living(candidates: Candidates, alive: Bools) -> Candidates:
 def _with_alone(candidates: Candidates, options: Options) -> Candidates:
     """Whose partner is no longer there may run alone, once all others had their turn."""
     option = candidates.option
-    if option is None or not options.shared:
+    if option is None or not options.has_colocated:
         return candidates
     shared = options.partner_kind[option] >= 0
     position = np.concatenate((candidates.position, candidates.position[shared]))

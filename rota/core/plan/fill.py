@@ -53,7 +53,7 @@ def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Gran
         granted, by = first_fit(candidates, candidates.preference, table, left)
         option[granted] = by
         return Grants(granted, option, left)
-    if options.in_parts:
+    if options.has_fractions:
         wanted = options.best[table.kind[position]] if wanted is None else wanted
         return _fill_with_parts(candidates, wanted, table, left)
     if wanted is None and len(left) == 1 and not candidates.reserve:
@@ -62,7 +62,7 @@ def grant(candidates: Candidates, table: CandidateTable, capacity: Ints) -> Gran
         return Grants(granted, option, left)
     if wanted is None:
         wanted = options.best[table.kind[position]]
-    shared = options.shared and bool((options.partner_row[wanted] >= 0).any())
+    shared = options.has_colocated and bool((options.partner_row[wanted] >= 0).any())
     if shared or (len(position) < FEW and not (candidates.reserve or candidates.blocking)):
         granted, by, partner = _fill_units(position, wanted, table, left)
         option[granted] = by
@@ -126,14 +126,14 @@ def _fill_with_parts(candidates: Candidates, wanted: Ints, table: CandidateTable
     left[:] = room
     granted = np.array(order, dtype=np.int64)
     used = [each for each in split if each.members]
-    return Grants(granted, option, left, partner if options.shared else None, used)
+    return Grants(granted, option, left, partner if options.has_colocated else None, used)
 
 
 def _part_for(
     table: CandidateTable, job: int, option: int, pool: int, need: int, split: list[SplitGpu], room: int
 ) -> SplitGpu | None:
     """Where a job takes its part; None: there is no room. A GPU that is not split yet costs a whole one."""
-    home = table.home(job, option)
+    home = table.current_gpu(job, option)
     if home >= 0:
         mine = next((each for each in split if each.gpu == home), None)
         if mine is None and (room >= MILLI or home in table.kept_gpus):

@@ -17,7 +17,7 @@ class _OpenOptions:
         options = table.options
         rows = options.by_kind[kind]
         rows = rows[rows >= 0]
-        worth = ~options.hopeless[rows]
+        worth = ~options.too_slow[rows]
         self.rank = {row: at for at, row in enumerate(rows.tolist())}
         self.rates = rates
         self._needs = options.milligpus
@@ -49,7 +49,7 @@ def first_fit(candidates: Candidates, preference: Preference, table: CandidateTa
     rates = options.rate.tolist()
     if preference.blind:
         rates = (1.0 + table.pool_order(blind=True)[options.pool]).tolist()
-    needs, pools, hopeless = options.milligpus.tolist(), options.pool.tolist(), options.hopeless.tolist()
+    needs, pools, hopeless = options.milligpus.tolist(), options.pool.tolist(), options.too_slow.tolist()
     room = left.tolist()
     kinds: dict[int, _OpenOptions] = {}
     closed: set[int] = set()

@@ -126,7 +126,7 @@ class GangSearch:
             gpus = self._ask(request, self._floor.available & (state.machines.cluster.gpu_pool == split.pool))
             self._floor.available[gpus] = False
         for position in split.members:
-            if self._table.home(position, int(self._option[position])) != gpus.item(0):
+            if self._table.current_gpu(position, int(self._option[position])) != gpus.item(0):
                 self._gpus[position] = gpus
 
     def _has(self, position: int, option: int) -> bool:

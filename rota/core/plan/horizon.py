@@ -33,7 +33,7 @@ def all_go_on(state: State, settings: Settings, allocation: Allocation, jobs: in
     if allocation.until_s < FOREVER or (allocation.memory is not None and not allocation.memory_can_wait):
         return False
     options, machines, decide = state.knowledge.options, state.machines, settings.decide
-    if options.by_kind.shape[1] > 1 or options.in_parts or machines.draining or machines.cordoned or machines.taken:
+    if options.by_kind.shape[1] > 1 or options.has_fractions or machines.draining or machines.cordoned or machines.taken:
         return False
     if settings.tactics or settings.wait_for_place:
         return False  # what one gives back, another may use

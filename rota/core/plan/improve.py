@@ -179,7 +179,7 @@ def _guests(
         incarnation = state.jobs.incarnations.get(job)
         seat = tuple(incarnation.gpus.tolist()) if incarnation is not None else ()
         for option in options.by_kind[table.kind.item(at)].tolist():
-            if option < 0 or options.hopeless.item(option):
+            if option < 0 or options.too_slow.item(option):
                 continue
             pool = options.pool.item(option)
             if (pool, options.gpus.item(option)) not in wanted or _baseline(state, job, option) is None:

@@ -74,7 +74,7 @@ def move_to_faster(mover: Mover, tactic: Migrate) -> None:
     rows = options.by_kind[state.jobs.table.kind[seated.row]]
     held = state.jobs.table.option[seated.row]
     faster = np.where(rows >= 0, options.rate[rows] / options.rate[held][:, None], 0.0)
-    faster[options.hopeless[rows] | (options.partner_kind[rows] >= 0) | (options.milligpus[rows] < MILLI)] = 0.0
+    faster[options.too_slow[rows] | (options.partner_kind[rows] >= 0) | (options.milligpus[rows] < MILLI)] = 0.0
     faster[options.gpus[rows] > left[options.pool[rows]]] = 0.0
     best = np.argmax(faster, axis=1)
     gain = faster[np.arange(len(best)), best]

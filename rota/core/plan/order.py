@@ -106,10 +106,10 @@ def expand_options(candidates: Candidates, table: CandidateTable) -> Candidates:
         score = rate * np.where(elsewhere, paid, span * (1 + 1e-9 * (held >= 0)))
     else:
         score = np.where(elsewhere, -1.0, rate)
-    if table.options.uneven:
-        stuck = (held >= 0) & table.options.hopeless[held]
+    if table.options.has_too_slow:
+        stuck = (held >= 0) & table.options.too_slow[held]
         score = np.where(stuck & elsewhere, rate, score)
-        score[table.options.hopeless[options]] = -1.0
+        score[table.options.too_slow[options]] = -1.0
     score[options < 0] = -1.0
     best = np.argsort(-score, axis=1, kind="stable")
     flat = np.take_along_axis(options, best, axis=1).ravel()

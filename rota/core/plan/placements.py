@@ -38,7 +38,7 @@ def changes(
         differs |= must_leave(state, table.rows)
     stays: set[int] = set()
     for split in grants.split:
-        here = [table.home(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
+        here = [table.current_gpu(at, grants.option.item(at)) == split.gpu >= 0 for at in split.members]
         stays |= {at for at, yes in zip(split.members, here, strict=True) if yes}
         differs[split.members] |= ~np.array(here)
     if alive is not None:

@@ -86,8 +86,8 @@ def _ways(shares: Shares, table: CandidateTable) -> ShareEntries:
     options, share = table.options, time_shares(shares, table.options, table.kind)
     rows = options.by_account[table.kind]
     some = share > (NEXT_TO_NOTHING if shares.strict else 0.0)
-    worth = (rows >= 0) & ~options.hopeless[rows]
-    alone = worth & (options.partner_kind[rows] < 0) & options.usual[rows]  # idle GPUs are filled by usual sizes
+    worth = (rows >= 0) & ~options.too_slow[rows]
+    alone = worth & (options.partner_kind[rows] < 0) & options.default_size[rows]  # idle GPUs are filled by usual sizes
     may = (worth & some) | (alone if not shares.strict else np.False_)
     # A job whose shares are all where it hardly gets further runs elsewhere.
     may |= alone & (some & (rows >= 0)).any(axis=1, keepdims=True) & ~may.any(axis=1, keepdims=True)

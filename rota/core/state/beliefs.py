@@ -114,7 +114,7 @@ class Beliefs:
         found = self.pairs.get((second, first, accelerator, gpus) if turned else (first, second, accelerator, gpus))
         if found is not None:
             return found._replace(first=found.second, second=found.first) if turned else found
-        known = self.rates.together(first, second, accelerator, gpus)
+        known = self.rates.colocated_rates(first, second, accelerator, gpus)
         if known is None:
             return None
         alone = [self.rates.rate(name, accelerator, gpus)[0] for name in (first, second)]

@@ -55,7 +55,7 @@ class SchedulingCycle:
     """When the driver was asked to come back."""
     _drawn: tuple[object, object, Any] | None = None
 
-    def touch(self) -> None:
+    def invalidate(self) -> None:
         """Something happened: ask the policy when it may be asked, and plan anew."""
         self.dirty = self.replan = True
 
@@ -65,9 +65,9 @@ class SchedulingCycle:
             self.decision += 1
             self.plans += 1
         else:
-            self.touch()
+            self.invalidate()
 
-    def ask(self, ticket: int, jobs: Ints, version: int, now_s: float) -> None:
+    def begin_policy_call(self, ticket: int, jobs: Ints, version: int, now_s: float) -> None:
         """The policy is asked about these jobs; what happens from now on may change its answer."""
         jobs.setflags(write=False)
         self.decision, self.asked, self.asked_version, self.asked_s = ticket, jobs, version, now_s

@@ -65,7 +65,7 @@ class State:
     @property
     def sharing(self) -> bool:
         """Whether two jobs may hold the same GPUs."""
-        return self.knowledge.sharing or self.knowledge.options.shared
+        return self.knowledge.sharing or self.knowledge.options.has_colocated
 
     def name_of(self, job: int) -> str:
         """What is remembered of a job goes by its profile; of one without a profile, by itself."""
@@ -322,7 +322,7 @@ class State:
         if bool(self.machines.node_up[node]) != up:
             self.machines.node_up[node] = up
             self._usable = None
-            self.question.touch()
+            self.question.invalidate()
 
     def add_node(self, node: Node, packing: bool) -> None:
         """A new node behind the others: columns grow, and kinds get the options that it offers."""
@@ -334,7 +334,7 @@ class State:
         self.note_lasting_gpus()
         self.jobs.table.widen(known.options.accounts)
         self._new_best_rates()
-        self.question.touch()
+        self.question.invalidate()
 
     def note_lasting_gpus(self) -> None:
         """Compare options with those that still fit, after a node joined or left."""
@@ -380,25 +380,25 @@ class State:
         if draining != (node in nodes):
             (nodes.add if draining else nodes.discard)(node)
             self._usable = None
-            self.question.touch()
+            self.question.invalidate()
 
     def set_cordoned(self, gpus: tuple[int, ...]) -> None:
         self.machines.cordoned = gpus
         self._usable = None
-        self.question.touch()
+        self.question.invalidate()
 
     def set_taken(self, taken: dict[int, str]) -> None:
         """Which GPUs other programs use, and who that is."""
         if taken != self.machines.taken:
             self.machines.taken = taken
             self._usable = None
-            self.question.touch()
+            self.question.invalidate()
 
-    def hold(self, job: int, gpus: Ints) -> None:
+    def occupy(self, job: int, gpus: Ints) -> None:
         """GPUs are a job's from now on: the part that it asked for, or half of each where its partner has them."""
         options, observed = self.knowledge.options, self.machines.observed
-        if options.in_parts and (spec := self.jobs.specs[job]).gpus < 1:
-            observed.take(job, gpus, spec.part)
+        if options.has_fractions and (spec := self.jobs.specs[job]).gpus < 1:
+            observed.take(job, gpus, spec.milli_per_gpu)
         elif self.sharing:
             observed.join(job, gpus)
         else:
@@ -443,7 +443,7 @@ class State:
             gpus = incarnation.gpus[np.isin(self.machines.cluster.gpu_node[incarnation.gpus], nodes)]
             self.machines.context_gib[gpus] += gib
 
-    def let_go(self, job: int, gpus: Ints) -> None:
+    def vacate(self, job: int, gpus: Ints) -> None:
         """A job has given up GPUs it held. If it was beyond command, no plan could count on them: now one can."""
         if self.sharing and self.jobs.specs[job].gpus >= 1:
             self.machines.observed.leave(job, gpus)
@@ -452,9 +452,9 @@ class State:
         self._usable = None if self.jobs.barred or self.machines.taken else self._usable
         if job in self.jobs.barred:
             self._usable = None
-            self.question.touch()
+            self.question.invalidate()
 
-    def want(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NO_JOB) -> None:
+    def set_desired(self, job: int, row: int, option: int, gpus: Ints | None, partner: int = NO_JOB) -> None:
         """Set a job's desired placement, and its partner there."""
         jobs, planned = self.jobs, self.machines.planned
         if jobs.barred:
@@ -464,19 +464,19 @@ class State:
         if old is not None:
             planned.release(job, old)
         if self.sharing and table.partner.item(row) != partner:
-            self._part(job, table.partner.item(row))
+            self._separate_from_partner(job, table.partner.item(row))
             table.partner[row] = partner
         if gpus is None:
             table.option[row] = -1
             return
         jobs.desired[job] = gpus
         whole = MILLI
-        if options.in_parts and (spec := jobs.specs[job]).gpus < 1:
-            whole = spec.part
+        if options.has_fractions and (spec := jobs.specs[job]).gpus < 1:
+            whole = spec.milli_per_gpu
         planned.take(job, gpus, whole if partner == NO_JOB else HALF)
         table.option[row] = option
 
-    def _part(self, job: int, partner: int) -> None:
+    def _separate_from_partner(self, job: int, partner: int) -> None:
         """The partner of a job keeps their GPUs, and has them whole until the plan says more."""
         table, row = self.jobs.table, self.jobs.row.get(partner)
         if row is not None and table.partner.item(row) == job:
@@ -487,7 +487,7 @@ class State:
     def forget(self, job: int, row: int) -> None:
         """The job has ended: out of every table."""
         self._set_barred(job, False)
-        self.want(job, row, -1, None)
+        self.set_desired(job, row, -1, None)
         self.knowledge.foreseen.pop(job, None)
         if not self.jobs.specs[job].profile:
             self.knowledge.forget_paces(job)

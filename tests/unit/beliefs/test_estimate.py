@@ -72,10 +72,10 @@ def test_pairs_of_a_new_profile() -> None:
     for other in ("p00", "p05", "p11"):
         known = known.observed("p03", "V100", 1, rates.pairs["p03", other, "V100", 1][0], beside=other)
         known = known.observed(other, "V100", 1, rates.pairs["p03", other, "V100", 1][1], beside="p03")
-    assert known.together("p03", "p05", "V100", 1) == (rates.pairs["p03", "p05", "V100", 1], 0.0)
+    assert known.colocated_rates("p03", "p05", "V100", 1) == (rates.pairs["p03", "p05", "V100", 1], 0.0)
     for other, kind in product(("p01", "p08", "p15"), TYPES):
-        found = known.together("p03", other, kind, 1)
-        turned = known.together(other, "p03", kind, 1)
+        found = known.colocated_rates("p03", other, kind, 1)
+        turned = known.colocated_rates(other, "p03", kind, 1)
         assert found is not None and turned == ((found[0][1], found[0][0]), found[1])
         truth = rates.pairs["p03", other, kind, 1]
         assert found[0] == pytest.approx(truth, rel=0.25) and 0 < found[1] < 1
@@ -86,12 +86,12 @@ def test_two_new_profiles_share() -> None:
     known = Estimator(rates, tuple(f"p{number:02}" for number in range(18)))
     for name, (kind, gpus) in product(("p18", "p19"), CELLS):
         known = known.observed(name, kind, gpus, rates.table[name, kind, gpus])
-    found = known.together("p18", "p19", "P100", 1)
+    found = known.colocated_rates("p18", "p19", "P100", 1)
     assert found is not None and found[0] == pytest.approx(rates.pairs["p18", "p19", "P100", 1], rel=0.35)
-    assert known.together("p18", "p19", "P100", 4) is None, "nobody measured a pair of gangs of four"
-    unseen = known.together("p18", "p19", "H100", 1)
+    assert known.colocated_rates("p18", "p19", "P100", 4) is None, "nobody measured a pair of gangs of four"
+    unseen = known.colocated_rates("p18", "p19", "H100", 1)
     assert unseen is not None and unseen[1] >= UNPROFILED_UNCERTAINTY, "the other types say what is left"
-    assert known.together("p18", "never seen", "P100", 1) is None
+    assert known.colocated_rates("p18", "never seen", "P100", 1) is None
 
 
 def test_references_are_exact_and_nearest_to_themselves() -> None:
@@ -101,7 +101,7 @@ def test_references_are_exact_and_nearest_to_themselves() -> None:
         assert known.rate(profile, kind, gpus) == (rate, 0.0)
         assert known.nearest(profile) == (profile, 1.0)
     for key, both in rates.pairs.items():
-        assert known.together(*key) == (both, 0.0)
+        assert known.colocated_rates(*key) == (both, 0.0)
 
 
 def test_several_measurements_of_a_cell_count_by_their_median() -> None:
@@ -165,7 +165,7 @@ def test_a_profile_that_fits_nowhere_yet() -> None:
     known = Estimator(synthetic(4)).observed("new", "K80", 1, 0.0)
     assert known.rate("new", "K80", 1) == (0.0, 0.0)
     assert known.rate("new", "V100", 1) is None, "nothing says how fast it is"
-    assert known.nearest("new") is None and known.together("new", "p01", "V100", 1) is None
+    assert known.nearest("new") is None and known.colocated_rates("new", "p01", "V100", 1) is None
 
 
 def test_pairs_that_do_not_fit_together() -> None:
@@ -177,9 +177,9 @@ def test_pairs_that_do_not_fit_together() -> None:
     for other in ("p04", "p05", "p06"):
         known = known.observed("p00", "V100", 1, 0.0, beside=other).observed(other, "V100", 1, 0.0, beside="p00")
     for other in ("p02", "p07", "p09"):
-        found = known.together("p00", other, "V100", 1)
+        found = known.colocated_rates("p00", other, "V100", 1)
         assert found is not None and found[0] == (0.0, 0.0)
-    half = known.observed("p00", "K80", 1, 1.0, beside="p02").together("p00", "p02", "K80", 1)
+    half = known.observed("p00", "K80", 1, 1.0, beside="p02").colocated_rates("p00", "p02", "K80", 1)
     assert half is not None and half[0][0] == 1.0 and half[0][1] > 0, "it ran, so both fit"
 
 
@@ -191,7 +191,7 @@ def test_without_references() -> None:
     assert one.rate("new", "V100", 4) == (pytest.approx(12.0), UNPROFILED_UNCERTAINTY)
     assert one.rate("new", "K80", 2) == (pytest.approx(6.0 * SPEEDS["K80"]), UNPROFILED_UNCERTAINTY)
     assert one.observed("new", "V100", 8, 6.0).rate("new", "V100", 4) == (pytest.approx(6.0), UNPROFILED_UNCERTAINTY)
-    assert one.nearest("new") is None and one.together("new", "new", "V100", 2) is None
+    assert one.nearest("new") is None and one.colocated_rates("new", "new", "V100", 2) is None
 
 
 def test_where_the_references_end() -> None:
@@ -209,7 +209,7 @@ def test_a_job_that_never_ran_alone() -> None:
     known = Estimator(synthetic(6)).observed("new", "V100", 1, 3.0, beside="p01")
     guess = known.rate("new", "V100", 1)
     assert guess is not None and guess[0] == pytest.approx(3.0 / TYPICAL_SHARE, rel=0.2) and guess[1] >= UNPROFILED_UNCERTAINTY
-    assert known.together("new", "p01", "V100", 1)[0][0] == 3.0  # type: ignore[index]
+    assert known.colocated_rates("new", "p01", "V100", 1)[0][0] == 3.0  # type: ignore[index]
 
 
 def test_several_nodes() -> None:
@@ -289,8 +289,8 @@ def test_any_table(
             several = known.rate(name, kind, gpus, 1)
             assert several is not None and several[0] <= guess[0]
         for other in ("a", "new", "never"):
-            both = known.together(name, other, kind, gpus)
-            assert both == again.together(name, other, kind, gpus)
+            both = known.colocated_rates(name, other, kind, gpus)
+            assert both == again.colocated_rates(name, other, kind, gpus)
             assert both is None or (all(0 <= rate < math.inf for rate in both[0]) and 0 <= both[1] < 4)
         near = known.nearest(name)
         assert near is None or 0 <= near[1] <= 1

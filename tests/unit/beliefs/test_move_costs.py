@@ -28,7 +28,7 @@ def test_the_costs_are_those_that_were_measured() -> None:
 
 
 def test_a_job_holds_a_tenth_of_the_most_it_takes_unless_it_says() -> None:
-    assert JobSpec(gpu_gib=10.0).held_gib == 1.0 and JobSpec(gpu_gib=10.0, least_gib=4.0).held_gib == 4.0
+    assert JobSpec(gpu_gib=10.0).resident_gib == 1.0 and JobSpec(gpu_gib=10.0, least_gib=4.0).resident_gib == 4.0
     assert JobSpec(gpus=4, gpu_gib=10.0).host_gib == 4.0 and JobSpec(gpu_gib=10.0, parked_gib=7.0).host_gib == 7.0
 
 

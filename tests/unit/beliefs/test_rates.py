@@ -44,10 +44,10 @@ def test_whether_the_layout_matters() -> None:
 
 def test_pairs_in_either_order() -> None:
     rates = Rates(TABLE, pairs={("bert", "lm", "V100", 1): (1.5, 30.0)})
-    assert rates.together("bert", "lm", "V100", 1) == (1.5, 30.0)
-    assert rates.together("lm", "bert", "V100", 1) == (30.0, 1.5)
-    assert rates.together("lm", "bert", "V100", 2) is None
-    assert rates.together("lm", "lm", "V100", 1) is None
+    assert rates.colocated_rates("bert", "lm", "V100", 1) == (1.5, 30.0)
+    assert rates.colocated_rates("lm", "bert", "V100", 1) == (30.0, 1.5)
+    assert rates.colocated_rates("lm", "bert", "V100", 2) is None
+    assert rates.colocated_rates("lm", "lm", "V100", 1) is None
 
 
 def test_every_type_like_one() -> None:
@@ -55,7 +55,7 @@ def test_every_type_like_one() -> None:
     assert rates.rate("bert", "K80", 4) == (6.0, 0.0)
     assert rates.rate("resnet50", "K80", 1) == rates.rate("resnet50", "B200", 1) == Catalogue().rate("resnet50", "V100", 1)
     assert rates.rate("", "K80", 1)[0] == rates.rate("", "B200", 1)[0] == 1.0
-    assert rates.together("a", "b", "K80", 1) == (1.0, 2.0)
+    assert rates.colocated_rates("a", "b", "K80", 1) == (1.0, 2.0)
 
 
 def test_rates_with_a_catalogue_travel_as_plain_data() -> None:

@@ -43,4 +43,4 @@ def test_what_is_remembered_is_what_would_be_said_anew(steps: list[tuple[object,
         other = rest[0] if what == "ask" else "a"
         for levels in (0, 1):
             assert known.rate(name, kind, gpus, levels) == anew.rate(name, kind, gpus, levels)  # type: ignore[arg-type]
-        assert known.together(name, other, kind, gpus) == anew.together(name, other, kind, gpus)  # type: ignore[arg-type]
+        assert known.colocated_rates(name, other, kind, gpus) == anew.colocated_rates(name, other, kind, gpus)  # type: ignore[arg-type]

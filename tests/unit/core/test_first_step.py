@@ -78,7 +78,7 @@ def test_where_starting_costs_nothing_nothing_is_protected() -> None:
 
 def lives(record: Record) -> list[float]:
     """How long jobs had their GPUs each time, but for the last time."""
-    holds, found = record.holds, []
+    holds, found = record.gpu_intervals, []
     for job in range(len(record.finished_s)):
         mine = np.flatnonzero(holds.job == job)
         found += (holds.end_s[mine] - holds.start_s[mine]).tolist()[:-1]

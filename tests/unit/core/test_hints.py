@@ -37,7 +37,7 @@ class Asks:
 def test_every_placer_leaves_them_to_the_policy(placer: str, wait_for_place: bool) -> None:
     """Across two nodes, which no placer would do by itself."""
     found = simulate(jobs(2), policy=Asks(2, 5), cluster=CLUSTER, placer=placer, wait_for_place=wait_for_place, preset="ideal")
-    assert found.record.holds.gpus.tolist() == [2, 5]
+    assert found.record.gpu_intervals.gpus.tolist() == [2, 5]
 
 
 def test_what_is_taken_is_left_to_the_placer() -> None:
@@ -49,7 +49,7 @@ def test_what_is_taken_is_left_to_the_placer() -> None:
             return Assignment(position=answer.position, option=answer.option, gpus=dict.fromkeys(range(len(view.jobs)), (0, 1)))
 
     found = simulate(jobs(2, 2), policy=Same(), cluster=CLUSTER, preset="ideal")
-    first, second = found.record.holds.gpus.reshape(-1, 2).tolist()
+    first, second = found.record.gpu_intervals.gpus.reshape(-1, 2).tolist()
     assert first == [0, 1] and not {0, 1} & set(second)
 
 

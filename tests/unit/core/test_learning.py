@@ -82,7 +82,7 @@ def test_a_moment_says_nothing() -> None:
 def test_a_measured_table_learns_too() -> None:
     learned = TRUE.learned("a", "V100", 1, 8.0).learned("c", "V100", 1, 0.7, beside="a")
     assert learned.rate("a", "V100", 1)[0] == 8.0
-    assert learned.together("a", "c", "V100", 1) == (7.0, 0.7)
+    assert learned.colocated_rates("a", "c", "V100", 1) == (7.0, 0.7)
     assert TRUE.rate("a", "V100", 1)[0] == 10.0, "a value: the old one stays"
     assert Rates().learned("new", "V100", 1, 3.0) == Rates(), "nobody there who could take it"
 

@@ -193,10 +193,10 @@ def test_oracle_4_a_split_job_next_to_a_freed_server_migrates_once() -> None:
     without = simulate(next_to_a_freed_server(), **keywords).record
     found = simulate(next_to_a_freed_server(), tactics="migrate", **keywords).record
     assert without.migrations.tolist() == [0, 0, 0] and found.migrations.tolist() == [0, 0, 1]
-    first, second = [number for number, job in enumerate(found.holds.job.tolist()) if job == 2]
+    first, second = [number for number, job in enumerate(found.gpu_intervals.job.tolist()) if job == 2]
     freed_s = found.finished_s[1]
-    assert freed_s <= found.holds.end_s[first] <= freed_s + 60.0, "within one loop"
-    assert found.holds.end_s[second] == found.finished_s[2], "and it never migrates back"
+    assert freed_s <= found.gpu_intervals.end_s[first] <= freed_s + 60.0, "within one loop"
+    assert found.gpu_intervals.end_s[second] == found.finished_s[2], "and it never migrates back"
     # 1.5 s lost, and every step after that takes two thirds of the time.
     slow_seconds = freed_s - 1.5
     expected_s = freed_s + 1.5 + (5000.0 - slow_seconds / 1.5)
@@ -259,8 +259,8 @@ def test_what_a_waiting_job_could_use_is_left_to_it() -> None:
     )
     keywords: dict[str, Any] = {"cluster": "1x(3xV100) + 1x(2xK80)", "policy": "fifo"}
     found = simulate(jobs, tactics="migrate", **keywords).record
-    first = found.holds.job.tolist().index(2)
-    assert found.holds.end_s[first] >= found.finished_s[3] > 90_000.0
+    first = found.gpu_intervals.job.tolist().index(2)
+    assert found.gpu_intervals.end_s[first] >= found.finished_s[3] > 90_000.0
 
 
 @pytest.mark.parametrize("policy", ["las", "srsf", "max-min-fairness", "tiresias", "fifo"])

@@ -114,8 +114,13 @@ def test_what_is_no_number_of_gpus_is_refused(gpus: float) -> None:
 
 def test_whole_numbers_stay_whole() -> None:
     assert JobSpec(gpus=2.0).gpus == 2 and isinstance(JobSpec(gpus=2.0).gpus, int)
-    assert (JobSpec(gpus=0.3).part, JobSpec(gpus=0.3).width, JobSpec(gpus=3).part, JobSpec(gpus=3).width) == (300, 1, 1000, 3)
-    assert np.isclose(JobSpec(gpus=0.29).part, 290)
+    assert (JobSpec(gpus=0.3).milli_per_gpu, JobSpec(gpus=0.3).width, JobSpec(gpus=3).milli_per_gpu, JobSpec(gpus=3).width) == (
+        300,
+        1,
+        1000,
+        3,
+    )
+    assert np.isclose(JobSpec(gpus=0.29).milli_per_gpu, 290)
 
 
 def test_what_a_pair_leaves_of_a_gpu_is_not_for_parts() -> None:

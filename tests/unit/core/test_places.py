@@ -145,7 +145,7 @@ def test_as_few_nodes_as_are_in_service(text: str, slow: list[int], gpus: int) -
     told = Variability(("A",), scores, np.zeros_like(scores))
     core = Scheduler(cluster, Packed(), Settings(wait_for_place=True, cordon_slower_than=1.5), variability=told)
     record = Engine(core, Fifo(), Physics(), [Arrival(0.0, JobSpec(gpus=gpus, steps=10.0))]).run()
-    assert record.ended == 1 and not set(slow) & set(record.holds.gpus.tolist())
+    assert record.ended == 1 and not set(slow) & set(record.gpu_intervals.gpus.tolist())
 
 
 def test_who_is_not_spoken_of_keeps_its_place() -> None:

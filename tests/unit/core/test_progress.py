@@ -49,8 +49,8 @@ def test_an_empty_history_works() -> None:
     assert seen.epoch_steps.tolist() == [100.0] and seen.epochs.tolist() == [2.0]
     assert seen.epochs_left.tolist() == [USUAL_EPOCHS - 2] and seen.steps_left.tolist() == [100 * (USUAL_EPOCHS - 2)]
     view = made.core.view()
-    assert view.foresight is not None and view.foresight.epochs_left.tolist() == [USUAL_EPOCHS - 2]
-    assert bench(False).core.view().foresight is None
+    assert view.predictions is not None and view.predictions.epochs_left.tolist() == [USUAL_EPOCHS - 2]
+    assert bench(False).core.view().predictions is None
 
 
 def test_a_job_that_does_not_say_how_long_an_epoch_is() -> None:
@@ -152,5 +152,5 @@ def test_draws_are_around_what_is_believed() -> None:
 
 def test_a_scheduler_says_what_it_foresees_only_if_asked() -> None:
     core = Scheduler(Cluster.parse("1xV100"), Packed(), Settings(foresees=True))
-    seen = core.view().foresight
+    seen = core.view().predictions
     assert seen is not None and not len(seen.epochs)

@@ -26,7 +26,7 @@ def test_the_size_asked_for_is_usual_also_where_it_fits_only_later() -> None:
     kinds = [Kind("", Demand(8, (2, 4, 8)))]
     few, more = Cluster.parse("4xV100"), Cluster.parse("1x(4xV100) + 1x(4xV100)")
     options = grown(make_options(kinds, few, Rates()), kinds, more, Rates(), packing=False)
-    assert options.gpus[options.usual].tolist() == [8]
+    assert options.gpus[options.default_size].tolist() == [8]
 
 
 def changing(tmp_path_text: str, *jobs: JobSpec, policy: str, folder: object) -> list[float]:

@@ -37,7 +37,7 @@ def test_the_home_of_a_parked_job_may_be_another_jobs(placer: str) -> None:
     """Two jobs were put on GPU 0: the one that slept there, and the one that had it meanwhile."""
     three = Trace.of("three", "test", [Arrival(float(at), JobSpec(steps=1000.0, can_park=at == 0)) for at in range(3)])
     record = simulate(three, policy="las", cluster="2xT4", placer=placer).record
-    holds = record.holds
+    holds = record.gpu_intervals
     for gpu in range(2):
         mine = np.flatnonzero(holds.gpus == gpu)
         order = mine[np.argsort(holds.start_s[mine], kind="stable")]

@@ -126,7 +126,7 @@ def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
     told = Variability(("A",), np.array([[1 / speed for speed in SLOW]]), np.zeros((1, 8)))
     known = Scheduler(CLUSTER, Packed(), Settings(cordon_slower_than=1.5), variability=told)
     record = Engine(known, Fifo(), Physics(gpu_speed=np.array(SLOW)), jobs).run()
-    assert known.state.machines.cordoned == (5,) and 5 not in record.holds.gpus.tolist()
+    assert known.state.machines.cordoned == (5,) and 5 not in record.gpu_intervals.gpus.tolist()
     assert "out of service" in slow_gpus(known.state)[0]
     assert free.ended == record.ended == 12
 

@@ -45,7 +45,7 @@ class Instant:
     look_every_seconds = FOREVER
     starts_anew = False
 
-    def machines(self) -> Cluster:
+    def discover_cluster(self) -> Cluster:
         return self.cluster
 
     def devices(self) -> Sequence[tuple[str, ...]]:
@@ -74,7 +74,7 @@ class Instant:
     def acknowledge(self) -> None:
         self.acknowledged += 1
 
-    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+    def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         pass
 
     def inventory(self) -> list[IncarnationStatus]:
@@ -156,7 +156,7 @@ def submitted(*argv: str) -> SubmittedJob:
 @pytest.fixture
 def local(tmp_path: Path) -> Local:
     driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.machines, str))
+    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.discover_cluster, str))
     return driver
 
 
@@ -199,7 +199,7 @@ def test_an_end_tells_when_the_last_step_was_made(tmp_path: Path) -> None:
     leave = tmp_path / "leave"
     job = replace(submitted(sys.executable, "-c", LEAVES_LATER, str(leave)), progress=r"step (\d+)/(\d+)")
     driver = Local(tmp_path / "home", Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-    driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.machines, str))
+    driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.discover_cluster, str))
     try:
         driver.carry_out([launch()])
         deadline = time.monotonic() + PATIENCE
@@ -230,7 +230,7 @@ def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> 
 
     def opened() -> Local:
         driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
-        driver.open(DriverContext(lambda: None, lambda job: submitted("sleep", "100"), time.time, driver.machines, str))
+        driver.open(DriverContext(lambda: None, lambda job: submitted("sleep", "100"), time.time, driver.discover_cluster, str))
         return driver
 
     def starts(driver: Local) -> list[int]:

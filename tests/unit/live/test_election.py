@@ -39,7 +39,7 @@ def test_one_leads_and_the_next_begins_an_epoch(server: PostgresServer) -> None:
         assert not second.is_led() and second.try_to_lead() and second.epoch == 2
         first.epoch = 1
         with pytest.raises(LeadershipLost, match="epoch 1, and another leads under epoch 2"):
-            first.hold()
+            first.heartbeat()
 
 
 def test_a_leader_whose_session_was_ended_leads_on_if_no_other_came(server: PostgresServer) -> None:
@@ -48,8 +48,8 @@ def test_a_leader_whose_session_was_ended_leads_on_if_no_other_came(server: Post
         assert first.try_to_lead()
         _end_sessions(server, place, random.Random(0), all_of_them=True)
         with pytest.raises(JournalUnavailable):
-            first.hold()
-        first.hold()
+            first.heartbeat()
+        first.heartbeat()
         assert first.epoch == 1 and first.is_led()
 
 
@@ -74,8 +74,8 @@ def test_a_leader_that_stands_still_is_given_up(server: PostgresServer, monkeypa
             problems.append(problem)
             lost.set()
 
-        first.keep(fall)
-        second.keep(fall)
+        first.start_heartbeat(fall)
+        second.start_heartbeat(fall)
         assert lost.wait(PATIENCE) and isinstance(problems[0], LeadershipLost) and "led under epoch 1" in str(problems[0])
         with contextlib.closing(Election(place)) as third:
             assert third.is_led() and not third.try_to_lead()
@@ -155,7 +155,7 @@ class Contender(threading.Thread):
                 except JournalUnavailable:
                     time.sleep(0.01)
                 with contextlib.suppress(JournalUnavailable):
-                    election.hold()
+                    election.heartbeat()
 
 
 def test_one_writer_for_each_epoch(server: PostgresServer) -> None:

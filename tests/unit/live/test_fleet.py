@@ -68,7 +68,7 @@ class InProcess:
 
     def close(self) -> None: ...
 
-    def there(self) -> Mapping[str, ReachableHost]:
+    def nodes(self) -> Mapping[str, ReachableHost]:
         ghosts = {host: ReachableHost(self.agents[name].facts) for host, name in self.ghosts.items()}
         return ghosts | {
             f"host-{name}": ReachableHost(agent.facts, draining=name in self.draining)
@@ -90,7 +90,7 @@ class InProcess:
             self.answers_to_lose, answer = self.answers_to_lose - 1, None
         self._answers.append(HostReply(host, answer, boot_s()))
 
-    def answers(self) -> list[HostReply]:
+    def replies(self) -> list[HostReply]:
         found, self._answers = self._answers, []
         return found
 
@@ -119,7 +119,7 @@ class Bench:
 
     def open(self) -> Fleet:
         made = Fleet(self.folder / "home", self.hosts, lease_grace_seconds=1.0, gone_after_seconds=GONE_AFTER)
-        self.cluster, self.devices = made.machines(), [name for names in made.devices() for name in names]
+        self.cluster, self.devices = made.discover_cluster(), [name for names in made.devices() for name in names]
         made.open(
             DriverContext(
                 wake=lambda: None,
@@ -357,7 +357,7 @@ def test_a_machine_that_comes_back_with_fewer_gpus_is_another_node(bench: Bench,
     bench.events()
     bench.fleet.carry_out([bench.launch()])
     assert not list(bench.folder.glob("*/run/1/1/launch.json")), "it has not joined"
-    assert [node.gpus for node in bench.fleet.machines().nodes] == [2, 1]
+    assert [node.gpus for node in bench.fleet.discover_cluster().nodes] == [2, 1]
     bench.ahead_s += GONE_AFTER + 1
     assert [event.node for event in bench.events() if isinstance(event, NodeLeft)] == [1]
 
@@ -543,7 +543,9 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def test_what_nvml_tells_on_a_node_reaches_the_scheduler(real: Bench) -> None:
     assert real.fleet.devices() == (("a/GPU-0",), ("b/GPU-0",))
-    assert [node.host_gib for node in real.fleet.machines().nodes] == [50.0, 50.0], "of two GPUs one is the node's, and 80%"
+    assert [node.host_gib for node in real.fleet.discover_cluster().nodes] == [50.0, 50.0], (
+        "of two GPUs one is the node's, and 80%"
+    )
 
     def read() -> bool:
         real.ahead_s += HEARTBEAT_SECONDS

@@ -74,8 +74,8 @@ class Site:
             configuration={
                 "policy": "srsf",
                 "placer": "packed",
-                "cluster": str(fleet.machines()),
-                "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in fleet.machines().nodes],
+                "cluster": str(fleet.discover_cluster()),
+                "nodes": [[node.name, node.accelerator, node.gpus, node.rack] for node in fleet.discover_cluster().nodes],
                 "pretend": True,
                 "settings": plain_settings(settings),
             },

@@ -278,11 +278,11 @@ def test_a_policy_that_packs_finds_pairs_for_jobs_that_were_there_before_it() ->
     scheduler = started(before)
     option = scheduler.state.jobs.table.option[:3].tolist()
     later = reconfigured(scheduler, make_scheduler, before, packing)
-    assert later.state.knowledge.options.shared and not scheduler.state.knowledge.options.shared
+    assert later.state.knowledge.options.has_colocated and not scheduler.state.knowledge.options.has_colocated
     assert later.state.jobs.table.option[:3].tolist() == option, "numbers of options in use stay true"
     validate(later.state)
     again = reconfigured(later, make_scheduler, packing, before)
-    assert again.state.knowledge.options.shared, "jobs may share GPUs at that moment"
+    assert again.state.knowledge.options.has_colocated, "jobs may share GPUs at that moment"
 
 
 def test_a_folder_of_step_times_is_told_as_the_model_that_fits_it() -> None:

@@ -128,10 +128,10 @@ def test_a_server_that_crashed_and_came_back(server: PostgresServer) -> None:
             with pytest.raises(JournalUnavailable, match="cannot be reached"):
                 journal.configuration()
             with pytest.raises(JournalUnavailable):
-                election.hold()
+                election.heartbeat()
         server.start()
         fill(journal, 4, 5)
-        election.hold()
+        election.heartbeat()
         assert election.is_led(), "the lock is held again, in the same epoch"
         assert [same(entry, i) for i, entry in enumerate(journal.entries(), 1)] == [True] * 5
         server.crash()

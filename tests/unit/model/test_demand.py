@@ -56,14 +56,16 @@ def test_each_size_that_fits_a_pool_is_an_option() -> None:
     }
     assert found == {(v100, 4): 1.0, (v100, 1): 0.25, (v100, 2): 0.5, (v100, 8): 2.0, (k80, 1): 0.0625, (k80, 2): 0.125}
     assert options.elastic and options.gpus[options.best[0]] == 8
-    usual = {(int(options.pool[row]), int(options.gpus[row])) for row in np.flatnonzero(options.usual & (options.kind == 0))}
+    usual = {
+        (int(options.pool[row]), int(options.gpus[row])) for row in np.flatnonzero(options.default_size & (options.kind == 0))
+    }
     assert usual == {(v100, 4), (k80, 1)}, "what it asked for, or the first it accepts where that does not fit"
     assert not make_options([Kind("", Demand(1))], CLUSTER, Rates()).elastic
 
 
 def test_only_usual_sizes_have_an_account_until_another_is_used() -> None:
     options = make_options([ELASTIC], CLUSTER, Rates())
-    assert options.accounts == 2 and sorted(options.account[options.usual].tolist()) == [0, 1]
+    assert options.accounts == 2 and sorted(options.account[options.default_size].tolist()) == [0, 1]
     row = int(np.flatnonzero(options.account < 0)[1])
     more = options.with_accounts(np.array([row, row]))
     assert more.account[row] == 2 and more.by_account[0, 2] == row and more.accounts == 3
@@ -94,7 +96,7 @@ def test_jobs_share_gpus_at_the_size_they_asked_for() -> None:
     options = make_options([Kind("a", Demand(1, (1, 2))), Kind("b", Demand(1))], Cluster.parse("2xV100"), rates, packing=True)
     shared = np.flatnonzero(options.partner_kind >= 0)
     assert sorted(zip(options.kind[shared].tolist(), options.gpus[shared].tolist(), strict=True)) == [(0, 1), (1, 1)]
-    assert options.usual[shared].all() and (options.account[shared] >= 0).all()
+    assert options.default_size[shared].all() and (options.account[shared] >= 0).all()
     for row in shared.tolist():
         assert options.partner_row[options.partner_row[row]] == row
         assert options.gpus[options.alone[row]] == 1

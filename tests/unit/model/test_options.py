@@ -8,10 +8,10 @@ SLOW, FAST = 1e-9, 1.0
 def test_an_option_that_no_longer_fits_makes_no_other_hopeless() -> None:
     rows = [OptionRow(0, 0, 3000, SLOW, 0.0, asked=True), OptionRow(0, 1, 3000, FAST, 0.0, asked=True)]
     options = Options.of(rows, 1)
-    assert options.hopeless.tolist() == [True, False] and options.uneven
-    assert options.with_lasting((6, 3)).hopeless.tolist() == [True, False], "the fast pool still holds the gang"
+    assert options.too_slow.tolist() == [True, False] and options.has_too_slow
+    assert options.with_lasting((6, 3)).too_slow.tolist() == [True, False], "the fast pool still holds the gang"
     left = options.with_lasting((6, 2))
-    assert left.hopeless.tolist() == [False, False] and not left.uneven
-    assert options.with_lasting((2, 2)).hopeless.tolist() == [True, False], "where none fits, the best of all counts"
-    assert left.with_lasting(()).hopeless.tolist() == [True, False], "nodes are back"
-    assert Options.of(rows, 1, (6, 2)).hopeless.tolist() == [False, False]
+    assert left.too_slow.tolist() == [False, False] and not left.has_too_slow
+    assert options.with_lasting((2, 2)).too_slow.tolist() == [True, False], "where none fits, the best of all counts"
+    assert left.with_lasting(()).too_slow.tolist() == [True, False], "nodes are back"
+    assert Options.of(rows, 1, (6, 2)).too_slow.tolist() == [False, False]

@@ -166,7 +166,7 @@ def test_made_up_rates_know_every_model_and_come_back_from_a_file(tmp_path: Path
     again = read_measured(write_rates(rates, tmp_path / "rates.csv"))
     assert again.table == pytest.approx(rates.table) and again.apart == pytest.approx(rates.apart)
     for (first, second, kind, gpus), both in rates.pairs.items():
-        assert again.together(first, second, kind, gpus) == pytest.approx(both)
+        assert again.colocated_rates(first, second, kind, gpus) == pytest.approx(both)
 
 
 def test_pairs_that_disturb_each_other_more() -> None:
@@ -181,7 +181,7 @@ def test_of_gavels_pairs_those_of_single_gpus_are_measured() -> None:
     rates = measured_rates(SHARED / "data/gavel" / gandiva_experiments.RATES)
     assert {gpus for _, _, _, gpus in rates.pairs} == {1} and {kind for _, _, kind, _ in rates.pairs} == {"V100"}
     assert set(GIB) == {profile for profile, _, gpus in rates.table if gpus == 1}
-    both = rates.together("LM (batch size 20)", "LM (batch size 20)", "V100", 1)
+    both = rates.colocated_rates("LM (batch size 20)", "LM (batch size 20)", "V100", 1)
     assert both is not None and both[0] / rates.table["LM (batch size 20)", "V100", 1] == pytest.approx(0.65, abs=0.01)
 
 

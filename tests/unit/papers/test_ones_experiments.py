@@ -46,12 +46,12 @@ def test_the_costs_of_a_change_add_up() -> None:
 def test_intervals() -> None:
     assert Interval.of([]) is None
     one = Interval.of([3.0])
-    assert one is not None and one.mean == 3.0 and math.isnan(one.low) and one.told("%") == "3%"
+    assert one is not None and one.mean == 3.0 and math.isnan(one.low) and one.format("%") == "3%"
     several = Interval.of([1.0, 2.0, 3.0, 4.0, 5.0])
     assert several is not None and several.mean == 3.0
     # Student's t for four degrees of freedom, times the standard error of 0.7071.
     assert several.high - several.mean == pytest.approx(2.78 * math.sqrt(0.5), rel=1e-3)
-    assert several.told(" s").startswith("3 s (1.03 to 4.97")
+    assert several.format(" s").startswith("3 s (1.03 to 4.97")
 
 
 def made_up(**jct: dict[str, float]) -> list[CellResult]:

@@ -62,8 +62,8 @@ def test_a_job_grows_when_it_is_alone_and_shrinks_when_others_come(policy: Any, 
     held = [
         (start_s, int(last - first))
         for job, start_s, end_s, first, last in zip(
-            *(column.tolist() for column in (record.holds.job, record.holds.start_s, record.holds.end_s)),
-            *(record.holds.first[:-1].tolist(), record.holds.first[1:].tolist()),
+            *(column.tolist() for column in (record.gpu_intervals.job, record.gpu_intervals.start_s, record.gpu_intervals.end_s)),
+            *(record.gpu_intervals.first[:-1].tolist(), record.gpu_intervals.first[1:].tolist()),
             strict=True,
         )
         if job == 0 and end_s > start_s

@@ -236,10 +236,10 @@ def test_oracle_4_a_split_job_comes_together_once_a_server_is_free() -> None:
     without = engine(next_to_a_server_that_frees_up(), tactics=WITHOUT_MOVES, **SPLIT, **CHEAP).run()
     found = engine(next_to_a_server_that_frees_up(), **SPLIT, **CHEAP).run()
     assert without.migrations.tolist() == [0, 0, 0, 0] and found.migrations.tolist() == [0, 0, 0, 1]
-    first, second = [number for number, job in enumerate(found.holds.job.tolist()) if job == 3]
+    first, second = [number for number, job in enumerate(found.gpu_intervals.job.tolist()) if job == 3]
     freed_s = found.finished_s[0]
-    assert freed_s <= found.holds.end_s[first] <= freed_s + 60.0, "within one loop"
-    assert found.holds.end_s[second] == found.finished_s[3], "and it never migrates back"
+    assert freed_s <= found.gpu_intervals.end_s[first] <= freed_s + 60.0, "within one loop"
+    assert found.gpu_intervals.end_s[second] == found.finished_s[3], "and it never migrates back"
     # 1.5 s lost, and every step after that takes two thirds of the time.
     assert found.finished_s[3] == pytest.approx(freed_s + 1.5 + 5000.0 - (freed_s - 1.5) / 1.5, abs=1.0)
 

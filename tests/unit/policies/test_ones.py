@@ -39,7 +39,7 @@ def engine(jobs: list[Arrival], policy: str = "ones", cluster: str = "1x(16xV100
 
 def sizes(run: Engine, job: int) -> list[int]:
     """GPUs that a job had, one after the other."""
-    holds = run.run().holds
+    holds = run.run().gpu_intervals
     return [int(holds.first[at + 1] - holds.first[at]) for at in np.flatnonzero(holds.job == job).tolist()]
 
 
@@ -63,7 +63,7 @@ def test_with_nothing_to_gain_the_schedule_stays() -> None:
     jobs = [elastic(2e4, gpus=1, gpu_counts=(1, 2, 4)) for _ in range(4)]
     run = engine(jobs, "ones:evict=0")
     record = run.run()
-    after = record.holds.start_s[record.holds.start_s > 1000.0]
+    after = record.gpu_intervals.start_s[record.gpu_intervals.start_s > 1000.0]
     assert len(after) == 0, "each has its four GPUs long before, and keeps them"
     assert not record.suspensions.any()
 
@@ -87,8 +87,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
     """The sixth oracle."""
     fields: dict[str, Any] = {"policy": "ones", "cluster": "4x(4xRTX5000)"}
     first, second = (simulate("ones:jobs=15,seed=2", **fields).record for _ in range(2))
-    assert (first.finished_s == second.finished_s).all() and (first.holds.start_s == second.holds.start_s).all()
-    assert (first.holds.gpus == second.holds.gpus).all()
+    assert (first.finished_s == second.finished_s).all() and (first.gpu_intervals.start_s == second.gpu_intervals.start_s).all()
+    assert (first.gpu_intervals.gpus == second.gpu_intervals.gpus).all()
     other = simulate("ones:jobs=15,seed=2", seed=7, **fields).record
     assert (first.finished_s != other.finished_s).any()
 
@@ -149,8 +149,8 @@ def test_every_job_ends_and_none_runs_at_a_size_it_does_not_accept(seed: int, po
     )
     record = engine(jobs, policy, cluster, rates=rates, seed=seed).run()
     assert np.isfinite(record.finished_s).all()
-    width = np.diff(record.holds.first)
-    for job, gpus in zip(record.holds.job.tolist(), width.tolist(), strict=True):
+    width = np.diff(record.gpu_intervals.first)
+    for job, gpus in zip(record.gpu_intervals.job.tolist(), width.tolist(), strict=True):
         assert gpus in (jobs[job].spec.gpu_counts or (jobs[job].spec.gpus,))
 
 

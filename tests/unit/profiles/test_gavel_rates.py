@@ -41,9 +41,9 @@ def test_alone_apart_and_in_pairs(tmp_path: Path) -> None:
     lm, a3c = "LM (batch size 5)", "A3C"
     assert rates.table == {(lm, "V100", 1): 109.0, (a3c, "V100", 1): 7.0, (lm, "V100", 2): 185.0, (lm, "K80", 1): 0.0}
     assert rates.apart == {(lm, "V100", 2): 40.0}, "one GPU spans no nodes"
-    assert rates.together(lm, a3c, "V100", 1) == (60.5, 4.0)
-    assert rates.together(a3c, lm, "V100", 1) == (4.0, 60.5)
-    assert rates.together(lm, lm, "V100", 2) == (90.5, 90.5), "pairs in one node; two of a kind cannot be told apart"
+    assert rates.colocated_rates(lm, a3c, "V100", 1) == (60.5, 4.0)
+    assert rates.colocated_rates(a3c, lm, "V100", 1) == (4.0, 60.5)
+    assert rates.colocated_rates(lm, lm, "V100", 2) == (90.5, 90.5), "pairs in one node; two of a kind cannot be told apart"
     assert rates.rate(lm, "K80", 1) == (0.0, 0.0)
     assert rates.rate(lm, "V100", 2, 2) == (40.0, 0.0)
 

@@ -110,7 +110,7 @@ def test_an_agent_that_does_not_say_who_it_is_is_asked_again(cluster: Cluster, l
     cluster.hello = Call(lost, lost, json.dumps(FACTS))
     met = RayChannel("here", "home")
     try:
-        assert [each.facts.name for each in met.there().values()] == ["n1"]
+        assert [each.facts.name for each in met.nodes().values()] == ["n1"]
         assert cluster.hello.count == 3
     finally:
         met.close()
@@ -168,9 +168,9 @@ def test_the_second_of_a_name_is_refused_with_a_word_and_used_when_the_first_is_
             f"WARNING: two Ray nodes are named n1, at 127.0.0.1 and {address}. The first is used, the second is not. "
             "Try: start Ray on the second with another name, --labels rota/node=OTHER"
         ]
-        assert list(met.there()) == [LIFE] and cluster.made == [LIFE], "the first goes on, and its folder is not touched"
+        assert list(met.nodes()) == [LIFE] and cluster.made == [LIFE], "the first goes on, and its folder is not touched"
         del cluster.there[LIFE]
-        until(lambda: list(met.there()) == [SECOND])
+        until(lambda: list(met.nodes()) == [SECOND])
         assert met.notes() == []
     finally:
         met.close()
@@ -185,10 +185,10 @@ def test_a_machine_that_came_back_before_ray_noticed_is_used_without_a_word(clus
         cluster.actors[SECOND] = agent(json.dumps(FACTS))
         cluster.hello = Call(answer)
         cluster.there |= {SECOND: "127.0.0.1"}
-        until(lambda: list(met.there()) == [SECOND])
+        until(lambda: list(met.nodes()) == [SECOND])
         looks = cluster.hello.count
         time.sleep(4 * names.SURE_SECONDS)
-        assert met.notes() == [] and list(met.there()) == [SECOND] and looks >= 1
+        assert met.notes() == [] and list(met.nodes()) == [SECOND] and looks >= 1
     finally:
         met.close()
 
@@ -199,6 +199,6 @@ def test_the_next_scheduler_uses_the_one_that_was_used_before(cluster: Cluster) 
     cluster.known = [f"agent-{LIFE}"]
     met = RayChannel("here", "home")
     try:
-        assert list(met.there()) == [LIFE] and cluster.made == [LIFE]
+        assert list(met.nodes()) == [LIFE] and cluster.made == [LIFE]
     finally:
         met.close()

@@ -22,7 +22,7 @@ def test_two_that_share_pay_half_each_and_a_part_costs_its_part() -> None:
     cluster = Cluster.of([Node("a", "V100", 2)], "a.yaml", dollars_per_hour={"V100": 3.6})
     arrivals = [Arrival(0.0, JobSpec(gpus=1)), Arrival(0.0, JobSpec(gpus=1)), Arrival(0.0, JobSpec(gpus=0.25))]
     result = result_of(arrivals, cluster, [(0, [0], 0, 1000), (1, [0], 0, 400), (2, [1], 0, 1000)])
-    result.record.holds.share(0, 1, np.array([0]), 0.0, 400.0)
+    result.record.gpu_intervals.share(0, 1, np.array([0]), 0.0, 400.0)
     costs = job_costs(result)
     assert costs is not None
     assert costs.tolist() == pytest.approx([1.0 - 0.2, 0.4 - 0.2, 0.25])

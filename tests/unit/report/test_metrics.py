@@ -22,8 +22,8 @@ def fifo() -> Record:
     record.first_run_s[:] = 0, 10
     record.finished_s[:] = 10, 14
     record.feedback_s[:] = 2, 14
-    record.held_seconds[:] = 10, 4
-    record.held_gpu_seconds[:] = 20, 4
+    record.occupied_seconds[:] = 10, 4
+    record.occupied_gpu_seconds[:] = 20, 4
     record.pool_gpu_seconds[:] = 24
     record.suspensions[:] = 0, 3
     record.migrations[:] = 0, 2
@@ -141,7 +141,7 @@ def test_offered_load_and_fairness_over_time() -> None:
     record = Record.empty(arrivals, CLUSTER)
     record.first_run_s[:] = 0, 5, 10
     record.finished_s[:] = 10, 15, 20
-    record.held_seconds[:] = 10
+    record.occupied_seconds[:] = 10
     found = summary(record, arrivals)
     assert found.offered_load == pytest.approx(1.0), "30 s of work in 2 x 10 s, but never more than two at a time"
     assert found.finish_time_fairness_p95 == pytest.approx(1.0)  # two GPUs for at most two jobs

@@ -34,7 +34,7 @@ def test_how_busy_each_gpu_was_and_whom_it_served() -> None:
 
 def test_a_gpu_that_two_share_is_busy_once() -> None:
     shared = run((0, [0, 2], 0, 10), (1, [0, 2], 4, 20), jobs=2)
-    shared.record.holds.share(0, 1, np.array([0, 2]), 4.0, 10.0)
+    shared.record.gpu_intervals.share(0, 1, np.array([0, 2]), 4.0, 10.0)
     found = per_gpu(shared)
     assert found.busy.tolist() == [1, 0, 1, *[0] * 7]
     assert found.jobs.tolist() == [2, 0, 2, *[0] * 7]
@@ -45,7 +45,7 @@ def test_a_gpu_that_two_share_is_busy_once() -> None:
 def test_sharing_is_taken_off_the_hold_in_which_it_was() -> None:
     """Job 1 is on one node first, for no time at all, then on two; only there it has company."""
     shared = run((1, [0, 1], 0, 4), (1, [0, 1], 4, 4), (1, [1, 2], 4, 8), (0, [1, 2], 6, 8))
-    shared.record.holds.share(0, 1, np.array([1, 2]), 6.0, 8.0)
+    shared.record.gpu_intervals.share(0, 1, np.array([1, 2]), 6.0, 8.0)
     found = spread(shared)
     assert (found.gpu_seconds, found.one_node_gpu_seconds, found.beyond_gpu_seconds) == (16, 8, 8)
 
@@ -136,7 +136,7 @@ def at_random(seed: int) -> Result:
 @pytest.mark.parametrize("seed", range(8))
 def test_all_of_it_agrees_with_a_plain_count(seed: int) -> None:
     found = at_random(seed)
-    holds, cluster = found.record.holds, found.cluster
+    holds, cluster = found.record.gpu_intervals, found.cluster
     rows = [
         (int(job), holds.gpus[a:b].tolist(), start, end)
         for job, a, b, start, end in zip(holds.job, holds.first, holds.first[1:], holds.start_s, holds.end_s, strict=False)
@@ -183,4 +183,4 @@ def test_jobs_in_place_neither_move_nor_scatter() -> None:
     counted = spread(found)
     assert counted.jobs == counted.one_node == int((found.record.gpus > 1).sum())
     assert counted.nodes_beyond == counted.beyond_gpu_seconds == 0
-    assert counted.gpu_seconds == pytest.approx(found.record.held_gpu_seconds[found.record.gpus > 1].sum())
+    assert counted.gpu_seconds == pytest.approx(found.record.occupied_gpu_seconds[found.record.gpus > 1].sum())

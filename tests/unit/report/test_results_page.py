@@ -241,10 +241,10 @@ def test_the_data_is_that_of_the_record() -> None:
     for found, result in zip(data["runs"], comparison, strict=True):
         assert found["finished"].tolist() == result.record.finished_s.tolist()
         assert found["first"].tolist() == result.record.first_run_s.tolist()
-        assert found["held"].tolist() == result.record.held_seconds.tolist()
+        assert found["held"].tolist() == result.record.occupied_seconds.tolist()
         assert found["busy"] == pytest.approx(busy(result, at).reshape(-1), rel=1e-6)
         assert found["queue"] == pytest.approx(queue(result, at), rel=1e-6)
-        assert found["map"]["job"].tolist() == result.record.holds.job.tolist()
+        assert found["map"]["job"].tolist() == result.record.gpu_intervals.job.tolist()
         assert found["map"]["seconds_per_cell"] == 0
     assert data["clusters"] == [data["clusters"][0]]
     assert data["clusters"][0]["pools"] == ["V100", "K80"]

@@ -60,7 +60,7 @@ def test_means_add_up_to_what_the_record_says(count: int) -> None:
     run = large_result(500, 24, policy="p", seed=3, pieces=2)
     at = edges([run], count)
     assert (busy(run, at) * np.diff(at)).sum(axis=1) == pytest.approx(run.record.pool_gpu_seconds)
-    waited = (run.record.finished_s - run.record.submitted_s - run.record.held_seconds).sum()
+    waited = (run.record.finished_s - run.record.submitted_s - run.record.occupied_seconds).sum()
     assert (queue(run, at) * np.diff(at)).sum() == pytest.approx(waited)
 
 
@@ -75,8 +75,8 @@ def test_two_jobs_that_share_have_half_of_each_row_while_they_do() -> None:
     cluster = Cluster.parse("3xV100")
     arrivals = [Arrival(0.0, JobSpec(gpus=2, steps=5)) for _ in range(3)]
     run = result_of(arrivals, cluster, [(0, [0, 1], 0, 10), (1, [0, 1], 4, 20), (2, [0, 1], 12, 16)])
-    run.record.holds.share(0, 1, np.array([0, 1]), 4.0, 10.0)
-    run.record.holds.share(2, 1, np.array([0, 1]), 12.0, 16.0)
+    run.record.gpu_intervals.share(0, 1, np.array([0, 1]), 4.0, 10.0)
+    run.record.gpu_intervals.share(2, 1, np.array([0, 1]), 12.0, 16.0)
     found = ranges(run, 20)
     pieces = sorted(zip(found.job.tolist(), found.start_s.tolist(), found.end_s.tolist(), found.half.tolist(), strict=True))
     assert pieces == [(0, 0, 4, 0), (0, 4, 10, 1), (1, 4, 10, 2), (1, 10, 12, 0), (1, 12, 16, 1), (1, 16, 20, 0), (2, 12, 16, 2)]
@@ -159,7 +159,7 @@ def cells(found: Ranges, start_s: float) -> list[tuple[int, int, int]]:
 
 def counted(run: Result, gpus: range, low: float, seconds: float) -> dict[int, float]:
     held: dict[int, float] = {}
-    holds = run.record.holds
+    holds = run.record.gpu_intervals
     first = holds.first
     for i, (job, start, end) in enumerate(zip(holds.job.tolist(), holds.start_s.tolist(), holds.end_s.tolist(), strict=True)):
         shared = max(0.0, min(end, low + seconds) - max(start, low))

@@ -22,7 +22,7 @@ def test_an_accelerator_type_that_is_typed_is_checked_and_one_that_a_machine_tel
     with pytest.raises(ClusterError, match="Closest: V100"):
         check_options(ServeOptions(home=tmp_path, pretend="2xV10O"))
     monkeypatch.setattr(serve, "find_gpus", lambda: [Gpu(0, "V10O", "NVIDIA V10O", 16.0, "GPU-1")])
-    assert check_options(ServeOptions(home=tmp_path)).driver.machines().pools == ("V10O",)
+    assert check_options(ServeOptions(home=tmp_path)).driver.discover_cluster().pools == ("V10O",)
     profile = tmp_path / "rates.csv"
     profile.write_text("profile,accelerator,gpus,steps_per_second\nnet,V10O,1,4\n")
     check_options(ServeOptions(home=tmp_path, pretend="2xV10O", given={"profile": str(profile)}))
@@ -34,7 +34,7 @@ def test_gpus_of_several_types_are_a_node_for_each_type(monkeypatch: pytest.Monk
     monkeypatch.setattr(serve, "total_gib", lambda: 125.0)
     monkeypatch.setattr(serve.socket, "gethostname", lambda: "box.example")
     checked = check_options(ServeOptions(home=tmp_path))
-    cluster = checked.driver.machines()
+    cluster = checked.driver.discover_cluster()
     assert cluster.nodes == (Node("box-v100", "V100", 2, host_gib=66.0), Node("box-h200", "H200", 1, host_gib=33.0))
     assert str(cluster) == "1x(2xV100) + 1x(1xH200)"
     assert checked.driver.devices() == (("GPU-0", "GPU-2"), ("GPU-1",))
@@ -82,11 +82,11 @@ def test_jobs_of_one_machine_keep_running_for_a_day_without_their_scheduler(tmp_
 
 def test_a_home_without_real_gpus_keeps_the_pretend_ones_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "find_gpus", list)
-    assert str(check_options(ServeOptions(home=tmp_path)).driver.machines()) == "4xV100"
+    assert str(check_options(ServeOptions(home=tmp_path)).driver.discover_cluster()) == "4xV100"
     before = ServeOptions(home=tmp_path, pretend="1xV100 + 1xK80")
     checked = check_options(before)
     journal = Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
     journal.configure(make_configuration(before, "fifo", "packed", checked, {}))
     journal.close()
-    assert str(check_options(ServeOptions(home=tmp_path)).driver.machines()) == "1xV100 + 1xK80"
-    assert str(check_options(ServeOptions(home=tmp_path, pretend="2xV100")).driver.machines()) == "2xV100"
+    assert str(check_options(ServeOptions(home=tmp_path)).driver.discover_cluster()) == "1xV100 + 1xK80"
+    assert str(check_options(ServeOptions(home=tmp_path, pretend="2xV100")).driver.discover_cluster()) == "2xV100"

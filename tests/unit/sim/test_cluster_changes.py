@@ -43,7 +43,7 @@ def site(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("placer", ["packed", "pal", "packed:sticky=false"])
 def test_nodes_are_used_while_they_are_there(policy: str, placer: str, site: Path) -> None:
     record = prepare(JOBS, policy=policy, cluster=site, placer=placer, preset="ideal").engine(core=Watched).run()
-    holds = record.holds
+    holds = record.gpu_intervals
     assert record.ended == len(JOBS)
     for number in range(len(holds)):
         gpus = holds.gpus[holds.first[number] : holds.first[number + 1]]

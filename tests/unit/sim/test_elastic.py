@@ -111,7 +111,7 @@ def test_resizing_costs_what_it_costs_and_holds_the_larger_size_meanwhile() -> N
     record = made.run()
     # 18 steps by 10 s, 8 by 20 s, then 3 a second from 22 s on.
     assert record.finished_s[0] == pytest.approx(22 + 24 / 3)
-    assert record.held_gpu_seconds[0] == pytest.approx(2 * 12 + 1 * 8 + 4 * 10)
+    assert record.occupied_gpu_seconds[0] == pytest.approx(2 * 12 + 1 * 8 + 4 * 10)
 
 
 def test_growing_waits_until_the_others_have_left() -> None:
@@ -127,7 +127,7 @@ def test_growing_waits_until_the_others_have_left() -> None:
             if len(view.jobs) < 2 or view.now_s >= 10:
                 return Assignment(position=np.array([0]), option=np.array([large]))
             other = np.flatnonzero(view.options.kind == view.jobs.kind[1])[0]
-            usual = rows[view.options.usual[rows]][0]
+            usual = rows[view.options.default_size[rows]][0]
             return Assignment(position=np.array([0, 1]), option=np.array([usual, other]), until_s=10.0)
 
     specs = [JobSpec(gpus=2, gpu_counts=(4,), steps=100.0, can_resize=True), JobSpec(gpus=1, steps=30.0)]

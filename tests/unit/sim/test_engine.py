@@ -35,7 +35,7 @@ def test_times_are_exact() -> None:
     record = run("2xV100", (0.0, 2, 10.0), (1.0, 1, 5.0), (1.0, 1, 7.0))
     assert record.finished_s.tolist() == [10.0, 15.0, 17.0]
     assert record.first_run_s.tolist() == [0.0, 10.0, 10.0]
-    assert record.held_gpu_seconds.tolist() == [20.0, 5.0, 7.0]
+    assert record.occupied_gpu_seconds.tolist() == [20.0, 5.0, 7.0]
 
 
 def test_launch_checkpoint_and_restore_cost_time() -> None:

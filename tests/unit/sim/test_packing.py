@@ -79,7 +79,7 @@ def test_slow_gpus_and_spreading_cost_each_of_two_what_they_cost_one() -> None:
     shared = {"gpu_speed": np.array([1.0, 0.5, 1.0, 1.0]), "spread_penalty": 2.0}
     record = run("2x(2xV100)", (0.0, "a", 8.0), (0.0, "b", 20.0), units=((0, 1),), gpus=4, **shared)
     assert record.finished_s.tolist() == [40.0, 100.0], "four times what it takes on good GPUs of one node"
-    assert Physics(rates=pairs(0.8, 0.5, NAMES), **shared).together(
+    assert Physics(rates=pairs(0.8, 0.5, NAMES), **shared).colocated_rate(
         JobSpec(gpus=4, profile="b"), JobSpec(gpus=4, profile="a"), Cluster.parse("2x(2xV100)"), np.arange(4), 2
     ) == pytest.approx(0.125)
 
@@ -87,8 +87,8 @@ def test_slow_gpus_and_spreading_cost_each_of_two_what_they_cost_one() -> None:
 def test_a_shared_gpu_is_busy_once_and_paid_once() -> None:
     record = run("1xV100", (0.0, "a", 8.0), (0.0, "b", 20.0), units=((0, 1),))
     cluster = Cluster.parse("1xV100")
-    assert record.held_seconds.tolist() == [10.0, 25.0]
-    assert record.held_gpu_seconds.tolist() == [5.0, 20.0], "half of the ten seconds they shared is each one's"
+    assert record.occupied_seconds.tolist() == [10.0, 25.0]
+    assert record.occupied_gpu_seconds.tolist() == [5.0, 20.0], "half of the ten seconds they shared is each one's"
     assert record.pool_gpu_seconds.tolist() == [25.0]
     assert _utilization(record, cluster) == 1.0
     alone = _cost(record, cluster)

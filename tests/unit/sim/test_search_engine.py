@@ -36,7 +36,7 @@ def test_the_worse_are_cancelled_when_better_ones_have_made_as_many_steps() -> N
     record = run(Search(("c", "a", "d", "b"), 100.0, 2), cluster="4xV100")
     assert record.cancelled_s[[1, 3]].tolist() == [100.0, 100.0] and np.isnan(record.finished_s[[1, 3]]).all()
     assert record.finished_s[[0, 2]].tolist() == [1000.0, 1000.0] and np.isnan(record.cancelled_s[[0, 2]]).all()
-    assert record.held_gpu_seconds.tolist() == [1000.0, 100.0, 1000.0, 100.0] and not record.lost_gpu_seconds.any()
+    assert record.occupied_gpu_seconds.tolist() == [1000.0, 100.0, 1000.0, 100.0] and not record.lost_gpu_seconds.any()
 
 
 def test_when_follows_from_who_was_let_run() -> None:
@@ -61,7 +61,7 @@ def test_one_that_waits_or_sleeps_is_cancelled_where_it_is() -> None:
         record = made.run()
         validate(made.scheduler.state)
         assert record.cancelled_s[0] == pytest.approx(190.0, abs=1.0), "70 steps of the second end in its second turn"
-        assert record.finished_s[1] == pytest.approx(1000.0 + record.held_gpu_seconds[0], abs=1.0)
+        assert record.finished_s[1] == pytest.approx(1000.0 + record.occupied_gpu_seconds[0], abs=1.0)
 
 
 def test_one_with_fewer_steps_than_that_shows_it_when_it_ends() -> None:
@@ -118,5 +118,5 @@ def test_the_best_always_train_to_the_end(order: list[str], keep: int, gpus: int
     assert np.isfinite(record.finished_s[best]).all()
     assert (np.isfinite(record.finished_s) ^ np.isfinite(record.cancelled_s)).all()
     gone = np.isfinite(record.cancelled_s)
-    assert (record.held_gpu_seconds[gone] >= steps - 1e-6).all()
+    assert (record.occupied_gpu_seconds[gone] >= steps - 1e-6).all()
     assert not record.lost_gpu_seconds.any()

@@ -16,7 +16,7 @@ SEEDS = range(25)
 
 
 def level_of(program: Program) -> Any:
-    return program.rate * (program.gpus / program.usual_rate)
+    return program.rate * (program.gpus / program.average_type_rate)
 
 
 def per_job(program: Program, per_claimant: Any) -> Any:

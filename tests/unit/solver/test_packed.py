@@ -17,7 +17,7 @@ SEEDS = range(30)
 def objective_of(program: Program, name: str) -> Any:
     if name == "sum":
         return program.members @ program.rate
-    return least(program.rate * (program.gpus / program.usual_rate) / program.weight)
+    return least(program.rate * (program.gpus / program.average_type_rate) / program.weight)
 
 
 @pytest.mark.parametrize("weights", [False, True], ids=["alike", "weighted"])
@@ -62,7 +62,7 @@ def test_kinds_together_are_jobs_one_by_one(seed: int, packing: bool) -> None:
         rows = view.options.by_account[view.jobs.kind]
         used.append(np.bincount(rows[rows >= 0], weights=share[rows >= 0], minlength=len(view.options)))
         again = Program(view, packing=packing, by_job=by_job)
-        level = again.rate * (again.gpus / again.usual_rate)
+        level = again.rate * (again.gpus / again.average_type_rate)
         filled.append(level.at(water_fill(again, level, lambda _, p=again: p.weight).x)[again.who.of])
     assert values[0] == pytest.approx(values[1], rel=1e-6)
     assert used[0] == pytest.approx(used[1], abs=1e-2)

@@ -102,7 +102,7 @@ def test_the_vectors_say_what_they_are_called() -> None:
     assert program.gpus_used.at(x) == pytest.approx([1.0, 1.0, 1.0]), "a quarter of two single jobs and of one double"
     assert program.dollars_per_hour.at(x) == pytest.approx([2 * 0.25 * 6, 2 * 0.25 * 6])
     assert program.rate_per_dollar.at(x) == pytest.approx([(2 / 3 + 1 / 2 + 0.5) / 4, (3 / 6 + 2 / 4 + 1 / 2) / 4])
-    assert program.usual_rate == pytest.approx([(2 * 2 + 1 * 4 + 0.5 * 2) / 8, (3 * 2 + 2 * 4 + 1 * 2) / 8])
+    assert program.average_type_rate == pytest.approx([(2 * 2 + 1 * 4 + 0.5 * 2) / 8, (3 * 2 + 2 * 4 + 1 * 2) / 8])
     assert program.best_rate.tolist() == [2, 3]
     # An equal part: each has 2/3, 4/3 and 2/3 GPUs; 8/3 single GPUs are more than all the time, so are 4/3 pairs.
     assert program.equal_rate == pytest.approx([(2 * 2 + 4 * 1 + 2 * 0.5) / 3 / (8 / 3), (2 * 3 + 4 * 2 + 2 * 1) / 6 / (8 / 6)])
@@ -129,7 +129,7 @@ def test_shares_of_claimants_smaller_than_a_kind_reach_each_job() -> None:
     jobs = ["a", {"profile": "a", "weight": 4.0}, "b", "a"]
     question = Question((1, 1, 1), RATES, jobs)
     program = Program(question.view())
-    program.maximise(least(program.rate / program.usual_rate / program.weight))
+    program.maximise(least(program.rate / program.average_type_rate / program.weight))
     answer = program.solve().shares()
     assert answer.fault(question.table) == ""
     share = time_shares(answer, question.table.options, question.table.kind)
@@ -148,18 +148,18 @@ def test_the_largest_sum_is_the_best_matching() -> None:
 
 def test_minimising_and_maximising_are_opposites() -> None:
     one, other = ask(), ask()
-    one.maximise(least(one.rate / one.usual_rate))
-    other.minimise(greatest(-1.0 * other.rate / other.usual_rate + 10.0))
+    one.maximise(least(one.rate / one.average_type_rate))
+    other.minimise(greatest(-1.0 * other.rate / other.average_type_rate + 10.0))
     assert other.solve().value == pytest.approx(10.0 - one.solve().value, abs=1e-5)
 
 
 @pytest.mark.parametrize("face", ["centre", "vertex"])
 def test_the_second_objective_keeps_the_first(face: str) -> None:
     plain = ask()
-    plain.maximise(least(plain.rate / plain.usual_rate))
+    plain.maximise(least(plain.rate / plain.average_type_rate))
     best = plain.solve()
     both = ask()
-    level = both.rate / both.usual_rate
+    level = both.rate / both.average_type_rate
     both.maximise(least(level))
     both.maximise(both.rate.sum())
     found = both.solve(face)

@@ -19,7 +19,7 @@ def job(position: int, name: str, utilisation: float = 0.5, **fields: object) ->
 
 def test_the_pair_that_gains_most_is_chosen() -> None:
     (wish,) = Pack().pair_up([job(0, "a"), job(1, "c")], [job(2, "b")], gain, set())
-    assert (wish.host, wish.guest, wish.option, wish.hoped) == (0, 2, 2, None)
+    assert (wish.runner, wish.guest, wish.option, wish.hoped) == (0, 2, 2, None)
 
 
 def test_a_pair_that_does_worse_than_turns_is_left_alone() -> None:
@@ -38,7 +38,7 @@ def test_a_pair_nobody_has_seen_is_tried_if_it_leaves_enough_idle() -> None:
 def test_one_thing_is_tried_on_a_server_at_a_time() -> None:
     hosts = [job(0, "x", node=7), job(1, "x", node=7), job(2, "x", node=8)]
     wishes = Pack().pair_up(hosts, [job(3, "y"), job(4, "y"), job(5, "y")], gain, set())
-    assert sorted(wish.host for wish in wishes) == [0, 2]
+    assert sorted(wish.runner for wish in wishes) == [0, 2]
     assert not Pack().pair_up(hosts, [job(3, "y")], gain, {7, 8})
 
 
@@ -50,13 +50,13 @@ def test_memory_has_to_fit() -> None:
 
 def test_those_who_keep_gpus_least_busy_go_first_and_each_joins_one_job() -> None:
     wishes = Pack().pair_up([job(0, "a")], [job(1, "b", 0.9), job(2, "b", 0.2)], gain, set())
-    assert [(wish.host, wish.guest) for wish in wishes] == [(0, 2)]
+    assert [(wish.runner, wish.guest) for wish in wishes] == [(0, 2)]
 
 
 def test_a_job_that_sleeps_joins_others_only_where_it_sleeps() -> None:
     hosts = [job(0, "a", seat=(0,)), job(1, "a", seat=(1,))]
     (wish,) = Pack().pair_up(hosts, [job(2, "b", seat=(1,))], gain, set())
-    assert wish.host == 1
+    assert wish.runner == 1
     assert not Pack().pair_up(hosts[:1], [job(2, "b", seat=(1,))], gain, set())
 
 

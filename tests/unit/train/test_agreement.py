@@ -237,5 +237,5 @@ def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int, nod
         made = checkpoints_at(saved, FolderRankStore(tmp_path / "unused"), incarnation=2, rank=rank, world_size=4)
         found = made.newest()
         assert found is not None and found.step == step
-        assert (found.part(rank) / "n").read_text() == str(step)
+        assert (found.rank_folder(rank) / "n").read_text() == str(step)
         made.release(found)

@@ -29,7 +29,7 @@ def writes(text: str):
 
 def read(found: checkpoint.CompleteCheckpoint | None) -> str:
     assert found is not None
-    return (found.part(0) / "deep" / "state").read_text()
+    return (found.rank_folder(0) / "deep" / "state").read_text()
 
 
 def names(folder: Path) -> list[str]:
@@ -195,8 +195,8 @@ def test_ranks_write_one_checkpoint_together(tmp_path: Path) -> None:
     assert all(isinstance(each, checkpoint.CompleteCheckpoint) for each in found), found
     whole = FolderCheckpoints(tmp_path, incarnation=2, world_size=4).newest()
     assert whole is not None and whole.world_size == 4
-    assert [(whole.part(rank) / "mine").read_text() for rank in range(4)] == ["0", "1", "2", "3"]
-    assert (whole.part(6) / "mine").read_text() == "0", "a rank that was not there begins with what the first saved"
+    assert [(whole.rank_folder(rank) / "mine").read_text() for rank in range(4)] == ["0", "1", "2", "3"]
+    assert (whole.rank_folder(6) / "mine").read_text() == "0", "a rank that was not there begins with what the first saved"
     assert names(whole.folder) == [MANIFEST, "rank-0", "rank-1", "rank-2", "rank-3"]
     assert json.loads(json.loads((whole.folder / MANIFEST).read_bytes())["body"])["step"] == 7
 

@@ -75,7 +75,7 @@ def writes(text: str) -> Callable[[Path], None]:
 
 def read(found: CompleteCheckpoint | None) -> str:
     assert found is not None
-    return (found.part(0) / "deep" / "state").read_text()
+    return (found.rank_folder(0) / "deep" / "state").read_text()
 
 
 def names(url: str) -> list[str]:
@@ -98,7 +98,7 @@ def test_what_is_written_is_found_again(url: str, scratch: Path) -> None:
     again = store(url, 4)
     found = again.newest()
     assert found is not None and (found.step, found.incarnation, found.facts) == (120, 3, {"epoch": 2, "offset": 7})
-    assert read(found) == "x" and (found.part(0) / "empty").is_dir()
+    assert read(found) == "x" and (found.rank_folder(0) / "empty").is_dir()
     assert names(url) == whole("step-000000000120.i3.1")
     again.release(found)
     assert list(scratch.iterdir()) == []
@@ -107,7 +107,7 @@ def test_what_is_written_is_found_again(url: str, scratch: Path) -> None:
 def test_one_that_saves_nothing_is_loaded_from_an_empty_folder(url: str) -> None:
     store(url).write(1, {}, lambda folder: None)
     found = store(url).newest()
-    assert found is not None and list(found.part(0).iterdir()) == []
+    assert found is not None and list(found.rank_folder(0).iterdir()) == []
 
 
 def test_old_ones_are_collected(url: str) -> None:
@@ -348,7 +348,7 @@ def test_ranks_write_one_checkpoint_together(memory: str, board: RankStore, scra
     for rank in (1, 2, 6):
         made = ObjectCheckpoints(open_object_store(memory), board, incarnation=2, rank=rank, world_size=7)
         part = made.named(name)
-        assert (part.part(rank) / "mine").read_text() == str(rank if rank < 3 else 0)
+        assert (part.rank_folder(rank) / "mine").read_text() == str(rank if rank < 3 else 0)
         assert sorted(path.name for path in (part.folder / "rank-0" / "state").iterdir()) == ["random-0", "random-1", "random-2"]
 
 

@@ -250,7 +250,7 @@ def test_outside_rota_it_is_a_plain_loop(tmp_path: Path, monkeypatch: pytest.Mon
         for batch in job.steps([1, 2, 3]):
             job.log(loss=batch)
         train.report(3, 3, loss=0.5)
-    assert job.step == 3 and not job.asked and not job.resumed
+    assert job.step == 3 and not job.stop_requested and not job.resumed
     assert saved == [] and list(tmp_path.iterdir()) == []
 
 
