@@ -60,7 +60,7 @@ def elastic() -> list[dict[str, Any]]:
         fill = _best(lambda policy=policy, core=empty: answer(core.fork(), policy, 0.0))
         full = empty.fork()
         launched = [command for command in answer(full, policy, 0.0) if isinstance(command, Launch | Resume)]
-        full.step(1.0, [Started(each.job, each.incarnation, each.sequence, 1.0, from_step=0.0) for each in launched])
+        full.step(1.0, [Started(each.job, each.attempt, each.sequence, 1.0, from_step=0.0) for each in launched])
         fork = _best(full.fork)
         spec = full.state.jobs.specs[0]
         newcomer = Submitted(10_000, spec, 2.0)

@@ -213,15 +213,13 @@ def nodes_json(bench: Bench) -> str:
     return subprocess.run(run, capture_output=True, text=True, timeout=30, check=False, env=env).stdout[:3000]
 
 
-def order_for(
-    bench: Bench, run: list[str], env: dict[str, str], *, incarnation: int = 1, grace_seconds: float = 20.0
-) -> LaunchOrder:
+def order_for(bench: Bench, run: list[str], env: dict[str, str], *, attempt: int = 1, grace_seconds: float = 20.0) -> LaunchOrder:
     return LaunchOrder(
         job=1,
-        incarnation=incarnation,
-        sequence=1 if incarnation == 1 else 10,
+        attempt=attempt,
+        sequence=1 if attempt == 1 else 10,
         argv=tuple(run),
-        env=env | {"ROTA_LIFE": f"{bench.home.name}-{incarnation}"},
+        env=env | {"ROTA_LIFE": f"{bench.home.name}-{attempt}"},
         workdir=str(bench.folder),
         log=bench.home / "logs" / "1.log",
         gpus_text="GPU 0",
@@ -236,7 +234,7 @@ def order_for(
 def end_all_of(bench: Bench, agent: AttemptManager) -> None:
     with contextlib.suppress(Exception):
         for each in agent.inventory():
-            agent.kill(1, each.incarnation, 1 << 40)
+            agent.kill(1, each.attempt, 1 << 40)
         bench.until(lambda: all(each.state == "ended" for each in (agent.poll(), agent.inventory())[1]), "its end", 10.0)
     agent.close()
     bench.end_supervisors()

@@ -139,7 +139,7 @@ def on_a_node(bench: Bench, gib: int = 2, times: int = 10) -> dict[str, Any]:
             "back_to_a_step_seconds": round(statistics.median(steps), 3),
             "parked_gib": round(parked[-1].gib, 2),
             "keeps_host_memory": parked[-1].keeps,
-            "launches": (bench.home / "logs/1.log").read_text(errors="replace").count("(incarnation "),
+            "launches": (bench.home / "logs/1.log").read_text(errors="replace").count("(attempt "),
         }
     finally:
         fleet.carry_out([Kill(1, 1, 1 << 40, (0,))])

@@ -37,7 +37,7 @@ from benchmarks.gpu_bench import (
 from benchmarks.gpu_node import on_a_node
 from benchmarks.gpu_pairs import allocator, packing
 from benchmarks.gpu_resumed import resumed
-from rota.agent.machine import AttemptManager, IncarnationStatus
+from rota.agent.machine import AttemptManager, AttemptStatus
 from rota.park.facts import parking_facts
 from rota.park.park_environment import parking_environment
 from rota.park.park_method import choose_park_method
@@ -195,17 +195,15 @@ def leaving(bench: Bench, gib: int) -> dict[str, Any]:
         run = [*bench.command(gib, ENDLESS, 0.0, f"leaving-{gib}"), "save"]
         env = bench.variables() | {"CUDA_VISIBLE_DEVICES": "0", "PYTHONUNBUFFERED": "1"}
 
-        def launch(incarnation: int) -> None:
-            agent.launch(order_for(bench, run, env, incarnation=incarnation, grace_seconds=120.0))
-            bench.until(
-                lambda: status(incarnation).began_s is not None or status(incarnation).state == "ended", "a step", 150.0, 0.02
-            )
-            if status(incarnation).state == "ended":
+        def launch(attempt: int) -> None:
+            agent.launch(order_for(bench, run, env, attempt=attempt, grace_seconds=120.0))
+            bench.until(lambda: status(attempt).began_s is not None or status(attempt).state == "ended", "a step", 150.0, 0.02)
+            if status(attempt).state == "ended":
                 raise RuntimeError((bench.home / "logs" / "1.log").read_text(errors="replace")[-500:])
 
-        def status(incarnation: int) -> IncarnationStatus:
+        def status(attempt: int) -> AttemptStatus:
             agent.poll()
-            return next(each for each in agent.inventory() if each.incarnation == incarnation)
+            return next(each for each in agent.inventory() if each.attempt == attempt)
 
         launch(1)
         time.sleep(2.0)
@@ -244,7 +242,7 @@ def daemon_killed(bench: Bench) -> dict[str, Any]:
             "finished": all(rows[job].phase == "finished" for job in jobs),
             "exact": all(result_of(bench.log(job)) == bench.partial for job in jobs),
             "lost_steps": sum(rows[job].lost_steps for job in jobs),
-            "launches": [bench.log(job).count("(incarnation ") for job in jobs],
+            "launches": [bench.log(job).count("(attempt ") for job in jobs],
         }
     finally:
         bench.down()
@@ -263,7 +261,7 @@ def many_parkings(bench: Bench, gib: int = 2, times: int = 50, *, way: str = "")
         env |= {"ROTA_PARK": way} if way else parking_environment(facts, env)
         agent.launch(order_for(bench, run, env))
 
-        def status() -> IncarnationStatus:
+        def status() -> AttemptStatus:
             agent.poll()
             return agent.inventory()[0]
 

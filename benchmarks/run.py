@@ -88,7 +88,7 @@ def decision() -> list[dict[str, Any]]:
             launched = [c for c in commands if isinstance(c, Launch)]
             full = empty.fork()
             decide_once(full, policy, 0.0)
-            full.step(1.0, [Started(c.job, c.incarnation, c.sequence, 1.0) for c in launched])
+            full.step(1.0, [Started(c.job, c.attempt, c.sequence, 1.0) for c in launched])
             newcomer = Submitted(20_000, JobSpec(gpus=1, steps=5.0), 2.0)
             next_one, _ = cpu_seconds(lambda f=full, p=policy, n=newcomer: decide_once(f.fork(), p, 2.0, n), 15)
             fork, _ = cpu_seconds(full.fork, 30)
@@ -124,7 +124,7 @@ def _against_the_plain_walk() -> dict[str, Any]:
 def fork() -> list[dict[str, Any]]:
     core = crowd(CLUSTERS["one type"])
     commands = decide_once(core, Srsf(), 0.0)
-    core.step(1.0, [Started(c.job, c.incarnation, c.sequence, 1.0) for c in commands if isinstance(c, Launch)])
+    core.step(1.0, [Started(c.job, c.attempt, c.sequence, 1.0) for c in commands if isinstance(c, Launch)])
     seconds, _ = cpu_seconds(core.fork, 50)
     return [{"what": "fork() with 10,000 jobs, 10,000 GPUs in use", "ms": seconds * 1e3}]
 

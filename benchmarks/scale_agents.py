@@ -1,7 +1,7 @@
 """Agents of many nodes in a few processes, for `benchmarks/cluster_scale.py`.
 
 They speak the protocol of `rota/agent/node_agent.py` (`hello`, `exchange`), as JSON over pipes. What they hold is pretend: an
-incarnation is a record in memory that begins a moment after its launch, makes steps by the clock, tells them once a second as a
+attempt is a record in memory that begins a moment after its launch, makes steps by the clock, tells them once a second as a
 supervisor does, ends a moment after it was told to leave, and does not outlive its lease. Commands are judged by the rules that
 real machines run (`rota/agent/rules.py`).
 
@@ -26,7 +26,7 @@ from typing import Any
 from rota.agent import rules
 from rota.agent.constants import ENDED, FINISHED, KILL, LAUNCH, LEASE, LOST, RENEW, RESIZE, RUNNING, STARTING, SUSPEND, YIELDED
 from rota.agent.node_agent import RANK, NodeFacts
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.agent.processes import boot_id, boot_s
 from rota.live.node_channel import HostReply, ReachableHost
 
@@ -38,7 +38,7 @@ PIECE = 1 << 20
 
 @dataclass
 class Held:
-    """An incarnation that the agent holds, in place of a supervisor and a process."""
+    """An attempt that the agent holds, in place of a supervisor and a process."""
 
     order: Mapping[str, Any]
     known: rules.KnownJob
@@ -59,9 +59,9 @@ class Held:
         """As an agent tells it."""
         order, held = self.order, self.known.held
         assert held is not None
-        status = IncarnationStatus(
+        status = AttemptStatus(
             job=order["job"],
-            incarnation=order["incarnation"],
+            attempt=order["attempt"],
             sequence=held.sequence,
             state=self.state,
             steps_done=self.steps,
@@ -83,7 +83,7 @@ class Held:
 
 
 class PretendAgent:
-    """Of one node. `later` asks to be called back: after so many seconds, with this incarnation and this word."""
+    """Of one node. `later` asks to be called back: after so many seconds, with this attempt and this word."""
 
     def __init__(self, number: int, gpus: int, later: Callable[[float, "PretendAgent", Held, str], None]) -> None:
         self.number, self._later = number, later
@@ -114,9 +114,9 @@ class PretendAgent:
         for operation, arguments in asked["do"]:
             self._do(operation, arguments)
             if operation != "forget":
-                job, incarnation = (arguments["job"], arguments["incarnation"]) if operation == LAUNCH else arguments[:2]
-                if (job, incarnation) not in self._held and incarnation <= self._known_of(job).highest[0]:
-                    lost.append([job, incarnation, LOST])
+                job, attempt = (arguments["job"], arguments["attempt"]) if operation == LAUNCH else arguments[:2]
+                if (job, attempt) not in self._held and attempt <= self._known_of(job).highest[0]:
+                    lost.append([job, attempt, LOST])
         self.rung = False
         told = [held for held in self._held.values() if asked["whole"] or not held.told]
         for held in told:
@@ -129,24 +129,22 @@ class PretendAgent:
 
     def _do(self, operation: str, arguments: Any) -> None:
         if operation == LAUNCH:
-            job, incarnation, sequence, lease_s = (
-                arguments[name] for name in ("job", "incarnation", "sequence", "lease_seconds")
-            )
-            instruction = rules.AgentCommand(LAUNCH, incarnation, sequence, lease_s=lease_s, boot=boot_id())
+            job, attempt, sequence, lease_s = (arguments[name] for name in ("job", "attempt", "sequence", "lease_seconds"))
+            instruction = rules.AgentCommand(LAUNCH, attempt, sequence, lease_s=lease_s, boot=boot_id())
         else:
-            job, incarnation, *rest = arguments
+            job, attempt, *rest = arguments
             if operation == "forget":
-                self._forget(job, incarnation)
+                self._forget(job, attempt)
                 return
             if operation == RENEW:
-                instruction = rules.AgentCommand(RENEW, incarnation, lease_s=rest[0], sent_s=boot_s())
+                instruction = rules.AgentCommand(RENEW, attempt, lease_s=rest[0], sent_s=boot_s())
             else:
-                instruction = rules.AgentCommand(SUSPEND if operation == "park" else operation, incarnation, rest[0])
+                instruction = rules.AgentCommand(SUSPEND if operation == "park" else operation, attempt, rest[0])
         decision = rules.receive(self._known_of(job), instruction, now_s=boot_s(), boot=boot_id())
         self._known[job] = decision.known
-        held = self._held.get((job, incarnation))
+        held = self._held.get((job, attempt))
         if operation == LAUNCH and decision.action == LAUNCH:
-            held = self._held[job, incarnation] = Held(arguments, decision.known, int(arguments["env"]["NODE_RANK"]))
+            held = self._held[job, attempt] = Held(arguments, decision.known, int(arguments["env"]["NODE_RANK"]))
             held.steps = arguments["from_step"]
             self._later(BEGIN_SECONDS, self, held, RUNNING)
         elif held is not None and decision.action in (SUSPEND, KILL):
@@ -155,10 +153,10 @@ class PretendAgent:
         elif held is not None and decision.action in (RENEW, RESIZE):
             held.known = decision.known
 
-    def _forget(self, job: int, incarnation: int) -> None:
-        held = self._held.get((job, incarnation))
+    def _forget(self, job: int, attempt: int) -> None:
+        held = self._held.get((job, attempt))
         if held is not None and held.state == ENDED:
-            del self._held[job, incarnation]
+            del self._held[job, attempt]
 
     def turn(self, held: Held, word: str) -> bool:
         """The moment has come that was asked for. Whether the agent's bell is to be rung."""

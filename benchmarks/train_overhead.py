@@ -18,7 +18,7 @@ from typing import Any
 
 from rota.agent import datagrams
 from rota.agent.disk import REPORT_SOCKET
-from rota.agent.machine import AttemptManager, IncarnationStatus, LaunchOrder
+from rota.agent.machine import AttemptManager, AttemptStatus, LaunchOrder
 from rota.train.agreement import ANNOUNCEMENT
 from rota.train.rank_environment import JobEnvironment
 from rota.train.session import Session
@@ -130,14 +130,14 @@ class _Switching:
         found = []
         self._launch(1, 0.0)
         self._wait(1, lambda part: part.began_s is not None)
-        for incarnation in range(2, TIMES + 2):
+        for attempt in range(2, TIMES + 2):
             asked_s = time.time()
-            self.machine.suspend(1, incarnation - 1, 2)
-            part = self._wait(incarnation - 1, lambda part: part.state == "ended")
+            self.machine.suspend(1, attempt - 1, 2)
+            part = self._wait(attempt - 1, lambda part: part.state == "ended")
             assert part.exit_code == 75, part
             gone_s = time.time()
-            self._launch(incarnation, part.steps_saved)
-            part = self._wait(incarnation, lambda part: part.began_s is not None)
+            self._launch(attempt, part.steps_saved)
+            part = self._wait(attempt, lambda part: part.began_s is not None)
             assert part.started_s is not None
             found.append((gone_s - asked_s, part.started_s - gone_s, time.time() - part.started_s))
         self.machine.kill(1, TIMES + 1, 9)
@@ -145,14 +145,14 @@ class _Switching:
         self.machine.close()
         return found
 
-    def _launch(self, incarnation: int, from_step: float) -> None:
+    def _launch(self, attempt: int, from_step: float) -> None:
         self.machine.launch(
             LaunchOrder(
                 job=1,
-                incarnation=incarnation,
+                attempt=attempt,
                 sequence=1,
                 argv=(sys.executable, str(ROOT / "examples/training/cnn.py"), "1000"),
-                env={**self.env, "ROTA_INCARNATION": str(incarnation)},
+                env={**self.env, "ROTA_ATTEMPT": str(attempt)},
                 workdir=str(self.folder),
                 log=self.folder / "log",
                 gpus_text="n1",
@@ -164,11 +164,11 @@ class _Switching:
             )
         )
 
-    def _wait(self, incarnation: int, holds: Callable[[IncarnationStatus], bool]) -> IncarnationStatus:
+    def _wait(self, attempt: int, holds: Callable[[AttemptStatus], bool]) -> AttemptStatus:
         while True:
             self.bell.clear()
             self.machine.poll()
-            (part,) = [each for each in self.machine.inventory() if each.incarnation == incarnation]
+            (part,) = [each for each in self.machine.inventory() if each.attempt == attempt]
             if holds(part):
                 return part
             assert part.state != "ended", part

@@ -1,6 +1,6 @@
 """On each machine: starts job processes, keeps an eye on them through detached supervisors, and tells how they are.
 
-`machine.Machine` is what a driver holds. One supervisor per incarnation (`supervisor`) outlives the daemon; the two share nothing
+`machine.Machine` is what a driver holds. One supervisor per attempt (`supervisor`) outlives the daemon; the two share nothing
 but files, locks and datagrams (`disk`, `datagrams`, `records`). Both decide by `rules`, a pure file that chaos runs too.
 Home must be on a local disk of the machine. Linux only.
 """

@@ -27,7 +27,7 @@ class LaunchFile(NamedTuple):
     """launch.json."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     argv: list[str]
     env: dict[str, str]
@@ -58,7 +58,7 @@ class StatusFile(NamedTuple):
     """status.json."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     """The highest of the commands it has seen."""
     state: str
@@ -108,13 +108,13 @@ class StatusFile(NamedTuple):
     """How long it had worked when its state was last saved; 0: not since it was started."""
 
 
-def starting(job: int, incarnation: int, order: LaunchFile | None) -> StatusFile:
+def starting(job: int, attempt: int, order: LaunchFile | None) -> StatusFile:
     """How it is before its supervisor has written anything."""
     if order is None:
-        return StatusFile(job, incarnation, sequence=0, state=STARTING)
+        return StatusFile(job, attempt, sequence=0, state=STARTING)
     return StatusFile(
         job,
-        incarnation,
+        attempt,
         order.sequence,
         STARTING,
         steps_done=order.from_step,
@@ -182,7 +182,7 @@ def unix_s(order: LaunchFile | None, boot: str) -> float:
 def launch_instruction(order: LaunchFile) -> rules.AgentCommand:
     """A written order as the rules see it. Its lease is on the clock that counts from boot."""
     lease_s = order.written_boot_s + order.lease_seconds
-    return rules.AgentCommand(constants.LAUNCH, order.incarnation, order.sequence, lease_s, order.boot_id)
+    return rules.AgentCommand(constants.LAUNCH, order.attempt, order.sequence, lease_s, order.boot_id)
 
 
 def seconds(value: object) -> float | None:

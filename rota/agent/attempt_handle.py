@@ -1,4 +1,4 @@
-"""One incarnation, as the agent of its machine knows it."""
+"""One attempt, as the agent of its machine knows it."""
 
 import atexit
 import contextlib
@@ -15,7 +15,7 @@ from rota.agent.attempt_files import LaunchFile, StatusFile, read_order, read_st
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import COMPLAINTS, CONTROL, JOB_LOCK, STATUS, SUPERVISOR_LOCK, is_free, sync_folder
 from rota.agent.lost import declare_lost, signs_of
-from rota.agent.orders import IncarnationStatus, incarnation_status
+from rota.agent.orders import AttemptStatus, attempt_status
 from rota.agent.processes import Process, ProcessIdentity, boot_id, boot_s, holders
 from rota.folders import make_folder
 
@@ -46,14 +46,12 @@ def _let_go() -> None:
         child.returncode = child.poll() or 0
 
 
-class IncarnationHandle:
-    """Starts the supervisor of one incarnation, reads what it wrote, and sends it datagrams."""
+class AttemptHandle:
+    """Starts the supervisor of one attempt, reads what it wrote, and sends it datagrams."""
 
-    def __init__(
-        self, folder: Path, job: int, incarnation: int, order: LaunchFile | None = None, *, detached: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, job: int, attempt: int, order: LaunchFile | None = None, *, detached: bool = False) -> None:
         """`detached`: its supervisor is nobody's child. Whoever ends this process may end its children with it."""
-        self.folder, self.job, self.incarnation, self._detached = folder, job, incarnation, detached
+        self.folder, self.job, self.attempt, self._detached = folder, job, attempt, detached
         self.order = order or read_order(folder)
         self.status: StatusFile | None = None
         self.supervised = False
@@ -70,8 +68,8 @@ class IncarnationHandle:
     def ended(self) -> bool:
         return self.status is not None and self.status.state == ENDED
 
-    def to_status(self) -> IncarnationStatus:
-        return incarnation_status(self.job, self.incarnation, self.order, self.status)
+    def to_status(self) -> AttemptStatus:
+        return attempt_status(self.job, self.attempt, self.order, self.status)
 
     # Starting it.
 
@@ -99,7 +97,7 @@ class IncarnationHandle:
     def refuse(self, order: LaunchFile, problem: str) -> None:
         """It is lost before anything of it is on disk."""
         self.order = order
-        never = starting(self.job, self.incarnation, order)
+        never = starting(self.job, self.attempt, order)
         self.status = never._replace(state=ENDED, outcome=LOST, problem=problem, ended_s=unix_s(order, boot_id()))
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -161,7 +159,7 @@ class IncarnationHandle:
     def declare_lost(self, *, job_lives_on: bool) -> None:
         """End it, if it has no supervisor. A disk that can't take the end is tried again at the next look."""
         with contextlib.suppress(OSError):
-            last = self.status or starting(self.job, self.incarnation, self.order)
+            last = self.status or starting(self.job, self.attempt, self.order)
             lost = declare_lost(
                 self.folder, self.order, last, seen_s=self._seen_s, job_lives_on=job_lives_on, problem=self.problem
             )
@@ -185,7 +183,7 @@ class IncarnationHandle:
 
     def signs(self, ancestor: int) -> ProcessIdentity:
         """What its processes are known by; `ancestor`: its supervisor."""
-        last = read_status(self.folder) or self.status or starting(self.job, self.incarnation, self.order)
+        last = read_status(self.folder) or self.status or starting(self.job, self.attempt, self.order)
         return signs_of(self.order, last, self._seen_s)._replace(ancestor=ancestor)
 
     # Speaking to it.

@@ -79,7 +79,7 @@ def _die_with(supervisor: int) -> Callable[[], None]:
 
 
 def start(order: LaunchFile, *, log: int, job_lock: int, folder: str) -> "subprocess.Popen[bytes]":
-    """The main process; it leads its session and its group. `folder` is its own, for this incarnation. Raises NotStarted."""
+    """The main process; it leads its session and its group. `folder` is its own, for this attempt. Raises NotStarted."""
     if not order.argv:
         raise NotStarted("there is no command to run", NOT_RUN)
     try:

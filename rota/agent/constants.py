@@ -1,13 +1,13 @@
 """Constants that stand in files, datagrams and environments."""
 
 ATTEMPT_ID = "ROTA_LIFE"
-"""Environment variable that every process of an incarnation carries, with a value no other incarnation anywhere has."""
+"""Environment variable that every process of an attempt carries, with a value no other attempt anywhere has."""
 
 JOB_KEY = "ROTA_JOB_KEY"
 """Environment variable that every process of a job carries, with a value that no other job anywhere has."""
 
 RUN_FOLDER = "ROTA_RUN_DIR"
-"""Environment variable that names a folder of the incarnation's own, where the job can tell how far it is."""
+"""Environment variable that names a folder of the attempt's own, where the job can tell how far it is."""
 
 URL_MARK = "://"
 """In a place for checkpoints: it is the URL of a store, and no path."""
@@ -31,7 +31,7 @@ RENEW, REPORT = "renew", "report"
 """The other datagrams a supervisor takes: another end of the lease, and steps, from the job itself."""
 
 STARTED, SUSPENDED, EXITED = "started", "suspended", "exited"
-"""What is said of an incarnation, besides that it is parked."""
+"""What is said of an attempt, besides that it is parked."""
 
 PARK, WAKE = "park", "wake"
 """Suspend it by parking: a datagram to a supervisor. Both are also what a supervisor says to the hook of a job."""

@@ -18,13 +18,13 @@ def end_copied_attempts(home: Path, why: str) -> int:
     """Write that the attempts which a copied home tells of are lost to it, and return how many. No process is looked for or sent
     a signal. Raise RotaError if one has a supervisor in this folder."""
     count = 0
-    for job, incarnation, folder in _attempts(home):
+    for job, attempt, folder in _attempts(home):
         lock = try_lock(folder / SUPERVISOR_LOCK)
         if lock is None:
             raise RotaError(f"{folder} has a supervisor: {home} is not a copy.", hint=f"rota up --home {home}")
         try:
             order = read_order(folder)
-            last = read_status(folder) or starting(job, incarnation, order)
+            last = read_status(folder) or starting(job, attempt, order)
             write_atomic(folder, TOMBSTONE, b"", durable=True)
             write_status(folder, last._replace(state=ENDED, outcome=LOST, problem=why, ended_s=unix_s(order, boot_id())))
         finally:
@@ -51,7 +51,7 @@ def supervised_elsewhere(home: Path) -> Iterator[Path]:
 
 
 def _attempts(home: Path) -> Iterator[tuple[int, int, Path]]:
-    """Those that have not ended: job, incarnation and folder."""
+    """Those that have not ended: job, attempt and folder."""
     for folder in sorted((home / RUN).glob("[0-9]*/[0-9]*")):
         if folder.name.isdecimal() and folder.parent.name.isdecimal():
             status = read_status(folder)

@@ -1,17 +1,17 @@
-"""The files of an incarnation: where they are, how they are written whole, how they are locked.
+"""The files of an attempt: where they are, how they are written whole, how they are locked.
 
     run/notify                              socket of the daemon
     run/<job>/job.lock                      held by the supervisor and every process of the job that inherited it
-    run/<job>/<incarnation>/launch.json     the order, written before the supervisor is started
-    run/<job>/<incarnation>/supervisor.lock held by the supervisor for its whole life
-    run/<job>/<incarnation>/lost            tombstone: must never start
-    run/<job>/<incarnation>/status.json     how it is, written by the supervisor; by the agent once that is dead
-    run/<job>/<incarnation>/ctl             socket of the supervisor
-    run/<job>/<incarnation>/supervisor.err  what the supervisor itself had to complain about
-    run/<job>/<incarnation>/job/            what belongs to the job: it may write here, and finds it as ROTA_RUN_DIR
-    run/<job>/<incarnation>/job/tell        socket of the supervisor for what the job tells of itself
-    run/<job>/<incarnation>/job/park-<pid>  socket of a process of the job that is parked, or about to be
-    run/<job>/<incarnation>/job/size.json   what the job is granted since it was resized
+    run/<job>/<attempt>/launch.json     the order, written before the supervisor is started
+    run/<job>/<attempt>/supervisor.lock held by the supervisor for its whole life
+    run/<job>/<attempt>/lost            tombstone: must never start
+    run/<job>/<attempt>/status.json     how it is, written by the supervisor; by the agent once that is dead
+    run/<job>/<attempt>/ctl             socket of the supervisor
+    run/<job>/<attempt>/supervisor.err  what the supervisor itself had to complain about
+    run/<job>/<attempt>/job/            what belongs to the job: it may write here, and finds it as ROTA_RUN_DIR
+    run/<job>/<attempt>/job/tell        socket of the supervisor for what the job tells of itself
+    run/<job>/<attempt>/job/park-<pid>  socket of a process of the job that is parked, or about to be
+    run/<job>/<attempt>/job/size.json   what the job is granted since it was resized
 
 Locks are `flock`: they belong to an open file, are inherited with it, and the kernel drops them with its last copy.
 """
@@ -39,8 +39,8 @@ SIZE = "size.json"
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 6, 0.05
 
 
-def incarnation_folder(home: Path, job: int, incarnation: int) -> Path:
-    return home / RUN / str(job) / str(incarnation)
+def attempt_folder(home: Path, job: int, attempt: int) -> Path:
+    return home / RUN / str(job) / str(attempt)
 
 
 def write_atomic(folder: Path, name: str, text: bytes, *, durable: bool) -> None:
@@ -113,7 +113,7 @@ def is_free(path: Path) -> bool:
     return True
 
 
-def remove_incarnation(folder: Path) -> bool:
+def remove_attempt(folder: Path) -> bool:
     """Remove the folder, and that of the job if it was the last; False if its lock is still held.
 
     The lock is held until the end, the order goes first and the tombstone late: a supervisor that comes up in between is
@@ -151,7 +151,7 @@ def _remove_tree(folder: Path) -> None:
 
 
 def remove_job_if_empty(folder: Path) -> None:
-    """Not while anybody holds the job's lock: the next incarnation must find it held."""
+    """Not while anybody holds the job's lock: the next attempt must find it held."""
     if [entry.name for entry in folder.iterdir() if entry.name != JOB_LOCK] or not is_free(folder / JOB_LOCK):
         return
     (folder / JOB_LOCK).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
 from rota.agent.gpu_readings import GpuReading, Readings
-from rota.agent.gpu_use import GpuUse, IncarnationKey
+from rota.agent.gpu_use import AttemptKey, GpuUse
 
 _TOLD = tuple(each.name for each in fields(GpuReading) if each.name not in ("at_s", "processes"))
 """Processes say nothing on another machine."""
@@ -20,7 +20,7 @@ class GpuReport(NamedTuple):
 
     readings: Readings = {}  # noqa: RUF012  a named tuple has no factories; it is never changed
     """By the GPU's name in the cluster."""
-    uses: Mapping[IncarnationKey, GpuUse] = {}
+    uses: Mapping[AttemptKey, GpuUse] = {}
     taken: Mapping[str, str] = {}
     """Who uses a GPU that is no job of this cluster, in words, by the GPU's name in the cluster."""
 
@@ -41,9 +41,7 @@ def read_report(plain: Mapping[str, Any], now_s: float) -> GpuReport:
         name: GpuReading(now_s - each["age_s"], **{field: each[field] for field in _TOLD if field in each})
         for name, each in plain["readings"].items()
     }
-    uses = {
-        (job, incarnation): GpuUse(now_s - age, _or_nan(busy), _or_nan(gib)) for job, incarnation, age, busy, gib in plain["uses"]
-    }
+    uses = {(job, attempt): GpuUse(now_s - age, _or_nan(busy), _or_nan(gib)) for job, attempt, age, busy, gib in plain["uses"]}
     return GpuReport(readings, uses, plain.get("taken", {}))
 
 

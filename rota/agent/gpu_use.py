@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from rota.agent.constants import ATTEMPT_ID, ENDED, PARKED
 from rota.agent.gpu_readings import GpuReading, Readings
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 
-IncarnationKey = tuple[int, int]
-"""Job and incarnation."""
+AttemptKey = tuple[int, int]
+"""Job and attempt."""
 
 
 class GpuUse(NamedTuple):
@@ -28,9 +28,9 @@ class GpuUse(NamedTuple):
 
 
 class GpuHolder(NamedTuple):
-    """An incarnation that has processes, and what it can be known by."""
+    """An attempt that has processes, and what it can be known by."""
 
-    key: IncarnationKey
+    key: AttemptKey
     life: str
     gpus: frozenset[str]
     works: bool
@@ -38,22 +38,22 @@ class GpuHolder(NamedTuple):
 
 
 def holders(
-    inventory: Iterable[IncarnationStatus], variables: Callable[[int, int], Mapping[str, str]], uuids: Mapping[int, str]
+    inventory: Iterable[AttemptStatus], variables: Callable[[int, int], Mapping[str, str]], uuids: Mapping[int, str]
 ) -> list[GpuHolder]:
-    """Who has which GPUs. `variables`: the environment that an incarnation was started with; `uuids`: of GPUs by number."""
+    """Who has which GPUs. `variables`: the environment that an attempt was started with; `uuids`: of GPUs by number."""
     found = []
     for status in inventory:
         if status.state == ENDED:
             continue
-        env = variables(status.job, status.incarnation)
+        env = variables(status.job, status.attempt)
         numbers = [int(each) for each in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.isdecimal()]
         gpus = frozenset(uuids[number] for number in numbers if number in uuids)
-        found.append(GpuHolder((status.job, status.incarnation), env.get(ATTEMPT_ID, ""), gpus, status.state != PARKED))
+        found.append(GpuHolder((status.job, status.attempt), env.get(ATTEMPT_ID, ""), gpus, status.state != PARKED))
     return found
 
 
-def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[int], str]) -> dict[IncarnationKey, GpuUse]:
-    """Of every incarnation that works, as far as its GPUs were read. `life_of`: that of a process, by its number."""
+def gpu_use(everyone: list[GpuHolder], readings: Readings, life_of: Callable[[int], str]) -> dict[AttemptKey, GpuUse]:
+    """Of every attempt that works, as far as its GPUs were read. `life_of`: that of a process, by its number."""
     lives = {uuid: {pid: life_of(pid) for pid in reading.processes or ()} for uuid, reading in readings.items()}
     ours = {holder.life for holder in everyone if holder.life}
     found = {}

@@ -1,4 +1,4 @@
-"""A job's log: what it writes itself, all incarnations one after the other, with lines of ours between them.
+"""A job's log: what it writes itself, all attempts one after the other, with lines of ours between them.
 
 The job writes into a pipe, its supervisor reads that and hands it to the process that writes the file (`log_writer.py`), so a
 log has a limit that holds however much is written.

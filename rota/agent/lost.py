@@ -1,4 +1,4 @@
-"""The end of an incarnation whose supervisor is gone: the agent writes it instead."""
+"""The end of an attempt whose supervisor is gone: the agent writes it instead."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def declare_lost(
     """Its final status, or None: not yet, or it has a supervisor after all. Raises OSError where the disk does.
 
     `last`: how it was when we last knew. `seen_s`: when its session was last known to be its own. `job_lives_on`: another
-    incarnation of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
+    attempt of the job has a supervisor; the job's lock is that one's then, and having got it shows that this one let go.
     `problem`: why its supervisor is gone, if that is known.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # It may have been removed.
@@ -46,7 +46,7 @@ def declare_lost(
 
 
 def signs_of(order: LaunchFile | None, last: StatusFile, seen_s: float) -> ProcessIdentity:
-    """What the processes of an incarnation are known by when its supervisor does not say."""
+    """What the processes of an attempt are known by when its supervisor does not say."""
     return ProcessIdentity(
         life=order.env.get(ATTEMPT_ID, "") if order else "",
         since_s=order.written_boot_s if order else 0.0,

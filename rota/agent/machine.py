@@ -1,4 +1,4 @@
-"""What a driver holds of its machine: starts incarnations, speaks to their supervisors, tells what became of them.
+"""What a driver holds of its machine: starts attempts, speaks to their supervisors, tells what became of them.
 
 Killed with SIGKILL at any line, this loses nothing, because every step leaves a state on disk that has one meaning:
 
@@ -15,7 +15,7 @@ Killed with SIGKILL at any line, this loses nothing, because every step leaves a
 5. status.json ended: final. It is written after the last process was gone, and forgetting removes launch.json first, so a
    half-removed folder is case 1.
 
-Two incarnations of a job never overlap: a supervisor needs job.lock, which the processes of the earlier one hold open.
+Two attempts of a job never overlap: a supervisor needs job.lock, which the processes of the earlier one hold open.
 One daemon per home is the daemon's business to see to.
 """
 
@@ -26,16 +26,16 @@ from pathlib import Path
 from rota.agent import rules
 from rota.agent.attempt_files import launch_instruction
 from rota.agent.attempt_files import seconds as length
-from rota.agent.attempt_handle import IncarnationHandle, reap
+from rota.agent.attempt_handle import AttemptHandle, reap
 from rota.agent.constants import KILL, PARK, RENEW, RESIZE, RESUME, SUSPEND
-from rota.agent.disk import LAUNCH, LOGS, RUN, incarnation_folder, remove_incarnation, remove_job_if_empty
+from rota.agent.disk import LAUNCH, LOGS, RUN, attempt_folder, remove_attempt, remove_job_if_empty
 from rota.agent.listener import Listener
-from rota.agent.orders import IncarnationStatus, LaunchOrder, held, to_launch_file
+from rota.agent.orders import AttemptStatus, LaunchOrder, held, to_launch_file
 from rota.agent.overdue import LeaseCheck
 from rota.agent.processes import boot_id, boot_s
 from rota.folders import make_folder
 
-__all__ = ["AttemptManager", "IncarnationStatus", "LaunchOrder"]
+__all__ = ["AttemptManager", "AttemptStatus", "LaunchOrder"]
 
 
 class AttemptManager:
@@ -48,10 +48,10 @@ class AttemptManager:
         self.home = Path(home).absolute()
         for folder in (self.home, self.home / RUN, self.home / LOGS):
             make_folder(folder)
-        self._handles: dict[tuple[int, int], IncarnationHandle] = {}
+        self._handles: dict[tuple[int, int], AttemptHandle] = {}
         self._highest: dict[int, tuple[int, int]] = {}
-        """The newest (incarnation, sequence) of each job, also of incarnations that have been forgotten."""
-        self._told: dict[tuple[int, int], IncarnationStatus] = {}
+        """The newest (attempt, sequence) of each job, also of attempts that have been forgotten."""
+        self._told: dict[tuple[int, int], AttemptStatus] = {}
         self._forgotten: list[Path] = []
         self._find()
         self._listener = Listener(self.home / RUN, wake)
@@ -60,38 +60,38 @@ class AttemptManager:
         self._leases = LeaseCheck(lambda: list(self._handles.values()), wake)
 
     def launch(self, order: LaunchOrder) -> None:
-        """Start an incarnation, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
+        """Start an attempt, if the rules allow it. Never raises for what the machine does: what can't be started has ended as
         lost, with a problem that says why."""
-        job, incarnation, wanted = order.job, order.incarnation, to_launch_file(order)
+        job, attempt, wanted = order.job, order.attempt, to_launch_file(order)
         decision = self._decide(job, launch_instruction(wanted))
         if decision.refusal == rules.NOT_NEW:
             return
-        handle = IncarnationHandle(incarnation_folder(self.home, job, incarnation), job, incarnation, detached=self._detached)
-        self._handles[job, incarnation] = handle
+        handle = AttemptHandle(attempt_folder(self.home, job, attempt), job, attempt, detached=self._detached)
+        self._handles[job, attempt] = handle
         if decision.refusal:
             handle.refuse(wanted, decision.refusal)
         else:
             handle.launch(wanted)
 
-    def suspend(self, job: int, incarnation: int, sequence: int) -> bool:
+    def suspend(self, job: int, attempt: int, sequence: int) -> bool:
         """Ask it to save and leave. False: it does not live here."""
-        return self._tell(job, rules.AgentCommand(SUSPEND, incarnation, sequence), {"op": SUSPEND, "sequence": sequence})
+        return self._tell(job, rules.AgentCommand(SUSPEND, attempt, sequence), {"op": SUSPEND, "sequence": sequence})
 
-    def park(self, job: int, incarnation: int, sequence: int) -> bool:
+    def park(self, job: int, attempt: int, sequence: int) -> bool:
         """Put it to sleep where it is; if that can't be, ask it to save and leave. False: it does not live here."""
-        return self._tell(job, rules.AgentCommand(SUSPEND, incarnation, sequence), {"op": PARK, "sequence": sequence})
+        return self._tell(job, rules.AgentCommand(SUSPEND, attempt, sequence), {"op": PARK, "sequence": sequence})
 
-    def resume(self, job: int, incarnation: int, sequence: int, seconds: float) -> bool:
+    def resume(self, job: int, attempt: int, sequence: int, seconds: float) -> bool:
         """Wake it, and let its lease end so many seconds from now. False: it does not live here."""
         now_s, lease_seconds = boot_s(), length(seconds) or 0.0
-        wake = rules.AgentCommand(RESUME, incarnation, sequence, lease_s=now_s + lease_seconds, sent_s=now_s)
+        wake = rules.AgentCommand(RESUME, attempt, sequence, lease_s=now_s + lease_seconds, sent_s=now_s)
         message: dict[str, object] = {"op": RESUME, "sequence": sequence, "seconds": lease_seconds, "sent_boot_s": now_s}
         return self._tell(job, wake, message)
 
     def resize(
         self,
         job: int,
-        incarnation: int,
+        attempt: int,
         sequence: int,
         batch_size: int,
         env: Mapping[str, str | None] | None = None,
@@ -102,37 +102,37 @@ class AttemptManager:
         message: dict[str, object] = {"op": RESIZE, "sequence": sequence, "batch_size": batch_size}
         if env is not None:
             message |= {"env": dict(env), "gpus_text": gpus_text}
-        return self._tell(job, rules.AgentCommand(RESIZE, incarnation, sequence), message)
+        return self._tell(job, rules.AgentCommand(RESIZE, attempt, sequence), message)
 
-    def kill(self, job: int, incarnation: int, sequence: int) -> bool:
+    def kill(self, job: int, attempt: int, sequence: int) -> bool:
         """End it at once. False: it does not live here."""
-        return self._tell(job, rules.AgentCommand(KILL, incarnation, sequence), {"op": KILL, "sequence": sequence})
+        return self._tell(job, rules.AgentCommand(KILL, attempt, sequence), {"op": KILL, "sequence": sequence})
 
-    def renew(self, job: int, incarnation: int, seconds: float) -> bool:
+    def renew(self, job: int, attempt: int, seconds: float) -> bool:
         """Let its lease end so many seconds from now. False: it does not live here."""
         now_s, lease_seconds = boot_s(), length(seconds) or 0.0
-        renewal = rules.AgentCommand(RENEW, incarnation, lease_s=now_s + lease_seconds, sent_s=now_s)
+        renewal = rules.AgentCommand(RENEW, attempt, lease_s=now_s + lease_seconds, sent_s=now_s)
         return self._tell(job, renewal, {"op": RENEW, "seconds": lease_seconds, "sent_boot_s": now_s})
 
-    def answer(self, job: int, incarnation: int) -> rules.Reply | None:
-        """What to say of an incarnation that a command was for. None: `poll` tells it, or nothing has been heard of it yet."""
-        if (job, incarnation) in self._handles or incarnation > self._highest.get(job, (0, 0))[0]:
+    def answer(self, job: int, attempt: int) -> rules.Reply | None:
+        """What to say of an attempt that a command was for. None: `poll` tells it, or nothing has been heard of it yet."""
+        if (job, attempt) in self._handles or attempt > self._highest.get(job, (0, 0))[0]:
             return None
-        return rules.describe(None, incarnation)
+        return rules.describe(None, attempt)
 
-    def poll(self) -> list[IncarnationStatus]:
+    def poll(self) -> list[AttemptStatus]:
         """What changed since the last poll; at the first one, everything."""
         reap()
         self._sweep()
         self._look()
-        changed: list[IncarnationStatus] = []
+        changed: list[AttemptStatus] = []
         for key, handle in sorted(self._handles.items()):
             if (part := handle.to_status()) != self._told.get(key):
                 self._told[key] = part
                 changed.append(part)
         return changed
 
-    def inventory(self) -> list[IncarnationStatus]:
+    def inventory(self) -> list[AttemptStatus]:
         """Everything known, as of the last look."""
         return [handle.to_status() for _, handle in sorted(self._handles.items())]
 
@@ -140,18 +140,18 @@ class AttemptManager:
         """Whether a supervisor that was up is gone, and its end was not told."""
         return any(not handle.ended and handle.status is not None and handle.is_deserted() for handle in self._handles.values())
 
-    def variables(self, job: int, incarnation: int) -> Mapping[str, str]:
-        """The environment that an incarnation was started with; empty if it does not live here."""
-        handle = self._handles.get((job, incarnation))
+    def variables(self, job: int, attempt: int) -> Mapping[str, str]:
+        """The environment that an attempt was started with; empty if it does not live here."""
+        handle = self._handles.get((job, attempt))
         return handle.order.env if handle is not None and handle.order is not None else {}
 
-    def forget(self, job: int, incarnation: int) -> None:
-        """Remove what is left of an incarnation that has ended; nothing happens to one that has not."""
-        handle = self._handles.get((job, incarnation))
+    def forget(self, job: int, attempt: int) -> None:
+        """Remove what is left of an attempt that has ended; nothing happens to one that has not."""
+        handle = self._handles.get((job, attempt))
         if handle is None or not handle.ended:
             return
-        del self._handles[job, incarnation]
-        self._told.pop((job, incarnation), None)
+        del self._handles[job, attempt]
+        self._told.pop((job, attempt), None)
         self._forgotten.append(handle.folder)
         self._sweep()
 
@@ -165,11 +165,11 @@ class AttemptManager:
         """Everything on disk. A folder without an order was never started, or is half removed, unless a supervisor is in it."""
         for job_folder in _numbered(self.home / RUN):
             for folder in _numbered(job_folder):
-                job, incarnation = int(job_folder.name), int(folder.name)
-                if not (folder / LAUNCH).exists() and remove_incarnation(folder):
+                job, attempt = int(job_folder.name), int(folder.name)
+                if not (folder / LAUNCH).exists() and remove_attempt(folder):
                     continue
-                self._handles[job, incarnation] = IncarnationHandle(folder, job, incarnation)
-                self._highest[job] = max((incarnation, 0), self._highest.get(job, (0, 0)))
+                self._handles[job, attempt] = AttemptHandle(folder, job, attempt)
+                self._highest[job] = max((attempt, 0), self._highest.get(job, (0, 0)))
             with contextlib.suppress(OSError):
                 remove_job_if_empty(job_folder)
 
@@ -184,7 +184,7 @@ class AttemptManager:
 
     def _decide(self, job: int, instruction: rules.AgentCommand) -> rules.Decision:
         """By the rules, as far as the inventory knows. Its supervisor knows sequence and lease better, and decides again."""
-        handle = self._handles.get((job, instruction.incarnation))
+        handle = self._handles.get((job, instruction.attempt))
         known = rules.KnownJob(self._highest.get(job, (0, 0)), held(handle.to_status()) if handle is not None else None)
         decision = rules.receive(known, instruction, now_s=boot_s(), boot=boot_id())
         self._highest[job] = decision.known.highest
@@ -192,7 +192,7 @@ class AttemptManager:
 
     def _tell(self, job: int, instruction: rules.AgentCommand, message: dict[str, object]) -> bool:
         self._decide(job, instruction)
-        handle = self._handles.get((job, instruction.incarnation))
+        handle = self._handles.get((job, instruction.attempt))
         return handle is not None and handle.send(message)
 
     def _sweep(self) -> None:
@@ -207,5 +207,5 @@ def _numbered(folder: Path) -> list[Path]:
 
 def _removed(folder: Path) -> bool:
     with contextlib.suppress(OSError):
-        return remove_incarnation(folder)
+        return remove_attempt(folder)
     return False

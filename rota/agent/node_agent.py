@@ -27,7 +27,7 @@ from rota.agent.gpus import find_gpus
 from rota.agent.host_memory import parking_gib, total_gib
 from rota.agent.machine import AttemptManager
 from rota.agent.node_parking import with_parking
-from rota.agent.orders import IncarnationStatus, LaunchOrder
+from rota.agent.orders import AttemptStatus, LaunchOrder
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_id, boot_s, life_of
 from rota.folders import make_folder, state_folder
@@ -133,9 +133,9 @@ class NodeAgent:
             for operation, arguments in asked["do"]:
                 self._do(operation, arguments)
                 if operation != "forget":
-                    job, incarnation = (arguments["job"], arguments["incarnation"]) if operation == "launch" else arguments[:2]
-                    reply = self._machine.answer(job, incarnation)
-                    lost += [[job, incarnation, reply.outcome]] if reply is not None else []
+                    job, attempt = (arguments["job"], arguments["attempt"]) if operation == "launch" else arguments[:2]
+                    reply = self._machine.answer(job, attempt)
+                    lost += [[job, attempt, reply.outcome]] if reply is not None else []
             self._rang.clear()
             changed = self._machine.poll()
             told = self._machine.inventory() if asked["whole"] else changed
@@ -170,9 +170,9 @@ class NodeAgent:
             write_atomic(self._folder, EPOCH_FILE, str(epoch).encode(), durable=True)
             self._epoch = epoch
 
-    def _part(self, status: IncarnationStatus) -> dict[str, Any]:
+    def _part(self, status: AttemptStatus) -> dict[str, Any]:
         """With its place in its gang."""
-        return asdict(status) | {RANK: int(self._machine.variables(status.job, status.incarnation).get("NODE_RANK") or 0)}
+        return asdict(status) | {RANK: int(self._machine.variables(status.job, status.attempt).get("NODE_RANK") or 0)}
 
     def wait(self, seconds: float) -> bool:
         """Until a supervisor has something to tell, or so long. One that was killed can't ring: that is looked for. Only the
@@ -198,26 +198,26 @@ class NodeAgent:
         elif operation == "park" and not self._machine.variables(*arguments[:2]).get(PARK_WAY):
             self._machine.suspend(*arguments)  # it was found when it was started that it can't be parked
         elif operation == "resume":
-            job, incarnation, sequence, lease_s = arguments
-            self._machine.resume(job, incarnation, sequence, max(lease_s - boot_s(), 0.0))
+            job, attempt, sequence, lease_s = arguments
+            self._machine.resume(job, attempt, sequence, max(lease_s - boot_s(), 0.0))
         elif operation == "renew":
-            job, incarnation, lease_s = arguments
+            job, attempt, lease_s = arguments
             if lease_s > boot_s():  # one that comes too late takes nothing away
-                self._machine.renew(job, incarnation, lease_s - boot_s())
+                self._machine.renew(job, attempt, lease_s - boot_s())
         elif operation in ("suspend", "park", "resize", "kill", "forget"):
             getattr(self._machine, operation)(*arguments)
 
     def _launch(self, arguments: Mapping[str, Any]) -> None:
-        """A launch that is repeated finds its incarnation there, and has nothing to look up."""
+        """A launch that is repeated finds its attempt there, and has nothing to look up."""
         order = {name: value for name, value in arguments.items() if name in _ORDER_FIELDS}
-        known = self._machine.variables(order["job"], order["incarnation"])
+        known = self._machine.variables(order["job"], order["attempt"])
         if PARKING in arguments and not known:
             order = with_parking(order, arguments[PARKING], real_gpus=not self.facts.pretend)
         lease_seconds = max(order["lease_seconds"] - boot_s(), 0.0)
         self._machine.launch(LaunchOrder(**{**order, "argv": tuple(order["argv"]), "lease_seconds": lease_seconds}))
 
 
-_STATUS_FIELDS = frozenset(each.name for each in fields(IncarnationStatus))
+_STATUS_FIELDS = frozenset(each.name for each in fields(AttemptStatus))
 _FACT_FIELDS = frozenset(each.name for each in fields(NodeFacts))
 _ORDER_FIELDS = frozenset(each.name for each in fields(LaunchOrder))
 """A scheduler of a later version may ask for more."""
@@ -229,9 +229,9 @@ def read_facts(plain: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(**{**known, "devices": tuple(plain["devices"]), "indices": tuple(plain["indices"])})
 
 
-def read_part(plain: Mapping[str, Any]) -> tuple[IncarnationStatus, int]:
+def read_part(plain: Mapping[str, Any]) -> tuple[AttemptStatus, int]:
     """As `exchange` tells it, and its place in its gang. An agent of a later version may tell more than this one knows."""
-    return IncarnationStatus(**{name: value for name, value in plain.items() if name in _STATUS_FIELDS}), int(plain[RANK])
+    return AttemptStatus(**{name: value for name, value in plain.items() if name in _STATUS_FIELDS}), int(plain[RANK])
 
 
 def interface_of(address: str) -> str:

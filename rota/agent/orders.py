@@ -14,10 +14,10 @@ from rota.agent.processes import boot_id, boot_s
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOrder:
-    """Start one incarnation."""
+    """Start one attempt."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -50,11 +50,11 @@ class LaunchOrder:
 
 
 @dataclass(frozen=True)
-class IncarnationStatus:
-    """How one incarnation is. Instants are Unix time."""
+class AttemptStatus:
+    """How one attempt is. Instants are Unix time."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     """The highest of the commands it has seen."""
     state: str
@@ -129,10 +129,10 @@ def to_launch_file(order: LaunchOrder) -> LaunchFile:
     """
     return LaunchFile(
         job=order.job,
-        incarnation=order.incarnation,
+        attempt=order.attempt,
         sequence=order.sequence,
         argv=list(order.argv),
-        env={**order.env, ATTEMPT_ID: f"{order.job}.{order.incarnation}.{secrets.token_hex(8)}"},
+        env={**order.env, ATTEMPT_ID: f"{order.job}.{order.attempt}.{secrets.token_hex(8)}"},
         workdir=str(Path(order.workdir).absolute()),
         log=str(Path(order.log).absolute()),
         gpus_text=order.gpus_text,
@@ -153,12 +153,12 @@ def to_launch_file(order: LaunchOrder) -> LaunchFile:
     )
 
 
-def incarnation_status(job: int, incarnation: int, order: LaunchFile | None, status: StatusFile | None) -> IncarnationStatus:
-    status = status or starting(job, incarnation, order)
+def attempt_status(job: int, attempt: int, order: LaunchFile | None, status: StatusFile | None) -> AttemptStatus:
+    status = status or starting(job, attempt, order)
     since_s, since_steps = status.pace[1:3]  # a list, as JSON has it
-    return IncarnationStatus(
+    return AttemptStatus(
         job=job,
-        incarnation=incarnation,
+        attempt=attempt,
         sequence=status.sequence,
         state=status.state,
         steps_done=status.steps_done,
@@ -192,10 +192,10 @@ def incarnation_status(job: int, incarnation: int, order: LaunchFile | None, sta
     )
 
 
-def held(status: IncarnationStatus) -> rules.TrackedAttempt:
-    """What was told of an incarnation as the rules see it. Only its supervisor knows its lease."""
+def held(status: AttemptStatus) -> rules.TrackedAttempt:
+    """What was told of an attempt as the rules see it. Only its supervisor knows its lease."""
     return rules.TrackedAttempt(
-        incarnation=status.incarnation,
+        attempt=status.attempt,
         sequence=status.sequence,
         start_sequence=status.start_sequence,
         state=RUNNING if status.state == STARTING else status.state,

@@ -1,4 +1,4 @@
-"""How an incarnation ended, and the lines about its start and end in the log."""
+"""How an attempt ended, and the lines about its start and end in the log."""
 
 import signal
 from collections.abc import Collection
@@ -63,9 +63,9 @@ def _how(exit_code: int | None) -> str:
     return f": killed by {signal_name(-exit_code)}"
 
 
-def start_text(gpus_text: str, incarnation: int, from_step: float) -> str:
+def start_text(gpus_text: str, attempt: int, from_step: float) -> str:
     verb = "resumed" if from_step > 0 else "started"
-    return f"{verb} on {gpus_text} (incarnation {incarnation}, from step {from_step:,.0f})"
+    return f"{verb} on {gpus_text} (attempt {attempt}, from step {from_step:,.0f})"
 
 
 def end_of(status: StatusFile, code: int, left: str, *, signalled: bool, resizing: bool, stood_still: bool) -> tuple[str, str]:
@@ -150,7 +150,7 @@ def _where(status: StatusFile) -> str:
 
 
 def end_text(status: StatusFile) -> str:
-    """What the marker line at the end of an incarnation says."""
+    """What the marker line at the end of an attempt says."""
     if status.outcome == FINISHED:
         return "finished"
     if status.outcome == FAILED:

@@ -10,7 +10,7 @@ A supervisor that runs is never ended here, whatever its files say: a full disk 
 import threading
 from collections.abc import Callable, Collection
 
-from rota.agent.attempt_handle import IncarnationHandle
+from rota.agent.attempt_handle import AttemptHandle
 from rota.agent.processes import boot_s, kill, members
 
 LOOK_SECONDS = 1.0
@@ -25,7 +25,7 @@ PROBLEM = "its lease was over and its supervisor stood still: the agent of the n
 class LeaseCheck:
     """`wake` is called when an attempt was ended, from another thread."""
 
-    def __init__(self, attempts: Callable[[], Collection[IncarnationHandle]], wake: Callable[[], None]) -> None:
+    def __init__(self, attempts: Callable[[], Collection[AttemptHandle]], wake: Callable[[], None]) -> None:
         self._attempts, self._wake = attempts, wake
         self._still_s: dict[int, float] = {}
         """Since when supervisors have stood still, by process."""
@@ -45,7 +45,7 @@ class LeaseCheck:
                 if _is_overdue(attempt):
                     self._look(attempt, still_s)
 
-    def _look(self, attempt: IncarnationHandle, still_s: dict[int, float]) -> None:
+    def _look(self, attempt: AttemptHandle, still_s: dict[int, float]) -> None:
         now_s = boot_s()
         for supervisor in attempt.supervisors():
             if supervisor.state not in (STOPPED, WAITS_FOR_DISK):
@@ -63,6 +63,6 @@ class LeaseCheck:
             self._wake()
 
 
-def _is_overdue(attempt: IncarnationHandle) -> bool:
+def _is_overdue(attempt: AttemptHandle) -> bool:
     """The file is read only if what is known says so."""
     return not attempt.ended and all(boot_s() > attempt.gone_s(fresh=fresh) + MARGIN_SECONDS for fresh in (False, True))

@@ -1,7 +1,7 @@
-"""Parking of one incarnation, as its supervisor sees it: which processes have the hook, which of them sleep, what is waited for.
+"""Parking of one attempt, as its supervisor sees it: which processes have the hook, which of them sleep, what is waited for.
 
 Every process that told of its hook is called by a signal, answers that it heard it, is told to park, and tells when it sleeps.
-The incarnation is parked when all of them sleep. If one can't, or does not answer in time, those that sleep are woken, and the
+The attempt is parked when all of them sleep. If one can't, or does not answer in time, those that sleep are woken, and the
 supervisor goes on as without parking. `rota/park/hook/rota_park_hook.py` is the other side.
 
 A job that is parked by the driver's checkpoint has no hook: a program beside the supervisor calls the driver, and tells what

@@ -1,4 +1,4 @@
-"""Finding the processes of an incarnation, however they hide, and ending them.
+"""Finding the processes of an attempt, however they hide, and ending them.
 
 A process may leave its session (setsid), its parents (double fork), its environment (`env -i`) or its inherited files (Python's
 subprocess closes them), but hardly all of these. So four signs are looked for: descent from the supervisor, which adopts orphans;
@@ -46,7 +46,7 @@ class Process(NamedTuple):
 
 
 class ProcessIdentity(NamedTuple):
-    """What the processes of one incarnation can be known by."""
+    """What the processes of one attempt can be known by."""
 
     life: str
     since_s: float
@@ -88,7 +88,7 @@ def living() -> Iterator[Process]:
 
 
 def members(signs: ProcessIdentity, *, by_environment: bool = True) -> list[Process]:
-    """The living processes of an incarnation, as far as a look at all of them can tell; look again after ending these.
+    """The living processes of an attempt, as far as a look at all of them can tell; look again after ending these.
 
     Without `by_environment` no memory of a process is read: that can hang for as long as a disk that the process waits for.
     """
@@ -120,7 +120,7 @@ def _descendants(everything: list[Process], ancestor: int) -> set[int]:
 
 
 def end_job(key: str) -> None:
-    """Kill every process of a job that was started under this key (`ROTA_JOB_KEY`), whichever of its incarnations it is of."""
+    """Kill every process of a job that was started under this key (`ROTA_JOB_KEY`), whichever of its attempts it is of."""
     mark, deadline = f"{JOB_KEY}={key}".encode(), time.monotonic() + END_SECONDS
     while left := [process for process in living() if mark in _environment(process.pid)]:
         for process in left:
@@ -182,7 +182,7 @@ def end_all(
 ) -> str:
     """Kill until nothing is left, and with `lock`: until no process holds that either. Returns words for what did not go in time.
 
-    Pass the lock only if no other incarnation may want it: every process that has the file open is killed.
+    Pass the lock only if no other attempt may want it: every process that has the file open is killed.
     """
     deadline = time.monotonic() + seconds
     rounds = 0

@@ -42,7 +42,7 @@ class AgentCommand(NamedTuple):
 
     op: str
     """launch, resume, resize, suspend, kill or renew."""
-    incarnation: int
+    attempt: int
     sequence: int = 0
     """A renewal has none."""
     lease_s: float = math.inf
@@ -54,9 +54,9 @@ class AgentCommand(NamedTuple):
 
 
 class TrackedAttempt(NamedTuple):
-    """One incarnation that the agent started and has not forgotten."""
+    """One attempt that the agent started and has not forgotten."""
 
-    incarnation: int
+    attempt: int
     sequence: int
     """Of the newest command it obeyed."""
     start_sequence: int
@@ -79,7 +79,7 @@ class KnownJob(NamedTuple):
     """What an agent knows of one job."""
 
     highest: tuple[int, int] = (0, 0)
-    """The newest (incarnation, sequence) it has seen."""
+    """The newest (attempt, sequence) it has seen."""
     held: TrackedAttempt | None = None
 
 
@@ -93,11 +93,11 @@ class Decision(NamedTuple):
     refusal: str = ""
     """Why nothing is done."""
     answers: bool = True
-    """Whether to tell, when the action is done, how it is with this incarnation: see `describe`."""
+    """Whether to tell, when the action is done, how it is with this attempt: see `describe`."""
 
 
 class Reply(NamedTuple):
-    """How it is with one incarnation."""
+    """How it is with one attempt."""
 
     kind: str
     """started, parked, suspended (it is on storage) or exited."""
@@ -124,15 +124,15 @@ def _launch(known: KnownJob, launch: AgentCommand, now_s: float, boot: str) -> D
         return Decision(known, refusal=OTHER_BOOT)
     if is_over(launch.lease_s, now_s):
         return Decision(known, refusal=LEASE_OVER)
-    held = TrackedAttempt(launch.incarnation, launch.sequence, launch.sequence, lease_s=launch.lease_s)
-    return Decision(KnownJob((launch.incarnation, launch.sequence), held), LAUNCH)
+    held = TrackedAttempt(launch.attempt, launch.sequence, launch.sequence, lease_s=launch.lease_s)
+    return Decision(KnownJob((launch.attempt, launch.sequence), held), LAUNCH)
 
 
 def _change(known: KnownJob, command: AgentCommand) -> Decision:
     """Suspend, resume, resize, kill."""
     if not is_new(known.highest, command):
         return Decision(known, refusal=NOT_NEW)
-    known = known._replace(highest=(command.incarnation, command.sequence))
+    known = known._replace(highest=(command.attempt, command.sequence))
     held = known.held
     if held is None or not held.is_alive or not is_meant(held, command):
         return Decision(known, refusal=NOT_HERE)
@@ -157,10 +157,10 @@ def _change(known: KnownJob, command: AgentCommand) -> Decision:
 
 
 def _renew(known: KnownJob, renewal: AgentCommand) -> Decision:
-    """Nothing is said of an incarnation never heard of: its launch may be on the way."""
+    """Nothing is said of an attempt never heard of: its launch may be on the way."""
     held = known.held
     if held is None or not held.is_alive or not is_meant(held, renewal):
-        return Decision(known, refusal=NOT_HERE, answers=renewal.incarnation <= known.highest[0])
+        return Decision(known, refusal=NOT_HERE, answers=renewal.attempt <= known.highest[0])
     if renewal.sent_s < held.renewed_s:
         return Decision(known, refusal=NOT_NEW, answers=False)
     held = held._replace(lease_s=renewal.lease_s, renewed_s=renewal.sent_s)
@@ -171,15 +171,15 @@ def _renew(known: KnownJob, renewal: AgentCommand) -> Decision:
 
 
 def is_new(highest: tuple[int, int], command: AgentCommand) -> bool:
-    """A launch opens a newer incarnation; any other command is newer than every command seen before it."""
+    """A launch opens a newer attempt; any other command is newer than every command seen before it."""
     if command.op == LAUNCH:
-        return command.incarnation > highest[0]
-    return (command.incarnation, command.sequence) > highest
+        return command.attempt > highest[0]
+    return (command.attempt, command.sequence) > highest
 
 
 def is_meant(held: TrackedAttempt, command: AgentCommand) -> bool:
-    """A command is for one incarnation and changes no other."""
-    return held.incarnation == command.incarnation
+    """A command is for one attempt and changes no other."""
+    return held.attempt == command.attempt
 
 
 def is_same_boot(launch: AgentCommand, boot: str) -> bool:
@@ -221,9 +221,9 @@ def ended(held: TrackedAttempt, outcome: str) -> TrackedAttempt:
 # Answers.
 
 
-def describe(held: TrackedAttempt | None, incarnation: int) -> Reply:
-    """What to say of an incarnation. What is not held is lost, and never starts after that was said."""
-    if held is None or held.incarnation != incarnation:
+def describe(held: TrackedAttempt | None, attempt: int) -> Reply:
+    """What to say of an attempt. What is not held is lost, and never starts after that was said."""
+    if held is None or held.attempt != attempt:
         return Reply(EXITED)
     if held.state == RUNNING:
         return Reply(STARTED, held.start_sequence)

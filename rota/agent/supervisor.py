@@ -1,4 +1,4 @@
-"""One detached process per incarnation, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
+"""One detached process per attempt, `python -m rota.agent.supervisor FOLDER`: starts the job, keeps its lease, tells its end.
 
 It outlives the daemon and goes by its order and by datagrams alone; a SIGTERM to itself changes nothing, and if it is killed with
 SIGKILL the job dies with it. Everything is relative to its folder, which is where it works.
@@ -104,7 +104,7 @@ class Supervisor:
 
     def __init__(self, order: LaunchFile, known: rules.KnownJob, boot: str) -> None:
         self.order, self.boot = order, boot
-        self.status = starting(order.job, order.incarnation, order)._replace(state=RUNNING)
+        self.status = starting(order.job, order.attempt, order)._replace(state=RUNNING)
         self.stop_signal = signal_number(order.signal)
         lease_grace_seconds = min(order.grace_seconds, order.lease_grace_seconds)
         self.grace_seconds = {SUSPEND: order.grace_seconds, KILL: 0.0, LEASE: lease_grace_seconds}
@@ -142,7 +142,7 @@ class Supervisor:
     def run(self) -> None:
         self.job_lock = job_lock = lock_soon(HERE / ".." / JOB_LOCK)
         if job_lock is None:
-            return self._end(LOST, None, f"a process of an earlier incarnation of job {self.order.job} still lives")
+            return self._end(LOST, None, f"a process of an earlier attempt of job {self.order.job} still lives")
         decision = rules.receive(self.known, launch_instruction(self.order), now_s=boot_s(), boot=self.boot)
         if decision.refusal:
             return self._end(LOST, None, decision.refusal)
@@ -153,7 +153,7 @@ class Supervisor:
             return self._end(LOST, None, f"its log {self.order.log} cannot be written: {why}")
         if rules.is_over(self.until_s, boot_s()):
             return self._end(LOST, None, rules.LEASE_OVER)
-        output.log.mark(start_text(self.order.gpus_text, self.order.incarnation, self.order.from_step))
+        output.log.mark(start_text(self.order.gpus_text, self.order.attempt, self.order.from_step))
         self.box = datagrams.listen(HERE, CONTROL)
         (HERE / JOB_FOLDER).mkdir(mode=0o700, exist_ok=True)
         self.job_box = datagrams.listen(HERE / JOB_FOLDER, REPORT_SOCKET)
@@ -304,9 +304,9 @@ class Supervisor:
         written_s, now = seconds(message.get("sent_boot_s")), boot_s()
         sent_s = now if written_s is None else min(written_s, now)
         if op == RENEW and length is not None:
-            self._receive(rules.AgentCommand(RENEW, self.order.incarnation, lease_s=sent_s + length, sent_s=sent_s))
+            self._receive(rules.AgentCommand(RENEW, self.order.attempt, lease_s=sent_s + length, sent_s=sent_s))
         elif op == RESUME and length is not None and is_count(sequence):
-            self._receive(rules.AgentCommand(RESUME, self.order.incarnation, sequence, lease_s=sent_s + length, sent_s=sent_s))
+            self._receive(rules.AgentCommand(RESUME, self.order.attempt, sequence, lease_s=sent_s + length, sent_s=sent_s))
         elif op == PARK and is_count(sequence):
             self._park(sequence)
         elif op == REPORT:
@@ -315,13 +315,13 @@ class Supervisor:
             anew = anew_order(self.order, message)
             self._resize(sequence, message["batch_size"]) if anew is None else self._resize_anew(sequence, anew)
         elif op in (SUSPEND, KILL) and is_count(sequence):
-            self._receive(rules.AgentCommand(op, self.order.incarnation, sequence))
+            self._receive(rules.AgentCommand(op, self.order.attempt, sequence))
 
     def _resize(self, sequence: int, batch_size: int) -> None:
         """The job finds its new size in its folder, and takes it at the next step that it tells of. What could not be written was
         not done: it is not answered, and comes again."""
         decision = rules.receive(
-            self.known, rules.AgentCommand(RESIZE, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+            self.known, rules.AgentCommand(RESIZE, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot
         )
         if decision.action == RESIZE:
             try:
@@ -333,7 +333,7 @@ class Supervisor:
 
     def _resize_anew(self, sequence: int, anew: LaunchFile) -> None:
         """Other GPUs are for other processes: it saves and leaves, and the same command is started again with these."""
-        instruction = rules.AgentCommand(RESIZE, self.order.incarnation, sequence)
+        instruction = rules.AgentCommand(RESIZE, self.order.attempt, sequence)
         decision = rules.receive(self.known, instruction, now_s=boot_s(), boot=self.boot)
         if decision.action == RESIZE and self.exit_code is None:
             self.anew, self.anew_sequence = anew, sequence
@@ -419,7 +419,7 @@ class Supervisor:
     def _park(self, sequence: int) -> None:
         """Put it to sleep, if it runs."""
         decision = rules.receive(
-            self.known, rules.AgentCommand(SUSPEND, self.order.incarnation, sequence), now_s=boot_s(), boot=self.boot
+            self.known, rules.AgentCommand(SUSPEND, self.order.attempt, sequence), now_s=boot_s(), boot=self.boot
         )
         runs = self.status.state == RUNNING and self.status.asked is None and self.exit_code is None
         if decision.action != SUSPEND or not runs:
@@ -522,7 +522,7 @@ class Supervisor:
 
     def _tell(self) -> bool:
         if written := self._write_status():
-            datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.incarnation}".encode())
+            datagrams.send(HERE / ".." / "..", NOTIFY, f"{self.order.job}.{self.order.attempt}".encode())
         return written
 
     def _write_status(self) -> bool:
@@ -563,7 +563,7 @@ class Supervisor:
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:
-            # The next incarnation may be started as soon as this end is told. Who lives on keeps it out by its own copy.
+            # The next attempt may be started as soon as this end is told. Who lives on keeps it out by its own copy.
             os.close(self.job_lock)
         end = self.status._replace(state=ENDED, outcome=outcome, exit_code=exit_code, problem=problem, ended_s=self._now_s())
         if self.output is not None:
@@ -577,7 +577,7 @@ class Supervisor:
 
 
 def main(folder: str) -> int:
-    """The lock before the tombstone: an agent that declares this incarnation lost writes the tombstone while holding the lock."""
+    """The lock before the tombstone: an agent that declares this attempt lost writes the tombstone while holding the lock."""
     try:
         enter_folder(Path(folder))
         lock = try_lock(HERE / SUPERVISOR_LOCK, create=False)
@@ -587,7 +587,7 @@ def main(folder: str) -> int:
         return 1
     # What has a tombstone was declared lost, and what has a status was started: a launch of it is not new.
     seen = (HERE / TOMBSTONE).exists() or (HERE / STATUS).exists()
-    known, boot = rules.KnownJob((order.incarnation, order.sequence)) if seen else rules.KnownJob(), boot_id()
+    known, boot = rules.KnownJob((order.attempt, order.sequence)) if seen else rules.KnownJob(), boot_id()
     decision = rules.receive(known, launch_instruction(order), now_s=boot_s(), boot=boot)
     if decision.refusal in {rules.NOT_NEW, rules.OTHER_BOOT}:
         return 1

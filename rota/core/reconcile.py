@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.core.settings import Settings
 from rota.core.state.parkable import may_park
-from rota.core.state.records import Incarnation, InFlight, same_gpus
+from rota.core.state.records import Attempt, InFlight, same_gpus
 from rota.core.state.state import State
 from rota.model.commands import JobCommand, Kill, Launch, Renew, Resize, Resume, Suspend, SuspendKind
 from rota.model.job import Phase
@@ -48,9 +48,9 @@ def reconcile(state: State, settings: Settings, plan: Plan | None) -> list[JobCo
         if wish is None:
             table, row = state.jobs.table, state.jobs.row[job]
             wish = PlacementChange(job, table.option.item(row), state.jobs.desired.get(job), table.partner.item(row))
-        incarnation = state.jobs.incarnations.get(job)
-        if incarnation is not None:
-            command = _next_command(state, settings, wish, incarnation, host_gib, taken, given)
+        attempt = state.jobs.attempts.get(job)
+        if attempt is not None:
+            command = _next_command(state, settings, wish, attempt, host_gib, taken, given)
             if command is not None:
                 commands.append(command)
         elif wish.gpus is not None:
@@ -72,11 +72,11 @@ def _launches(state: State, settings: Settings, starts: list[PlacementChange], t
         job, option, want = wish.job, wish.option, wish.gpus
         if want is not None and _has_room(state, job, want, wish.partner, taken, given):
             row, nodes = state.jobs.row[job], state.machines.nodes_of(want)
-            incarnation, sequence = table.incarnation.item(row) + 1, table.sequence.item(row) + 1
+            attempt, sequence = table.attempt.item(row) + 1, table.sequence.item(row) + 1
             at_boots = (int(boots[nodes[0]]),) if len(nodes) == 1 else tuple([int(boots[node]) for node in nodes])
             saved = table.steps_saved.item(row)
             batch = batch_size.item(option)
-            found.append(Launch(job, incarnation, sequence, option, want, nodes, at_boots, saved, lease_s, wish.partner, batch))
+            found.append(Launch(job, attempt, sequence, option, want, nodes, at_boots, saved, lease_s, wish.partner, batch))
     return found
 
 
@@ -105,10 +105,10 @@ def _has_room(state: State, job: int, want: Ints, partner: int, taken: Bools, gi
 
 def _only_partner(state: State, want: Ints, partner: int) -> bool:
     """These GPUs are up, and only the partner holds them. It has just these, not some of an earlier placement."""
-    incarnation = state.jobs.incarnations.get(partner)
+    attempt = state.jobs.attempts.get(partner)
     if (
-        incarnation is None
-        or not same_gpus(incarnation.gpus, want)
+        attempt is None
+        or not same_gpus(attempt.gpus, want)
         or not state.machines.node_up[state.machines.cluster.gpu_node[want]].all()
     ):
         return False
@@ -119,90 +119,90 @@ def _next_command(
     state: State,
     settings: Settings,
     wish: PlacementChange,
-    incarnation: Incarnation,
+    attempt: Attempt,
     host_gib: Floats,
     taken: Bools,
     given: PassGrants,
 ) -> JobCommand | None:
-    """What an incarnation that exists should be told, if anything."""
+    """What an attempt that exists should be told, if anything."""
     job, want = wish.job, wish.gpus
     flight = state.jobs.in_flight.get(job)
     sequence = int(state.jobs.table.sequence[state.jobs.row[job]]) + 1
     if job in state.jobs.doomed:
         if flight is not None and isinstance(flight.command, Kill):
             return None
-        return Kill(job, incarnation.number, sequence, incarnation.parts)
+        return Kill(job, attempt.number, sequence, attempt.parts)
     if flight is not None or state.jobs.out_of_reach(job):
         return None
-    if incarnation.parked:
-        return _for_parked(state, settings, wish, incarnation, sequence, taken, given)
-    if want is not None and state.runs_by(incarnation, wish.option, want):
+    if attempt.parked:
+        return _for_parked(state, settings, wish, attempt, sequence, taken, given)
+    if want is not None and state.runs_by(attempt, wish.option, want):
         return None
-    if want is not None and _may_resize(state, wish, want, incarnation):
-        if taken[np.setdiff1d(want, incarnation.gpus)].any():
+    if want is not None and _may_resize(state, wish, want, attempt):
+        if taken[np.setdiff1d(want, attempt.gpus)].any():
             return None  # those who have them are leaving
         batch_size = state.knowledge.options.batch_size.item(wish.option)
-        return Resize(job, incarnation.number, sequence, wish.option, want, incarnation.parts, batch_size)
-    kind = SuspendKind.PARK if want is None and may_park(state, job, incarnation, host_gib) else SuspendKind.CHECKPOINT
-    if kind is SuspendKind.CHECKPOINT and not _may_lose(state, job, incarnation):
+        return Resize(job, attempt.number, sequence, wish.option, want, attempt.parts, batch_size)
+    kind = SuspendKind.PARK if want is None and may_park(state, job, attempt, host_gib) else SuspendKind.CHECKPOINT
+    if kind is SuspendKind.CHECKPOINT and not _may_lose(state, job, attempt):
         return None
-    return Suspend(job, incarnation.number, sequence, incarnation.parts, kind)
+    return Suspend(job, attempt.number, sequence, attempt.parts, kind)
 
 
-def _may_lose(state: State, job: int, incarnation: Incarnation) -> bool:
+def _may_lose(state: State, job: int, attempt: Attempt) -> bool:
     """It saves its state, or it has to leave all the same: its user holds it, or its GPUs or its node go out of service."""
     if state.jobs.table.saves.item(state.jobs.row[job]) or job in state.jobs.held:
         return True
-    return not state.machines.draining.isdisjoint(incarnation.parts) or not state.usable()[0][incarnation.gpus].all()
+    return not state.machines.draining.isdisjoint(attempt.parts) or not state.usable()[0][attempt.gpus].all()
 
 
-def _may_resize(state: State, wish: PlacementChange, want: Ints, incarnation: Incarnation) -> bool:
+def _may_resize(state: State, wish: PlacementChange, want: Ints, attempt: Attempt) -> bool:
     """It can change its size while it runs, stays on its nodes, only grows or only shrinks, and shares with no other job. A job
     that shrinks never waits for another, so a job that waits to grow waits for others that do not wait."""
     if not state.jobs.specs[wish.job].can_resize or wish.partner >= 0:
         return False
     if state.jobs.table.phase.item(state.jobs.row[wish.job]) != Phase.RUNNING:
         return False
-    if state.machines.nodes_of(want) != incarnation.parts or not state.machines.node_up[list(incarnation.parts)].all():
+    if state.machines.nodes_of(want) != attempt.parts or not state.machines.node_up[list(attempt.parts)].all():
         return False
-    common = len(np.intersect1d(want, incarnation.gpus))
-    if common != min(len(want), len(incarnation.gpus)):
+    common = len(np.intersect1d(want, attempt.gpus))
+    if common != min(len(want), len(attempt.gpus)):
         return False
-    return bool((state.machines.observed.holder[incarnation.gpus] == wish.job).all())
+    return bool((state.machines.observed.holder[attempt.gpus] == wish.job).all())
 
 
 def _for_parked(
     state: State,
     settings: Settings,
     wish: PlacementChange,
-    incarnation: Incarnation,
+    attempt: Attempt,
     sequence: int,
     taken: Bools,
     given: PassGrants,
 ) -> JobCommand | None:
     """Wake it where it sleeps; if it should go elsewhere, have it write its state to storage first."""
     job, want = wish.job, wish.gpus
-    if want is None and state.machines.draining.isdisjoint(incarnation.parts) and not state.crowded(incarnation.gpus):
+    if want is None and state.machines.draining.isdisjoint(attempt.parts) and not state.crowded(attempt.gpus):
         return None
-    if want is None and not _may_lose(state, job, incarnation):
+    if want is None and not _may_lose(state, job, attempt):
         return None
-    if want is None or not state.runs_by(incarnation, wish.option, want):
-        return Suspend(job, incarnation.number, sequence, incarnation.parts, SuspendKind.CHECKPOINT)
+    if want is None or not state.runs_by(attempt, wish.option, want):
+        return Suspend(job, attempt.number, sequence, attempt.parts, SuspendKind.CHECKPOINT)
     if not _has_room(state, job, want, wish.partner, taken, given):
         return None
-    return Resume(job, incarnation.number, sequence, incarnation.parts, state.now_s + settings.lease_seconds, wish.partner)
+    return Resume(job, attempt.number, sequence, attempt.parts, state.now_s + settings.lease_seconds, wish.partner)
 
 
 def unknown_attempt_kills(state: State) -> list[Kill]:
-    """Processes that run where no job should. The sequence only has to be newer than anything that incarnation was told."""
+    """Processes that run where no job should. The sequence only has to be newer than anything that attempt was told."""
     return [
         Kill(
             job,
-            incarnation,
+            attempt,
             int(state.jobs.table.sequence[state.jobs.row[job]]) + 1 if job in state.jobs.row else 1 << 40,
             (node,),
         )
-        for job, incarnation, node in sorted(state.jobs.orphans)
+        for job, attempt, node in sorted(state.jobs.orphans)
     ]
 
 
@@ -224,14 +224,14 @@ def _again(state: State, settings: Settings, flight: InFlight) -> JobCommand:
 
 def renewals(state: State, settings: Settings) -> list[Renew]:
     """Leases that are due, extended. A job we cannot see, or want gone, gets no more time."""
-    if not settings.leased or not state.jobs.incarnations:
+    if not settings.leased or not state.jobs.attempts:
         return []
     table = state.jobs.table
     rows = (table.lease_s[: table.size] - settings.renewed_at_seconds <= state.now_s).nonzero()[0]
     found = []
     for row in rows.tolist():
         job = table.id.item(row)
-        incarnation = state.jobs.incarnations.get(job)
-        if incarnation is not None and job not in state.jobs.doomed and not state.jobs.out_of_reach(job):
-            found.append(Renew(job, incarnation.number, incarnation.parts, state.now_s + settings.lease_seconds))
+        attempt = state.jobs.attempts.get(job)
+        if attempt is not None and job not in state.jobs.doomed and not state.jobs.out_of_reach(job):
+            found.append(Renew(job, attempt.number, attempt.parts, state.now_s + settings.lease_seconds))
     return found

@@ -184,7 +184,7 @@ class Scheduler:
         if settings.retry_seconds < FOREVER and state.jobs.in_flight:
             reachable = (f.sent_s for job, f in state.jobs.in_flight.items() if not state.jobs.out_of_reach(job))
             wake_s = min(wake_s, min(reachable, default=FOREVER) + settings.retry_seconds)
-        if settings.leased and state.jobs.incarnations:
+        if settings.leased and state.jobs.attempts:
             wake_s = min(wake_s, self._next_lease_s())
         if state.jobs.setbacks:
             pauses = (each.until_s for each in state.jobs.setbacks.values() if each.until_s > -FOREVER)
@@ -197,7 +197,7 @@ class Scheduler:
     def _next_lease_s(self) -> float:
         """The next renewal due, or the next lease that will run out unrenewed."""
         state, settings = self.state, self.settings
-        rows = [state.jobs.row[job] for job in state.jobs.incarnations]
+        rows = [state.jobs.row[job] for job in state.jobs.attempts]
         lease = state.jobs.table.lease_s[rows]
         renewable = lease - settings.renewed_at_seconds
         end = lease + settings.lease_margin_seconds

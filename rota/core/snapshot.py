@@ -19,7 +19,7 @@ from rota.core.decision_timing import AtEvents, AtRounds, WholeSteps
 from rota.core.selection import SelectionRules
 from rota.core.settings import Settings
 from rota.core.state.job_table import JobTable
-from rota.core.state.records import AttemptEnd, FailedStart, Incarnation, InFlight, PolicyAnswer, Setback
+from rota.core.state.records import Attempt, AttemptEnd, FailedStart, InFlight, PolicyAnswer, Setback
 from rota.core.state.state import State
 from rota.errors import InputError
 from rota.model import allocation, commands, events, job, plan, trial
@@ -78,7 +78,7 @@ EVENT_TYPES: tuple[type, ...] = (
 """Everything a journal holds; the caller adds the types of the policy's memory."""
 
 _STATE_TYPES = (
-    Incarnation,
+    Attempt,
     InFlight,
     Setback,
     PolicyAnswer,

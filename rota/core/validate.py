@@ -23,16 +23,16 @@ def validate(state: State) -> None:
     _check_wishes(state)
     _check_company(state)
     for job, flight in state.jobs.in_flight.items():
-        incarnation = state.jobs.incarnations.get(job)
-        assert incarnation is not None, f"a command is in flight for job {job}, which has no incarnation"
-        assert flight.command.incarnation == incarnation.number, f"job {job}'s command speaks of another incarnation"
+        attempt = state.jobs.attempts.get(job)
+        assert attempt is not None, f"a command is in flight for job {job}, which has no attempt"
+        assert flight.command.attempt == attempt.number, f"job {job}'s command speaks of another attempt"
         assert set(flight.waiting) <= set(flight.command.nodes), f"job {job} waits for nodes it never told"
     for job in state.jobs.row:
         assert job in state.jobs.unsettled or job in state.jobs.in_flight or state.settled(job), (
             f"job {job} is forgotten half way"
         )
     for job in state.jobs.barred:
-        assert job in state.jobs.incarnations and not table.schedulable[state.jobs.row[job]], f"job {job} is barred for no reason"
+        assert job in state.jobs.attempts and not table.schedulable[state.jobs.row[job]], f"job {job} is barred for no reason"
     assert (state.machines.host_gib >= -1e-6).all(), "more host memory is used than there is"
     assert (state.machines.context_gib >= -1e-6).all(), "parked jobs keep less than nothing on a GPU"
     _check_memory(state)
@@ -43,12 +43,12 @@ def _check_memory(state: State) -> None:
     """What jobs take and what parked jobs keep on a GPU fits into it, but for a job that does not fit into any such GPU."""
     taken_gib = state.machines.context_gib.copy()
     options = state.knowledge.options
-    for job, incarnation in state.jobs.incarnations.items():
+    for job, attempt in state.jobs.attempts.items():
         spec = state.jobs.specs[job]
-        if options.partner_kind[incarnation.option] >= 0 or spec.gpus < 1:
+        if options.partner_kind[attempt.option] >= 0 or spec.gpus < 1:
             continue  # two whose rates together are known do fit
-        if not incarnation.parked and spec.gpu_gib <= state.machines.gpu_gib[incarnation.gpus].min():
-            own_gib = state.knowledge.costs.memory.context_gib if incarnation.reserved else 0.0  # it is on its way out
+        if not attempt.parked and spec.gpu_gib <= state.machines.gpu_gib[attempt.gpus].min():
+            own_gib = state.knowledge.costs.memory.context_gib if attempt.reserved else 0.0  # it is on its way out
             taken_gib[state.gpus_of(job)] += max(spec.gpu_gib - own_gib, 0.0)
     over = (taken_gib > state.machines.gpu_gib + 1e-6).nonzero()[0]
     assert not len(over), (
@@ -71,24 +71,22 @@ def _check_gpus(state: State) -> None:
             "the table of parts is out of step"
         )
     for job in state.machines.observed.holders(np.arange(state.machines.cluster.gpus)):
-        incarnation = state.jobs.incarnations.get(job)
-        assert incarnation is not None, f"job {job} holds GPUs but has no incarnation"
+        attempt = state.jobs.attempts.get(job)
+        assert attempt is not None, f"job {job} holds GPUs but has no attempt"
         held = np.arange(state.machines.cluster.gpus)[state.machines.observed.held(job, np.arange(state.machines.cluster.gpus))]
-        assert set(held.tolist()) <= set(incarnation.gpus.tolist()), f"job {job} holds GPUs it was never given"
-    for job, incarnation in state.jobs.incarnations.items():
-        assert job in state.jobs.row, f"job {job} has an incarnation but is not in the table"
-        assert incarnation.number == state.jobs.table.incarnation[state.jobs.row[job]], (
-            f"job {job} runs an incarnation that is not its own"
-        )
-        assert incarnation.parts, f"job {job} has an incarnation without parts"
-        pools = set(state.machines.cluster.gpu_pool[incarnation.gpus].tolist())
+        assert set(held.tolist()) <= set(attempt.gpus.tolist()), f"job {job} holds GPUs it was never given"
+    for job, attempt in state.jobs.attempts.items():
+        assert job in state.jobs.row, f"job {job} has an attempt but is not in the table"
+        assert attempt.number == state.jobs.table.attempt[state.jobs.row[job]], f"job {job} runs an attempt that is not its own"
+        assert attempt.parts, f"job {job} has an attempt without parts"
+        pools = set(state.machines.cluster.gpu_pool[attempt.gpus].tolist())
         assert len(pools) == 1, f"job {job} mixes accelerator types"
         flight = state.jobs.in_flight.get(job)
         if job not in state.jobs.doomed and (flight is None or not isinstance(flight.command, Resize)):
-            width = state.knowledge.options.gpus[incarnation.option]
-            assert len(set(incarnation.gpus.tolist())) == width, f"job {job}'s gang is not whole"
-            nodes = set(state.machines.nodes_of(incarnation.gpus))
-            assert set(incarnation.parts) <= nodes, f"job {job} has parts where it has no GPUs"
+            width = state.knowledge.options.gpus[attempt.option]
+            assert len(set(attempt.gpus.tolist())) == width, f"job {job}'s gang is not whole"
+            nodes = set(state.machines.nodes_of(attempt.gpus))
+            assert set(attempt.parts) <= nodes, f"job {job} has parts where it has no GPUs"
 
 
 def _check_wishes(state: State) -> None:
@@ -129,13 +127,13 @@ def _check_company(state: State) -> None:
         if all(state.jobs.specs[job].milli_per_gpu < MILLI for job in pair):
             continue  # parts of a GPU that do not add up to more than it
         assert len(pair) == 2, f"jobs {pair} hold GPU {gpu}"
-        a, b = (state.jobs.incarnations[job] for job in pair)
+        a, b = (state.jobs.attempts[job] for job in pair)
         assert pair[0] != pair[1] and same_gpus(a.gpus, b.gpus), f"jobs {pair} overlap on GPU {gpu}"
-        leaving = [job for job in pair if not same_gpus(state.jobs.desired.get(job, NO_GPUS), state.jobs.incarnations[job].gpus)]
+        leaving = [job for job in pair if not same_gpus(state.jobs.desired.get(job, NO_GPUS), state.jobs.attempts[job].gpus)]
         assert leaving or table.partner[state.jobs.row[pair[0]]] == pair[1], f"jobs {pair} share GPU {gpu} and are strangers"
-    for job, incarnation in state.jobs.incarnations.items():
+    for job, attempt in state.jobs.attempts.items():
         using = table.using[state.jobs.row[job]]
-        crowd = 1 if partner_of(state, job, incarnation) == NO_JOB else 2
-        assert using in (0, state.knowledge.options.milligpus[incarnation.option] / MILLI / crowd), (
-            f"job {job} is believed to use {using} of {len(incarnation.gpus)} GPUs"
+        crowd = 1 if partner_of(state, job, attempt) == NO_JOB else 2
+        assert using in (0, state.knowledge.options.milligpus[attempt.option] / MILLI / crowd), (
+            f"job {job} is believed to use {using} of {len(attempt.gpus)} GPUs"
         )

@@ -13,7 +13,7 @@ from rota.wire.home import scheduler_runs
 
 
 def check_unknown_attempts(home: Path) -> Iterator[Diagnosis]:
-    """Incarnations on disk that are not looked after."""
+    """Attempts on disk that are not looked after."""
     if not (home / RUN).is_dir():
         return
     served, up = scheduler_runs(home), f"rota up --home {home}"

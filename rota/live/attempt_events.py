@@ -1,4 +1,4 @@
-"""What a machine tells of its incarnations, as events: that they have started, were parked, ended, and how far they are.
+"""What a machine tells of its attempts, as events: that they have started, were parked, ended, and how far they are.
 
 It remembers what it has told, so that a repeat is told once. The part of a gang that is not its first tells no steps: those that
 the first one tells are the job's.
@@ -11,7 +11,7 @@ import numpy as np
 
 from rota.agent import rules
 from rota.agent.constants import ENDED, LEASE, PARKED, RUNNING, SESSION, SUSPEND, SUSPENDED
-from rota.agent.orders import IncarnationStatus, held
+from rota.agent.orders import AttemptStatus, held
 from rota.agent.outcome import EXIT_YIELDED, length_text, worked_seconds
 from rota.live.driver import DriverContext
 from rota.live.starts import Starts
@@ -34,28 +34,28 @@ class AttemptEvents:
         context: DriverContext,
         node: int | None = None,
         *,
-        is_first: Callable[[IncarnationStatus], bool] = lambda status: True,
-        keeps_memory: Callable[[IncarnationStatus], bool] = lambda status: False,
+        is_first: Callable[[AttemptStatus], bool] = lambda status: True,
+        keeps_memory: Callable[[AttemptStatus], bool] = lambda status: False,
     ) -> None:
         """`node`: which of the core's nodes it is; None: it speaks for all nodes of its jobs. `is_first`: whether this is the
         first part of a gang; `keeps_memory`: whether what it takes on the host when it is parked stays its own."""
         self.node, self._context, self._is_first, self._keeps_memory = node, context, is_first, keeps_memory
         self.started: dict[tuple[int, int], float] = {}
-        """Incarnations that were told to have started, and when they did."""
-        self.running: dict[int, IncarnationStatus] = {}
+        """Attempts that were told to have started, and when they did."""
+        self.running: dict[int, AttemptStatus] = {}
         """By job."""
         self._sequences: dict[tuple[int, int], int] = {}
         """As which command says they run."""
         self._parked: dict[tuple[int, int], float] = {}
-        """Incarnations that were told to be parked, and since when they are."""
-        self._beginning: dict[tuple[int, int], IncarnationStatus] = {}
+        """Attempts that were told to be parked, and since when they are."""
+        self._beginning: dict[tuple[int, int], AttemptStatus] = {}
         """Of those that run, the ones that have not started."""
         self._attached: set[tuple[int, int]] = set()
-        """Incarnations whose session was told of."""
+        """Attempts whose session was told of."""
         self._starts = Starts()
         self._reported: dict[int, float] = {}
 
-    def take(self, changed: Iterable[IncarnationStatus]) -> list[External]:
+    def take(self, changed: Iterable[AttemptStatus]) -> list[External]:
         """What these have to tell, and those that have taken too long to start, though nothing changed for them."""
         events = [event for status in changed for event in self._events(status)]
         for status in list(self._beginning.values()):
@@ -71,27 +71,27 @@ class AttemptEvents:
         """How far those are that run."""
         return self._progress(self.running.values())
 
-    def again(self, job: int, incarnation: int) -> list[External]:
+    def again(self, job: int, attempt: int) -> list[External]:
         """That it has started, for a core that asks again because other parts of it have not."""
-        key = job, incarnation
+        key = job, attempt
         running = self.running.get(job)
-        can_park = _can_park(running) if running is not None and running.incarnation == incarnation else None
+        can_park = _can_park(running) if running is not None and running.attempt == attempt else None
         told = key in self.started
         return [Started(*key, self._sequences[key], self.started[key], self.node, can_park=can_park)] if told else []
 
     def only(self, there: Collection[tuple[int, int]]) -> None:
         """Everything else is gone, and was told to be, or is told by others."""
-        self.running = {job: status for job, status in self.running.items() if (job, status.incarnation) in there}
+        self.running = {job: status for job, status in self.running.items() if (job, status.attempt) in there}
         for key in [key for key in {*self.started, *self._beginning} if key not in there]:
             self.forget(*key)
 
-    def forget(self, job: int, incarnation: int) -> None:
-        self._attached.discard((job, incarnation))
+    def forget(self, job: int, attempt: int) -> None:
+        self._attached.discard((job, attempt))
         for each in (self.started, self._sequences, self._parked, self._beginning):
-            each.pop((job, incarnation), None)
+            each.pop((job, attempt), None)
 
-    def _events(self, status: IncarnationStatus) -> list[External]:
-        key = (status.job, status.incarnation)
+    def _events(self, status: AttemptStatus) -> list[External]:
+        key = (status.job, status.attempt)
         if status.state == PARKED:
             return self._park(status)
         events = self._start(status) if key not in self.started else self._changed(status)
@@ -107,26 +107,26 @@ class AttemptEvents:
                 self._beginning[key] = status
         return events
 
-    def _stopped(self, status: IncarnationStatus) -> None:
+    def _stopped(self, status: AttemptStatus) -> None:
         self.running.pop(status.job, None)
         self._reported.pop(status.job, None)
-        self._beginning.pop((status.job, status.incarnation), None)
+        self._beginning.pop((status.job, status.attempt), None)
 
-    def _start(self, status: IncarnationStatus) -> list[External]:
+    def _start(self, status: AttemptStatus) -> list[External]:
         """That it has started, once it has. If its first step made it so, also where it is: that step is not of its pace."""
         began_s = self._starts.began_s(status, self._context.clock())
         if began_s is None:
             return []
         began_s = max(began_s, status.resumed_s or began_s)
-        self._beginning.pop((status.job, status.incarnation), None)
-        self.started[status.job, status.incarnation] = began_s
-        self._sequences[status.job, status.incarnation] = status.start_sequence
-        started = Started(status.job, status.incarnation, status.start_sequence, began_s, self.node, can_park=_can_park(status))
+        self._beginning.pop((status.job, status.attempt), None)
+        self.started[status.job, status.attempt] = began_s
+        self._sequences[status.job, status.attempt] = status.start_sequence
+        started = Started(status.job, status.attempt, status.start_sequence, began_s, self.node, can_park=_can_park(status))
         return [started, *(self._progress([status]) if status.state == RUNNING else [])]
 
-    def _changed(self, status: IncarnationStatus) -> list[External]:
+    def _changed(self, status: AttemptStatus) -> list[External]:
         """That it goes on, with another size or after it was parked, once. Its pace is measured anew from there."""
-        key = (status.job, status.incarnation)
+        key = (status.job, status.attempt)
         if status.start_sequence == self._sequences.get(key) or status.state != RUNNING:
             return []
         woken = self._parked.pop(key, None) is not None
@@ -135,9 +135,9 @@ class AttemptEvents:
         began_s = self.started[key]
         return [Started(*key, status.start_sequence, began_s, self.node, can_park=_can_park(status))]
 
-    def _park(self, status: IncarnationStatus) -> list[External]:
+    def _park(self, status: AttemptStatus) -> list[External]:
         """That it is parked, once. It has started: no job is suspended before that."""
-        key, at_s = (status.job, status.incarnation), status.parked_s or 0.0
+        key, at_s = (status.job, status.attempt), status.parked_s or 0.0
         self._stopped(status)
         self.started.setdefault(key, status.began_s or at_s)
         self._sequences[key] = status.start_sequence
@@ -146,21 +146,21 @@ class AttemptEvents:
         self._parked[key] = at_s
         done = status.steps_done if self._tells(status) else status.steps_saved + worked_seconds(status, at_s)
         kind, gib, keeps = SuspendKind.PARK, status.parked_gib, self._keeps_memory(status)
-        return [Suspended(status.job, status.incarnation, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
+        return [Suspended(status.job, status.attempt, status.sequence, at_s, kind, done, self.node, gib=gib, keeps=keeps)]
 
-    def _end(self, status: IncarnationStatus) -> External:
+    def _end(self, status: AttemptStatus) -> External:
         at_s = status.ended_s if status.ended_s is not None else self._context.clock()
-        saved, reply = self._saved(status), rules.describe(held(status), status.incarnation)
+        saved, reply = self._saved(status), rules.describe(held(status), status.attempt)
         if reply.kind == SUSPENDED:
             kind = SuspendKind.CHECKPOINT
-            left = Suspended(status.job, status.incarnation, reply.sequence, at_s, kind, saved, self.node)
+            left = Suspended(status.job, status.attempt, reply.sequence, at_s, kind, saved, self.node)
             return replace(left, saved=not self._left_unsaved(status), setback=_broken_save(status))
         done = status.steps_done if status.stepped_s is not None else None
         outcome, stepped_s = Outcome(reply.outcome), status.stepped_s
-        told = Exited(status.job, status.incarnation, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
+        told = Exited(status.job, status.attempt, at_s, outcome, saved, self.node, steps_done=done, stepped_s=stepped_s)
         return replace(told, setback=_broken_save(status) or self._left_early(status))
 
-    def _saved(self, status: IncarnationStatus) -> float:
+    def _saved(self, status: AttemptStatus) -> float:
         """A job that tells no steps has one per second, like every job that was not profiled. What is not the first part of a
         gang has no say in it."""
         if not self._is_first(status):
@@ -169,7 +169,7 @@ class AttemptEvents:
             return status.steps_saved + worked_seconds(status, status.ended_s or 0.0)
         return status.steps_saved
 
-    def _left_unsaved(self, status: IncarnationStatus) -> bool:
+    def _left_unsaved(self, status: AttemptStatus) -> bool:
         """It had work to save, was told to stop, and left without saving. A session saves, however it ends this time. A job that
         was told to stop while it came up may have had no chance to."""
         if not self._is_first(status) or self._context.submitted(status.job).progress == SESSION:
@@ -180,7 +180,7 @@ class AttemptEvents:
             return status.steps_done > status.from_step
         return worked_seconds(status, status.ended_s or 0.0) >= CAME_UP_SECONDS
 
-    def _left_early(self, status: IncarnationStatus) -> str:
+    def _left_early(self, status: AttemptStatus) -> str:
         """It left with exit code 75 by itself, as soon as it was started: the next attempt will leave as soon. In words."""
         if status.exit_code != EXIT_YIELDED or status.asked is not None or not self._is_first(status):
             return ""
@@ -189,15 +189,15 @@ class AttemptEvents:
             return ""
         return f"it left with exit code {EXIT_YIELDED} after {length_text(seconds)}, without being asked to stop"
 
-    def _tells(self, status: IncarnationStatus) -> bool:
+    def _tells(self, status: AttemptStatus) -> bool:
         return status.tells_steps or bool(self._context.submitted(status.job).progress)
 
-    def _progress(self, running: Iterable[IncarnationStatus]) -> list[External]:
+    def _progress(self, running: Iterable[AttemptStatus]) -> list[External]:
         """Where the jobs are that tell their steps: one batch, of those that have started and moved."""
         moved = [
             status
             for status in running
-            if (status.job, status.incarnation) in self.started
+            if (status.job, status.attempt) in self.started
             and self._is_first(status)
             and self._tells(status)
             and status.steps_done != self._reported.get(status.job, 0.0)
@@ -208,7 +208,7 @@ class AttemptEvents:
         return [
             Progressed(
                 np.array([status.job for status in moved], dtype=np.int64),
-                np.array([status.incarnation for status in moved], dtype=np.int64),
+                np.array([status.attempt for status in moved], dtype=np.int64),
                 np.array([status.steps_done for status in moved], dtype=np.float64),
                 np.array([status.steps_saved for status in moved], dtype=np.float64),
                 self._context.clock(),
@@ -224,7 +224,7 @@ def progress_in_one(events: list[External]) -> list[External]:
         return events
     together = Progressed(
         np.concatenate([batch.jobs for batch in batches]),
-        np.concatenate([batch.incarnations for batch in batches]),
+        np.concatenate([batch.attempts for batch in batches]),
         np.concatenate([batch.steps_done for batch in batches]),
         np.concatenate([batch.steps_saved for batch in batches]),
         batches[-1].at_s,
@@ -232,14 +232,14 @@ def progress_in_one(events: list[External]) -> list[External]:
     return [*(event for event in events if not isinstance(event, Progressed)), together]
 
 
-def _broken_save(status: IncarnationStatus) -> str:
+def _broken_save(status: AttemptStatus) -> str:
     """It was asked to stop and its state could not be saved: why not, in words; empty: it was saved, or there was no such
     problem."""
     broken = status.asked in (SUSPEND, LEASE) and status.exit_code not in (0, EXIT_YIELDED) and status.saving_problem
     return f"its state could not be saved: {status.saving_problem}" if broken else ""
 
 
-def _can_park(status: IncarnationStatus) -> bool | None:
+def _can_park(status: AttemptStatus) -> bool | None:
     """As it was found where it was started, or when that was tried; None: that was found before."""
     if status.parking_problem:
         return False

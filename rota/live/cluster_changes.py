@@ -131,7 +131,7 @@ def _present(state: State) -> dict[int, Node]:
 
 def _occupied(state: State) -> set[int]:
     """Nodes where something of a job may live."""
-    return {node for incarnation in state.jobs.incarnations.values() for node in incarnation.parts}
+    return {node for attempt in state.jobs.attempts.values() for node in attempt.parts}
 
 
 def _stays(mine: NamedNode, wanted: NamedNode, occupied: bool) -> bool:

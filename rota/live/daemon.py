@@ -123,7 +123,7 @@ class Daemon:
         self._settled = False
         self._node_log = NodeLog(scheduler.state)
         # While jobs have leases, the clock goes on as it was; without any, it is set by the wall clock again.
-        origin = self.journal.clock_origin() if scheduler.state.jobs.incarnations else None
+        origin = self.journal.clock_origin() if scheduler.state.jobs.attempts else None
         self.clock = Clock(scheduler.state.now_s, origin, never_ahead=driver.nodes_may_be_silent)
         self._on_another_machine = origin is not None and origin.boot != self.clock.origin.boot
         driver.open(self._context())
@@ -179,7 +179,7 @@ class Daemon:
                 self.driver.carry_out(renewals_after_takeover(self.scheduler.state))
             state = self.scheduler.state
             self.driver.kill_unknown_attempts(
-                lambda job, incarnation: job in state.jobs.incarnations and state.jobs.incarnations[job].number == incarnation
+                lambda job, attempt: job in state.jobs.attempts and state.jobs.attempts[job].number == attempt
             )
             self.begun.set()
             self._upkeep.at_start()
@@ -200,7 +200,7 @@ class Daemon:
         events: list[Item] = [GpusTaken(node, (), (), self.clock()) for node in sorted(taken)]  # the driver looks again
         events += self.driver.events()
         if not self.driver.nodes_may_be_silent:
-            there = {(status.job, status.incarnation) for status in self.driver.inventory()}
+            there = {(status.job, status.attempt) for status in self.driver.inventory()}
             events += lost_with_their_files(self.scheduler.state, there, home_id(self.home), self.clock())
         if self.scheduler.state.question.asked is not None:
             events.append(PolicyTimedOut(self.scheduler.state.question.decision, self.clock()))
@@ -211,7 +211,7 @@ class Daemon:
     def _wait(self) -> list[Item]:
         """Everything that came in, or nothing when the timer is what ended the wait."""
         until = self._wake_s - self.clock()
-        watched = self.driver.running() or self.scheduler.state.jobs.incarnations or self.driver.nodes_may_be_silent
+        watched = self.driver.running() or self.scheduler.state.jobs.attempts or self.driver.nodes_may_be_silent
         until = min(until, LOOK_EVERY_SECONDS if watched or self._reserve.full else self.driver.look_every_seconds)
         items: list[Item] = []
         with contextlib.suppress(queue.Empty):
@@ -230,7 +230,7 @@ class Daemon:
         state = self.scheduler.state
         with self._lock:
             before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
-            lives = {job: life.number for job, life in state.jobs.incarnations.items()}
+            lives = {job: life.number for job, life in state.jobs.attempts.items()}
             statuses = {status.job: status for status in self.driver.inventory()}
             question = state.question
             asked = None if question.asked is None else AskedAbout(question.decision, question.asked)

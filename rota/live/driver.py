@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.model.cluster import Cluster
 from rota.model.commands import JobCommand, Renew
 from rota.model.events import External
@@ -49,7 +49,7 @@ class Driver(Protocol):
     """How often `events` has to be asked though no job is there, because something else may have happened; infinite: never."""
 
     starts_anew: bool
-    """It starts a job again with other GPUs on the same nodes, under the same incarnation: `Resize` of a session."""
+    """It starts a job again with other GPUs on the same nodes, under the same attempt: `Resize` of a session."""
 
     def discover_cluster(self) -> Cluster:
         """What machines there are. May be asked before `open`, and may change if nodes may be silent."""
@@ -66,7 +66,7 @@ class Driver(Protocol):
     def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
         """Start to carry these out, all that one decision gave. Never waits for a job: what came of it is told by `events`.
 
-        Returns answers that are known at once, such as the loss of an incarnation that is not there.
+        Returns answers that are known at once, such as the loss of an attempt that is not there.
         """
 
     def events(self) -> list[External]:
@@ -76,15 +76,15 @@ class Driver(Protocol):
         """All events told so far are durable: what has ended may be forgotten."""
 
     def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
-        """End every incarnation, by (job, incarnation), that is not wanted. Called once, after the first events were taken in.
+        """End every attempt, by (job, attempt), that is not wanted. Called once, after the first events were taken in.
 
         A driver that reports whole inventories (`NodeReported`) has nothing to do here: the core kills strays itself.
         """
 
-    def inventory(self) -> list[IncarnationStatus]:
-        """How each incarnation is, ended ones included until they are acknowledged; sorted by job and incarnation."""
+    def inventory(self) -> list[AttemptStatus]:
+        """How each attempt is, ended ones included until they are acknowledged; sorted by job and attempt."""
 
-    def running(self) -> Mapping[int, IncarnationStatus]:
+    def running(self) -> Mapping[int, AttemptStatus]:
         """How each job is that runs, by job number, as of the last `events`. Any thread."""
 
     def late_starts(self) -> Mapping[int, str]:

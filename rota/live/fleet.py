@@ -25,7 +25,7 @@ from rota.agent.gpu_report import read_report
 from rota.agent.gpu_use import GpuUse, together
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.node_agent import PARKING, NodeFacts, read_facts, read_part
-from rota.agent.orders import IncarnationStatus, LaunchOrder
+from rota.agent.orders import AttemptStatus, LaunchOrder
 from rota.agent.processes import boot_s
 from rota.folders import make_folder
 from rota.live.attempt_events import AttemptEvents, progress_in_one
@@ -105,13 +105,13 @@ class Fleet:
         self._reports: list[NodeReported] = []
         """Of nodes that have nothing new to tell, for the next event of them all."""
         self._reported_s = 0.0
-        self._running: dict[int, IncarnationStatus] = {}
+        self._running: dict[int, AttemptStatus] = {}
         self._readings: Readings = {}
         self._gpus_changed = False
         """A node has told how its GPUs are, or nodes came or went, since they were last looked at."""
         self._uses: dict[AttemptKey, GpuUse] = {}
         """How jobs use their GPUs, as of the last measurement."""
-        self._first_ended: dict[AttemptKey, IncarnationStatus] = {}
+        self._first_ended: dict[AttemptKey, AttemptStatus] = {}
         """First parts of gangs that have ended while other parts have not."""
         self._late = LateStarts()
         self._look()
@@ -224,7 +224,7 @@ class Fleet:
             if isinstance(command, Launch):
                 self._note_start(command, self._launch(command))
                 for node in (self._nodes.get(number) for number in command.nodes):
-                    answers += node.parts.again(command.job, command.incarnation) if node is not None else []
+                    answers += node.parts.again(command.job, command.attempt) if node is not None else []
                 continue
             for node in (self._nodes.get(number) for number in command.nodes):
                 if node is not None and (node.host or isinstance(command, Renew)):
@@ -266,7 +266,7 @@ class Fleet:
 
     def _note_start(self, command: Launch, problem: str) -> None:
         """Which of its nodes have not acknowledged a launch, each time that the core sends it."""
-        key = command.job, command.incarnation
+        key = command.job, command.attempt
         owing = [number for number in command.nodes if number not in self._nodes or key not in self._nodes[number].known]
         names = [self._context.cluster().nodes[number].name for number in owing]
         line = self._late.sent(key, names, problem, self._context.clock())
@@ -283,7 +283,7 @@ class Fleet:
         assert node.behind_s is not None
         return LaunchOrder(
             job=command.job,
-            incarnation=command.incarnation,
+            attempt=command.attempt,
             sequence=command.sequence,
             argv=job.argv,
             env=job_environment(command, job, place, self._home_id, secrets.token_hex(12)),
@@ -383,13 +383,13 @@ class Fleet:
             node.reported_s = now_s
             report = NodeReported(node.number, node.facts.boot, now_s, node.inventory())
             (events if whole else self._reports).append(report)
-        fresh = [status for status, _ in changed if (status.job, status.incarnation) not in node.ended]
+        fresh = [status for status, _ in changed if (status.job, status.attempt) not in node.ended]
         events += node.parts.take(fresh)
-        node.ended |= {(status.job, status.incarnation) for status in fresh if status.state == ENDED}
+        node.ended |= {(status.job, status.attempt) for status in fresh if status.state == ENDED}
         events += [
-            Exited(job, incarnation, now_s, Outcome(outcome), 0.0, node.number)
-            for job, incarnation, outcome in told["lost"]
-            if (job, incarnation) not in node.ended
+            Exited(job, attempt, now_s, Outcome(outcome), 0.0, node.number)
+            for job, attempt, outcome in told["lost"]
+            if (job, attempt) not in node.ended
         ]
         if changed or whole:
             self._look_at(node)
@@ -445,12 +445,12 @@ class Fleet:
         for node in self._nodes.values():
             if not node.ended:
                 continue
-            for job, incarnation in node.ended:
-                node.add(_forget(job, incarnation))
-                status, rank = node.known.pop((job, incarnation), (None, 0))
+            for job, attempt in node.ended:
+                node.add(_forget(job, attempt))
+                status, rank = node.known.pop((job, attempt), (None, 0))
                 if status is not None and rank == 0:
-                    self._first_ended[job, incarnation] = status
-                node.parts.forget(job, incarnation)
+                    self._first_ended[job, attempt] = status
+                node.parts.forget(job, attempt)
             node.ended.clear()
         if self._first_ended:
             known = {key for node in self._nodes.values() for key in node.known}
@@ -461,12 +461,12 @@ class Fleet:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def inventory(self) -> list[IncarnationStatus]:
+    def inventory(self) -> list[AttemptStatus]:
         found = [status for node in self._nodes.values() for status, rank in node.known.values() if rank == 0]
         found += self._first_ended.values()
-        return sorted(found, key=lambda status: (status.job, status.incarnation))
+        return sorted(found, key=lambda status: (status.job, status.attempt))
 
-    def running(self) -> Mapping[int, IncarnationStatus]:
+    def running(self) -> Mapping[int, AttemptStatus]:
         return self._running
 
     def late_starts(self) -> Mapping[int, str]:
@@ -489,9 +489,9 @@ class Fleet:
 
 
 def _errand(command: Suspend | Resume | Resize | Kill | Renew) -> PendingMessage:
-    key = [command.job, command.incarnation]
+    key = [command.job, command.attempt]
     if isinstance(command, Renew):
-        lease_s, renews = command.lease_s, (command.job, command.incarnation)
+        lease_s, renews = command.lease_s, (command.job, command.attempt)
         return PendingMessage(lambda node: ["renew", [*key, lease_s - (node.behind_s or 0.0)]], renews)
     if isinstance(command, Resume):
         return PendingMessage(lambda node: ["resume", [*key, command.sequence, command.lease_s - (node.behind_s or 0.0)]])
@@ -503,8 +503,8 @@ def _errand(command: Suspend | Resume | Resize | Kill | Renew) -> PendingMessage
     return PendingMessage(lambda node: [word, [*key, command.sequence]])
 
 
-def _forget(job: int, incarnation: int) -> PendingMessage:
-    return PendingMessage(lambda node: ["forget", [job, incarnation]])
+def _forget(job: int, attempt: int) -> PendingMessage:
+    return PendingMessage(lambda node: ["forget", [job, attempt]])
 
 
 def _most_gpus(job: SubmittedJob) -> float:

@@ -8,18 +8,18 @@ from rota.agent.constants import ENDED, PARKED, RUNNING
 from rota.agent.gpu_report import GpuReport
 from rota.agent.gpu_use import GpuUse
 from rota.agent.node_agent import NodeFacts
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.live.attempt_events import AttemptEvents
 from rota.live.step_rates import StepRates
 from rota.model.events import InventoryItem, ProcessState
 from rota.model.units import FOREVER
 
 AttemptKey = tuple[int, int]
-"""Job and incarnation."""
+"""Job and attempt."""
 
 
 LAST_SEQUENCE = 1 << 40
-"""Of a command that is newer than all others for its incarnation."""
+"""Of a command that is newer than all others for its attempt."""
 _STATES = {PARKED: ProcessState.PARKED}
 
 
@@ -58,7 +58,7 @@ class FleetNode:
         """When the core was last told that it is there."""
         self.behind_s: float | None = None
         """How far its clock is behind ours, at most; None: it has not told."""
-        self.known: dict[AttemptKey, tuple[IncarnationStatus, int]] = {}
+        self.known: dict[AttemptKey, tuple[AttemptStatus, int]] = {}
         """Its parts of jobs, each with its place in the gang."""
         self.ended: set[AttemptKey] = set()
         """Of those, the ones that have ended and were told."""
@@ -72,7 +72,7 @@ class FleetNode:
         self.taken: dict[int, str] = {}
         """GPUs that other programs use, by number, as the core was told last."""
         self.step_rates = StepRates()
-        self.running: dict[int, IncarnationStatus] = {}
+        self.running: dict[int, AttemptStatus] = {}
         """First parts of jobs that are neither parked nor ended, by job, as of its last news."""
 
     def attach_host(self, host: str, facts: NodeFacts) -> None:
@@ -110,24 +110,24 @@ class FleetNode:
         self.gpus = GpuReport()
         self.taken = {}
 
-    def clear(self, told: list[tuple[IncarnationStatus, int]]) -> bool:
+    def clear(self, told: list[tuple[AttemptStatus, int]]) -> bool:
         """Whether a node that has joined may be used. What it has from before is ended first: it may have been frozen for so long
         that all it had was taken for dead."""
         if self.clears is None:
             return True
-        living = {(status.job, status.incarnation) for status, _ in told if status.state != ENDED}
-        for job, incarnation in sorted(living - self.clears):
-            self.add(_end(job, incarnation))
+        living = {(status.job, status.attempt) for status, _ in told if status.state != ENDED}
+        for job, attempt in sorted(living - self.clears):
+            self.add(_end(job, attempt))
         self.clears = living or None
         return not living
 
-    def take(self, told: list[tuple[IncarnationStatus, int]], whole: bool) -> None:
+    def take(self, told: list[tuple[AttemptStatus, int]], whole: bool) -> None:
         """What it has; `whole`: and nothing else."""
         if whole:
-            there = {(status.job, status.incarnation) for status, _ in told}
+            there = {(status.job, status.attempt) for status, _ in told}
             self.known = {key: part for key, part in self.known.items() if key in there}
             self.parts.only(there)
-        self.known |= {(status.job, status.incarnation): (status, rank) for status, rank in told}
+        self.known |= {(status.job, status.attempt): (status, rank) for status, rank in told}
 
     def look(self, uses: Mapping[AttemptKey, GpuUse]) -> None:
         """After news: which jobs run there, and how fast. Jobs that share GPUs have their first parts on one node, so what
@@ -136,9 +136,9 @@ class FleetNode:
         self.step_rates.look(first, {key: at_s for key, at_s in self.parts.started.items() if key in self.known}, uses)
         self.running = {status.job: status for status in first if status.state not in (ENDED, PARKED)}
 
-    def is_first(self, status: IncarnationStatus) -> bool:
+    def is_first(self, status: AttemptStatus) -> bool:
         """Whether this is the first part of its gang."""
-        known = self.known.get((status.job, status.incarnation))
+        known = self.known.get((status.job, status.attempt))
         return known is not None and known[1] == 0
 
     def uses(self) -> dict[AttemptKey, GpuUse]:
@@ -149,11 +149,11 @@ class FleetNode:
     def inventory(self) -> tuple[InventoryItem, ...]:
         """What lives there. Under no sequence: whether it answers a command is told by an event of its own."""
         return tuple(
-            InventoryItem(status.job, status.incarnation, 0, _STATES.get(status.state, ProcessState.RUNNING), status.steps_done)
+            InventoryItem(status.job, status.attempt, 0, _STATES.get(status.state, ProcessState.RUNNING), status.steps_done)
             for status, _ in self.known.values()
             if status.state != ENDED
         )
 
 
-def _end(job: int, incarnation: int) -> PendingMessage:
-    return PendingMessage(lambda node: ["kill", [job, incarnation, LAST_SEQUENCE]])
+def _end(job: int, attempt: int) -> PendingMessage:
+    return PendingMessage(lambda node: ["kill", [job, attempt, LAST_SEQUENCE]])

@@ -213,4 +213,4 @@ def _set_options(state: State, settings: Settings) -> None:
     table.rate[runs] = options.rate[options.by_account[table.kind[runs], table.account[runs]]]
     for row in runs[table.beside[runs] != NO_JOB].tolist():
         colocation.colocated_rate(state, row)
-    table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]
+    table.rate[runs] /= [state.slowdown(job, state.jobs.attempts[job].gpus) for job in table.id[runs].tolist()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import EXIT_YIELDED, length_text, lost_seconds, signal_name
 from rota.core.explain import explain, reasons
 from rota.core.fold.setbacks import MOST
@@ -30,7 +30,7 @@ _UNSAVED = "it was told to stop and left without saving, so where it can't be pa
 STALL_SECONDS = 10.0
 """A job that is quiet for less than this does not stall."""
 
-Statuses = Mapping[int, IncarnationStatus]
+Statuses = Mapping[int, AttemptStatus]
 """By job number."""
 
 
@@ -113,7 +113,7 @@ class JobHistory:
         """and those of them that it has not seen at all."""
         self._finished: set[tuple[int, int]] = set()
         self._failed: set[tuple[int, int]] = set()
-        """Incarnations with a part that finished, and with a part that failed."""
+        """Attempts with a part that finished, and with a part that failed."""
 
     def restore(self, record: JobRecord) -> None:
         """Take in a record as the journal has it."""
@@ -151,23 +151,23 @@ class JobHistory:
         state: State,
         parts: Statuses,
     ) -> None:
-        """What events say about jobs; before them: those that had not ended, those told to, and the incarnation of those alive.
+        """What events say about jobs; before them: those that had not ended, those told to, and the attempt of those alive.
 
-        An event may be a repeat, after a restart above all, and what an incarnation comes to counts once.
+        An event may be a repeat, after a restart above all, and what an attempt comes to counts once.
         """
         asked, finished, events = set(cancelling), set(), list(events)
-        exits = [event for event in events if isinstance(event, Exited) and lives.get(event.job) == event.incarnation]
+        exits = [event for event in events if isinstance(event, Exited) and lives.get(event.job) == event.attempt]
         # As in the core: one part that finished means that the work is done, even if another was lost on the way out.
-        self._finished |= {(event.job, event.incarnation) for event in exits if event.outcome is Outcome.FINISHED}
-        self._failed |= {(event.job, event.incarnation) for event in exits if event.outcome is Outcome.FAILED}
+        self._finished |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FINISHED}
+        self._failed |= {(event.job, event.attempt) for event in exits if event.outcome is Outcome.FAILED}
         for event in events:
             if isinstance(event, CancelRequested):
                 asked.add(event.job)
-            elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.incarnation:
-                key = event.job, event.incarnation
+            elif isinstance(event, Started | Suspended | Exited) and lives.get(event.job) == event.attempt:
+                key = event.job, event.attempt
                 if isinstance(event, Exited) or (isinstance(event, Suspended) and event.kind is SuspendKind.CHECKPOINT):
-                    alive = state.jobs.incarnations.get(event.job)
-                    if event.node is not None and alive is not None and alive.number == event.incarnation:
+                    alive = state.jobs.attempts.get(event.job)
+                    if event.node is not None and alive is not None and alive.number == event.attempt:
                         continue  # other parts of it are still there
                     del lives[event.job]
                     if key in self._finished and key not in self._failed:
@@ -183,7 +183,7 @@ class JobHistory:
             record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
             self.changed.add(job)
 
-    def _note(self, record: JobRecord, event: Started | Suspended | Exited, part: IncarnationStatus | None) -> None:
+    def _note(self, record: JobRecord, event: Started | Suspended | Exited, part: AttemptStatus | None) -> None:
         self.changed.add(record.id)
         if isinstance(event, Started):
             record.started_s = event.at_s if record.started_s is None else record.started_s
@@ -236,7 +236,7 @@ class JobHistory:
         for record in records:
             row = state.jobs.row.get(record.id)
             standing = (-1, 0) if row is None else (phases[row], codes[row])
-            if record.id in latest or record.id in state.jobs.incarnations:
+            if record.id in latest or record.id in state.jobs.attempts:
                 found.append(self._row(record, state, standing, latest.get(record.id), now_s))
                 continue
             # A job that waits, or has ended, looks the same until something happens to it; most jobs do at any moment.
@@ -257,7 +257,7 @@ class JobHistory:
         return found
 
     def _row(
-        self, record: JobRecord, state: State, standing: tuple[int, int], part: IncarnationStatus | None, now_s: float
+        self, record: JobRecord, state: State, standing: tuple[int, int], part: AttemptStatus | None, now_s: float
     ) -> JobRow:
         job, row = record.submitted, state.jobs.row.get(record.id)
         phase, accelerator, where, reason, setback = record.phase, None, None, None, None
@@ -267,7 +267,7 @@ class JobHistory:
             phase = _phase(record, now)
             reason = code.name if code is not Reason.NONE else None
             setback = state.jobs.setbacks.get(record.id)
-            life = state.jobs.incarnations.get(record.id)
+            life = state.jobs.attempts.get(record.id)
             if life is not None and len(life.gpus) and not life.parked:
                 accelerator = state.machines.cluster.pools[state.machines.cluster.gpu_pool[life.gpus[0]]]
                 where = where_text(state.machines.cluster, life.gpus)
@@ -341,7 +341,7 @@ def _known(figure: float) -> float | None:
     return figure if figure == figure else None
 
 
-def step_rate(part: IncarnationStatus, now_s: float | None = None) -> float | None:
+def step_rate(part: AttemptStatus, now_s: float | None = None) -> float | None:
     """Steps per second of an attempt, without the time before its first step and the time that it slept. None: not known yet.
     `now_s`: it runs, and one that has been quiet for long counts as slow."""
     since_s, since_steps = part.paced_s, part.paced_steps
@@ -355,19 +355,19 @@ def step_rate(part: IncarnationStatus, now_s: float | None = None) -> float | No
     return steps / seconds if steps > 0 and seconds > 0 else None
 
 
-def _stalls(part: IncarnationStatus, seconds: float, now_s: float) -> bool:
+def _stalls(part: AttemptStatus, seconds: float, now_s: float) -> bool:
     """Whether it has been quiet for much longer than its pace was measured for."""
     return part.stepped_s is not None and now_s - part.stepped_s > max(2 * seconds, STALL_SECONDS)
 
 
-def _quiet_seconds(part: IncarnationStatus | None, now_s: float) -> float:
+def _quiet_seconds(part: AttemptStatus | None, now_s: float) -> float:
     """How long ago it told of its last step: it has worked on since. 0 for a job that stalls."""
     if part is None or part.stepped_s is None or part.paced_s is None:
         return 0.0
     return 0.0 if _stalls(part, part.stepped_s - part.paced_s, now_s) else max(now_s - part.stepped_s, 0.0)
 
 
-def _parking(record: JobRecord, part: IncarnationStatus) -> str:
+def _parking(record: JobRecord, part: AttemptStatus) -> str:
     """As the node found that started it. What the job was seen to do with its state stands."""
     if _UNSAVED in record.parking:
         return _unsaved(part.park_way)
@@ -393,8 +393,8 @@ def _unsaved(way: str) -> str:
     return f"{way if can_sleep(way) else STAY}: {_UNSAVED}"
 
 
-def _how(part: IncarnationStatus | None) -> str:
-    """How an incarnation left, and why that does not end the job."""
+def _how(part: AttemptStatus | None) -> str:
+    """How an attempt left, and why that does not end the job."""
     if part is None or part.exit_code is None:
         return ""
     if part.exit_code == 0:

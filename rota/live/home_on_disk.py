@@ -12,7 +12,7 @@ from rota.agent.attempt_files import read_order, read_status
 from rota.agent.constants import ENDED, LOST
 from rota.agent.disk import RUN, SUPERVISOR_LOCK
 from rota.agent.log import LogPiece, log_end, read_log
-from rota.agent.orders import IncarnationStatus, incarnation_status
+from rota.agent.orders import AttemptStatus, attempt_status
 from rota.live.attempt_events import AttemptEvents
 from rota.live.clock import Clock
 from rota.live.driver import DriverContext
@@ -59,20 +59,20 @@ class HomeOnDisk:
         known = [each for each in statuses if self._is_current(each)]
         events = parts.take(known)
         before, cancelling = set(state.jobs.row), set(state.jobs.cancelling)
-        lives = {job: attempt.number for job, attempt in state.jobs.incarnations.items()}
+        lives = {job: attempt.number for job, attempt in state.jobs.attempts.items()}
         self._scheduler.fold(self._clock(), events)
         self._history.note(events, before, cancelling, lives, state, {each.job: each for each in known})
         self._running = parts.running
 
-    def _is_current(self, status: IncarnationStatus) -> bool:
-        attempt = self._scheduler.state.jobs.incarnations.get(status.job)
-        return attempt is not None and attempt.number == status.incarnation
+    def _is_current(self, status: AttemptStatus) -> bool:
+        attempt = self._scheduler.state.jobs.attempts.get(status.job)
+        return attempt is not None and attempt.number == status.attempt
 
-    def _attempts(self) -> list[IncarnationStatus]:
+    def _attempts(self) -> list[AttemptStatus]:
         """Those on this machine. One without a supervisor and without an end is lost: the next start says so."""
         found = []
         for folder in sorted((self.home / RUN).glob("[0-9]*/[0-9]*")):
-            status = incarnation_status(int(folder.parent.name), int(folder.name), read_order(folder), read_status(folder))
+            status = attempt_status(int(folder.parent.name), int(folder.name), read_order(folder), read_status(folder))
             if status.state != ENDED and not _is_supervised(folder):
                 status = replace(status, state=ENDED, outcome=LOST, ended_s=self._clock())
             found.append(status)

@@ -33,7 +33,7 @@ class GangPlace:
 
 
 def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_id: str, life: str) -> dict[str, str]:
-    """`home_id`: a name that no other home has; `life`: one that no other incarnation has."""
+    """`home_id`: a name that no other home has; `life`: one that no other attempt has."""
     first, count = PORTS
     interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
@@ -41,15 +41,15 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         **job.env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": place.address,
-        "MASTER_PORT": str(first + (crc32(home_id.encode()) + command.job * 8 + command.incarnation) % count),
+        "MASTER_PORT": str(first + (crc32(home_id.encode()) + command.job * 8 + command.attempt) % count),
         "NNODES": str(place.nodes),
         "NODE_RANK": str(place.rank),
         "PYTHONUNBUFFERED": "1",
         "ROTA_JOB_ID": str(command.job),
         "ROTA_JOB_KEY": f"{home_id}-{command.job}",
         "ROTA_JOB_NAME": job.name,
-        "ROTA_INCARNATION": str(command.incarnation),
-        "ROTA_RESTARTS": str(command.incarnation - 1),
+        "ROTA_ATTEMPT": str(command.attempt),
+        "ROTA_RESTARTS": str(command.attempt - 1),
         "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,
         "ROTA_FROM_STEP": f"{command.from_step:g}",
         "ROTA_HOST": place.host,

@@ -11,12 +11,12 @@ from typing import Any
 
 from rota.agent.constants import ENDED, PARK_WAY
 from rota.agent.gpu_readings import GpuWatch, Readings
-from rota.agent.gpu_use import GpuUse, IncarnationKey, gpu_use, holders
+from rota.agent.gpu_use import AttemptKey, GpuUse, gpu_use, holders
 from rota.agent.gpus import Gpu
 from rota.agent.log import LIMIT_BYTES, LogPiece, log_end, read_log
 from rota.agent.machine import AttemptManager
 from rota.agent.mps import mps_environment
-from rota.agent.orders import IncarnationStatus, LaunchOrder
+from rota.agent.orders import AttemptStatus, LaunchOrder
 from rota.agent.other_programs import OtherPrograms
 from rota.agent.processes import boot_s, life_of
 from rota.folders import make_folder
@@ -86,7 +86,7 @@ class Local:
         self._context: DriverContext
         self._parts: AttemptEvents
         self._step_rates = StepRates()
-        self._uses: Mapping[IncarnationKey, GpuUse] = {}
+        self._uses: Mapping[AttemptKey, GpuUse] = {}
         self._progress_s = 0.0
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Launch: self._launch,
@@ -115,8 +115,8 @@ class Local:
         self.machine = AttemptManager(self.home, context.wake)
         self._watch = GpuWatch() if self._index else None
 
-    def _stays_pinned(self, status: IncarnationStatus) -> bool:
-        return self.machine.variables(status.job, status.incarnation).get(PARK_WAY) == PRELOAD
+    def _stays_pinned(self, status: AttemptStatus) -> bool:
+        return self.machine.variables(status.job, status.attempt).get(PARK_WAY) == PRELOAD
 
     def close(self) -> None:
         if self._home_id:  # it was opened
@@ -130,9 +130,9 @@ class Local:
         events: list[External] = []
         for command in commands:
             self._carry_out[type(command)](command)
-            reply = self.machine.answer(command.job, command.incarnation)
+            reply = self.machine.answer(command.job, command.attempt)
             if reply is not None:
-                events.append(Exited(command.job, command.incarnation, self._context.clock(), Outcome(reply.outcome), 0.0))
+                events.append(Exited(command.job, command.attempt, self._context.clock(), Outcome(reply.outcome), 0.0))
         return events
 
     def _launch(self, command: Launch) -> None:
@@ -140,7 +140,7 @@ class Local:
         self.machine.launch(
             LaunchOrder(
                 job=command.job,
-                incarnation=command.incarnation,
+                attempt=command.attempt,
                 sequence=command.sequence,
                 argv=job.argv,
                 env=self._environment(command, job),
@@ -161,18 +161,18 @@ class Local:
 
     def _suspend(self, command: Suspend) -> None:
         ask = self.machine.park if command.kind is SuspendKind.PARK else self.machine.suspend
-        ask(command.job, command.incarnation, command.sequence)
+        ask(command.job, command.attempt, command.sequence)
 
     def _kill(self, command: Kill) -> None:
-        self.machine.kill(command.job, command.incarnation, command.sequence)
+        self.machine.kill(command.job, command.attempt, command.sequence)
 
     def _renew(self, command: Renew) -> None:
-        self.machine.renew(command.job, command.incarnation, max(command.lease_s - self._context.clock(), 0.0))
+        self.machine.renew(command.job, command.attempt, max(command.lease_s - self._context.clock(), 0.0))
 
     def _resize(self, command: Resize) -> None:
         """A session of one process takes another batch size by itself. For other GPUs, or in several processes, it is started
         again."""
-        numbers, key = self._numbers(command.gpus), (command.job, command.incarnation)
+        numbers, key = self._numbers(command.gpus), (command.job, command.attempt)
         changed = size_variables(command, GangPlace(host=socket.gethostname(), gpus=numbers))
         if len(numbers) == 1 and self.machine.variables(*key).get("CUDA_VISIBLE_DEVICES") == changed["CUDA_VISIBLE_DEVICES"]:
             self.machine.resize(*key, command.sequence, command.batch_size)
@@ -187,7 +187,7 @@ class Local:
 
     def _resume(self, command: Resume) -> None:
         lease_seconds = max(command.lease_s - self._context.clock(), 0.0)
-        self.machine.resume(command.job, command.incarnation, command.sequence, lease_seconds)
+        self.machine.resume(command.job, command.attempt, command.sequence, lease_seconds)
 
     def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
         return choose_park_method(self._parking_facts(job))
@@ -247,24 +247,24 @@ class Local:
         """What has ended and is in the journal needs no files any more."""
         for status in self.machine.inventory():
             if status.state == ENDED:
-                self.machine.forget(status.job, status.incarnation)
-                self._parts.forget(status.job, status.incarnation)
+                self.machine.forget(status.job, status.attempt)
+                self._parts.forget(status.job, status.attempt)
 
     def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         """Processes that the scheduler knows nothing of: a journal that was set back does not say what they are."""
         for status in self.machine.inventory():
-            if status.state != ENDED and not wanted(status.job, status.incarnation):
-                self.machine.kill(status.job, status.incarnation, STRAY_SEQUENCE)
+            if status.state != ENDED and not wanted(status.job, status.attempt):
+                self.machine.kill(status.job, status.attempt, STRAY_SEQUENCE)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def inventory(self) -> list[IncarnationStatus]:
+    def inventory(self) -> list[AttemptStatus]:
         return self._within(self.machine.inventory())
 
-    def _within(self, statuses: Iterable[IncarnationStatus]) -> list[IncarnationStatus]:
+    def _within(self, statuses: Iterable[AttemptStatus]) -> list[AttemptStatus]:
         return [within_requested(each, self._context.submitted) for each in statuses]
 
-    def running(self) -> Mapping[int, IncarnationStatus]:
+    def running(self) -> Mapping[int, AttemptStatus]:
         return self._parts.running
 
     def late_starts(self) -> Mapping[int, str]:

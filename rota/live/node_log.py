@@ -38,7 +38,7 @@ def _name(state: State, node: int) -> str:
 
 def _unreachable(state: State, node: int) -> str:
     silent_seconds = state.now_s - float(state.machines.node_heard_s[node])
-    jobs = sum(node in incarnation.parts for incarnation in state.jobs.incarnations.values())
+    jobs = sum(node in attempt.parts for attempt in state.jobs.attempts.values())
     text = f"{_name(state, node)} is unreachable: no answer for {silent_seconds:.0f} s"
     if not jobs:
         return text

@@ -15,10 +15,10 @@ def node_rows(state: State, devices: Mapping[int, Devices], readings: Readings, 
     machines = state.machines
     parked: dict[int, list[int]] = {}
     set_aside_gib = [0.0] * len(machines.cluster.nodes)
-    for job, incarnation in sorted(state.jobs.incarnations.items()):
-        for part in incarnation.parts:
-            set_aside_gib[part] += incarnation.host_gib
-        for gpu in incarnation.gpus.tolist() if incarnation.parked else ():
+    for job, attempt in sorted(state.jobs.attempts.items()):
+        for part in attempt.parts:
+            set_aside_gib[part] += attempt.host_gib
+        for gpu in attempt.gpus.tolist() if attempt.parked else ():
             parked.setdefault(gpu, []).append(job)
     found = []
     for number, node in enumerate(machines.cluster.nodes):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rota.agent.constants import ENDED
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import signal_name
 from rota.beliefs.rates import at_size, local_batch
 from rota.errors import OptionError
@@ -190,7 +190,7 @@ class Profiling:
         self.stop()
         self._local.close()
 
-    def _looks(self, seconds: float) -> Iterator[tuple[IncarnationStatus | None, list[Measured]]]:
+    def _looks(self, seconds: float) -> Iterator[tuple[AttemptStatus | None, list[Measured]]]:
         """How it is, again and again, for so long; its lease is kept alive meanwhile."""
         until = time.monotonic() + seconds
         renew = time.monotonic() + RENEW_SECONDS
@@ -225,7 +225,7 @@ class Profiling:
             return replace(seen, steps_per_second=seen.steps / seen.seconds)
         return replace(seen, problem=self._problem(status, seen))
 
-    def _problem(self, status: IncarnationStatus | None, seen: ProfileResult) -> str:
+    def _problem(self, status: AttemptStatus | None, seen: ProfileResult) -> str:
         """Why it was not measured, with the last thing that it said."""
         last = self._last_line()
         said = f"; its output ends: {last}" if last else "; it wrote nothing"
@@ -246,7 +246,7 @@ class Profiling:
         return said[-1][:LONGEST_LINE] if said else ""
 
 
-def _counted(seen: ProfileResult, first: IncarnationStatus, status: IncarnationStatus) -> ProfileResult:
+def _counted(seen: ProfileResult, first: AttemptStatus, status: AttemptStatus) -> ProfileResult:
     assert first.stepped_s is not None and status.stepped_s is not None
     started = None if first.started_s is None else max(first.stepped_s - first.started_s, 0.0)
     steps, seconds = status.steps_done - first.steps_done, status.stepped_s - first.stepped_s

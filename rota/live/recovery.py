@@ -36,9 +36,9 @@ def lost_with_their_files(state: State, there: Collection[tuple[int, int]], home
     `run`. `there`: those that are. What still runs of them is ended, since it could not be found later; a launch that was not
     carried out is sent again by the core."""
     lost = []
-    for job, incarnation in state.jobs.incarnations.items():
-        if (job, incarnation.number) not in there:
+    for job, attempt in state.jobs.attempts.items():
+        if (job, attempt.number) not in there:
             end_job(f"{home_id}-{job}")
             if Phase(int(state.jobs.table.phase[state.jobs.row[job]])) is not Phase.STARTING:
-                lost.append(Exited(job, incarnation.number, now_s, Outcome.LOST, 0.0))
+                lost.append(Exited(job, attempt.number, now_s, Outcome.LOST, 0.0))
     return lost

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.wire.spec import MAX_STEPS
 from rota.wire.submitted import SubmittedJob
 
 
-def within_requested(status: IncarnationStatus, submitted: Callable[[int], SubmittedJob]) -> IncarnationStatus:
+def within_requested(status: AttemptStatus, submitted: Callable[[int], SubmittedJob]) -> AttemptStatus:
     """Return the status with no more steps than its job requested, or than any job may request; `steps_problem` says so."""
     try:
         requested = submitted(status.job).steps

@@ -10,7 +10,7 @@ import statistics
 from collections import deque
 
 from rota.agent.constants import RUNNING
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 
 USUAL_SECONDS = 6.0
 """From a process to its first step, until others have told, and at least: loading a framework takes seconds."""
@@ -23,7 +23,7 @@ REMEMBERED = 20
 
 
 class Starts:
-    """How long starting takes on this machine, and which incarnations have started."""
+    """How long starting takes on this machine, and which attempts have started."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=REMEMBERED)
@@ -34,7 +34,7 @@ class Starts:
         usual = statistics.median(self._seconds) if self._seconds else USUAL_SECONDS
         return PATIENCE * min(max(usual, USUAL_SECONDS), LONGEST_USUAL_SECONDS)
 
-    def began_s(self, status: IncarnationStatus, now_s: float) -> float | None:
+    def began_s(self, status: AttemptStatus, now_s: float) -> float | None:
         """When it started; None: not yet, or it never had a process. Ask until it has, and no more: it is counted."""
         if status.started_s is None:
             return None

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rota.agent.constants import ENDED, PARKED, RUNNING
-from rota.agent.gpu_use import GpuUse, IncarnationKey
-from rota.agent.orders import IncarnationStatus
+from rota.agent.gpu_use import AttemptKey, GpuUse
+from rota.agent.orders import AttemptStatus
 from rota.model.events import Measured
 
 FIRST_SECONDS = 3.0
@@ -71,7 +71,7 @@ class GpuUseWindow(NamedTuple):
         return self.busy / self.readings if self.readings else math.nan
 
 
-MeasuredRows = dict[IncarnationKey, tuple[float, float, GpuUseWindow]]
+MeasuredRows = dict[AttemptKey, tuple[float, float, GpuUseWindow]]
 """When the window of each began, its pace, and how it used its GPUs."""
 
 
@@ -79,24 +79,24 @@ class StepRates:
     """Keeps the windows of all jobs of a machine."""
 
     def __init__(self) -> None:
-        self._windows: dict[IncarnationKey, StepWindow] = {}
-        self._latest: dict[IncarnationKey, IncarnationStatus] = {}
+        self._windows: dict[AttemptKey, StepWindow] = {}
+        self._latest: dict[AttemptKey, AttemptStatus] = {}
         """Of the jobs that have a window."""
         self._left_s: dict[str, float] = {}
         """When a job last left these GPUs."""
-        self._seen: dict[IncarnationKey, GpuUseWindow] = {}
-        self._uses: dict[IncarnationKey, GpuUse] = {}
+        self._seen: dict[AttemptKey, GpuUseWindow] = {}
+        self._uses: dict[AttemptKey, GpuUse] = {}
         """Of all that work, as last read."""
-        self._told_gib: dict[IncarnationKey, float] = {}
+        self._told_gib: dict[AttemptKey, float] = {}
 
     def look(
         self,
-        inventory: Iterable[IncarnationStatus],
-        began_s: Mapping[IncarnationKey, float],
-        uses: Mapping[IncarnationKey, GpuUse] | None = None,
+        inventory: Iterable[AttemptStatus],
+        began_s: Mapping[AttemptKey, float],
+        uses: Mapping[AttemptKey, GpuUse] | None = None,
     ) -> None:
-        """How all incarnations are now, since when those work that do, and how they use their GPUs."""
-        there: dict[str, list[IncarnationStatus]] = {}
+        """How all attempts are now, since when those work that do, and how they use their GPUs."""
+        there: dict[str, list[AttemptStatus]] = {}
         for status in inventory:
             left_s = status.parked_s if status.state == PARKED else status.ended_s
             if status.state not in (ENDED, PARKED):
@@ -116,7 +116,7 @@ class StepRates:
         self._told_gib = {key: gib for key, gib in self._told_gib.items() if key in began_s}
         self._seen = {key: self._with_use(key, window) for key, window in self._windows.items()}
 
-    def _with_use(self, key: IncarnationKey, window: StepWindow) -> GpuUseWindow:
+    def _with_use(self, key: AttemptKey, window: StepWindow) -> GpuUseWindow:
         seen = self._seen.get(key)
         if seen is None or seen.since_s != window.since_s:
             seen = GpuUseWindow(window.since_s)
@@ -150,7 +150,7 @@ def measured_of(rows: MeasuredRows, now_s: float) -> Measured | None:
     keys = sorted(rows)
     return Measured(
         np.array([job for job, _ in keys], dtype=np.int64),
-        np.array([incarnation for _, incarnation in keys], dtype=np.int64),
+        np.array([attempt for _, attempt in keys], dtype=np.int64),
         np.array([rows[key][0] for key in keys], dtype=np.float64),
         np.array([rows[key][1] for key in keys], dtype=np.float64),
         np.array([rows[key][2].utilisation for key in keys], dtype=np.float64),
@@ -165,11 +165,11 @@ def _of_known(choose: Callable[[float, float], float], before: float, now: float
     return now if before != before else before if now != now else choose(before, now)
 
 
-def _key(status: IncarnationStatus) -> IncarnationKey:
-    return status.job, status.incarnation
+def _key(status: AttemptStatus) -> AttemptKey:
+    return status.job, status.attempt
 
 
-def _window(window: StepWindow | None, status: IncarnationStatus, changed_s: float) -> StepWindow | None:
+def _window(window: StepWindow | None, status: AttemptStatus, changed_s: float) -> StepWindow | None:
     """The window that goes on, or another that begins with the latest step; None: there has been no step since the change."""
     if status.stepped_s is None or status.stepped_s < changed_s:
         return None

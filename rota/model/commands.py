@@ -1,4 +1,4 @@
-"""Commands: what the core tells a driver to do. Keyed (job, incarnation, sequence), so that a repeat is harmless."""
+"""Commands: what the core tells a driver to do. Keyed (job, attempt, sequence), so that a repeat is harmless."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -19,10 +19,10 @@ class SuspendKind(StrEnum):
 
 @value
 class Launch:
-    """Start a new incarnation on these GPUs, all of them or none."""
+    """Start a new attempt on these GPUs, all of them or none."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     option: int
     gpus: Ints
@@ -42,7 +42,7 @@ class Suspend:
     """Stop at a step boundary and keep the state."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     nodes: tuple[int, ...]
     kind: SuspendKind = SuspendKind.CHECKPOINT
@@ -50,10 +50,10 @@ class Suspend:
 
 @plain_value
 class Resume:
-    """Wake a parked incarnation on the GPUs it had."""
+    """Wake a parked attempt on the GPUs it had."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     nodes: tuple[int, ...]
     lease_s: float = FOREVER
@@ -67,7 +67,7 @@ class Resize:
     size. Answered by `Started`."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     option: int
     gpus: Ints
@@ -82,17 +82,17 @@ class Renew:
     """Extend the right to run. Not counted as in flight: a lost renewal only lets the lease end."""
 
     job: int
-    incarnation: int
+    attempt: int
     nodes: tuple[int, ...]
     lease_s: float
 
 
 @plain_value
 class Kill:
-    """End this incarnation's processes at once."""
+    """End this attempt's processes at once."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     nodes: tuple[int, ...]
 

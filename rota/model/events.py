@@ -1,6 +1,6 @@
 """Events: everything the core learns. The journal is a list of these, and state is nothing but their fold.
 
-Job events name the incarnation they speak of, and answers the sequence of the command they answer, so late, repeated and
+Job events name the attempt they speak of, and answers the sequence of the command they answer, so late, repeated and
 reordered ones can be told apart. `node` None means: the driver speaks for every node of the job at once.
 """
 
@@ -52,7 +52,7 @@ class Started:
     """Answers Launch, Resume and Resize: it runs as that command said."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     at_s: float
     node: int | None = None
@@ -67,7 +67,7 @@ class Suspended:
     """Answers Suspend."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     at_s: float
     kind: SuspendKind
@@ -88,7 +88,7 @@ class Exited:
     """Processes ended, asked or not."""
 
     job: int
-    incarnation: int
+    attempt: int
     at_s: float
     outcome: Outcome
     steps_saved: float
@@ -108,7 +108,7 @@ class Attached:
     """A training session of this attempt is up, and says whether it saves its state when it is asked to stop."""
 
     job: int
-    incarnation: int
+    attempt: int
     at_s: float
     saves: bool = True
 
@@ -118,7 +118,7 @@ class Progressed:
     """Where running jobs are: one batch of columns."""
 
     jobs: Ints
-    incarnations: Ints
+    attempts: Ints
     steps_done: Floats
     steps_saved: Floats
     at_s: float
@@ -129,7 +129,7 @@ class Measured:
     """What was measured of running jobs over a while in which nothing changed for them: one batch of columns."""
 
     jobs: Ints
-    incarnations: Ints
+    attempts: Ints
     since_s: Floats
     """From when on each was measured."""
     rate: Floats
@@ -148,7 +148,7 @@ class InventoryItem:
     """One line of a node's inventory."""
 
     job: int
-    incarnation: int
+    attempt: int
     sequence: int
     state: ProcessState
     steps: float
@@ -175,7 +175,7 @@ class NodesReported:
     parts: Ints
     """How many lines of its inventory each node has below, in order."""
     jobs: Ints
-    incarnations: Ints
+    attempts: Ints
     parked: Bools
     """They sleep; if not, they run."""
     steps: Floats
@@ -190,7 +190,7 @@ class NodesReported:
             np.array([report.boot for report in reports], dtype=np.int64),
             np.array([len(report.inventory) for report in reports], dtype=np.int64),
             np.array([part.job for part in parts], dtype=np.int64),
-            np.array([part.incarnation for part in parts], dtype=np.int64),
+            np.array([part.attempt for part in parts], dtype=np.int64),
             np.array([part.state is ProcessState.PARKED for part in parts], dtype=np.bool_),
             np.array([part.steps for part in parts], dtype=np.float64),
             at_s,
@@ -198,10 +198,10 @@ class NodesReported:
 
     def reports(self) -> Iterator[NodeReported]:
         """One by one."""
-        columns = (self.jobs.tolist(), self.incarnations.tolist(), self.parked.tolist(), self.steps.tolist())
+        columns = (self.jobs.tolist(), self.attempts.tolist(), self.parked.tolist(), self.steps.tolist())
         parts = (
-            InventoryItem(job, incarnation, 0, ProcessState.PARKED if parked else ProcessState.RUNNING, steps)
-            for job, incarnation, parked, steps in zip(*columns, strict=True)
+            InventoryItem(job, attempt, 0, ProcessState.PARKED if parked else ProcessState.RUNNING, steps)
+            for job, attempt, parked, steps in zip(*columns, strict=True)
         )
         for node, boot, count in zip(self.nodes.tolist(), self.boots.tolist(), self.parts.tolist(), strict=True):
             yield NodeReported(node, boot, self.at_s, tuple(islice(parts, count)))

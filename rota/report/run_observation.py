@@ -194,7 +194,7 @@ class _Reader:
         if job is None or not isinstance(command, Launch | Resume | Suspend):
             return
         before = job.asked
-        if before is None or (before.incarnation, before.sequence) != (command.incarnation, command.sequence):
+        if before is None or (before.attempt, before.sequence) != (command.attempt, command.sequence):
             job.asked, job.asked_s = command, now_s
 
     def hear(self, event: External) -> None:

@@ -16,7 +16,7 @@ OPERATIONS: dict[type, str] = {Launch: LAUNCH, Resume: RESUME, Resize: RESIZE, S
 
 @dataclass
 class SimulatedTask:
-    """One node's processes of one incarnation, as they really are."""
+    """One node's processes of one attempt, as they really are."""
 
     held: rules.TrackedAttempt
     gpus: tuple[int, ...]
@@ -27,8 +27,8 @@ class SimulatedTask:
         return self.held.is_alive
 
     @property
-    def incarnation(self) -> int:
-        return self.held.incarnation
+    def attempt(self) -> int:
+        return self.held.attempt
 
     @property
     def lease_s(self) -> float:
@@ -72,7 +72,7 @@ class Agent:
                 part.held = held
                 self._change(command, part)
         if decision.answers:
-            self._answer(job, command.incarnation)
+            self._answer(job, command.attempt)
 
     def end(self, job: int, part: SimulatedTask, outcome: Outcome) -> None:
         part.held = rules.ended(part.held, outcome)
@@ -87,14 +87,14 @@ class Agent:
             return False
         part.held = held
         self.end(job, part, Outcome.LOST)
-        self._answer(job, part.incarnation)
+        self._answer(job, part.attempt)
         return True
 
     def report(self) -> None:
         inventory = tuple(
             InventoryItem(
                 job,
-                part.incarnation,
+                part.attempt,
                 part.held.sequence,
                 ProcessState(part.held.state),
                 part.steps,
@@ -111,8 +111,8 @@ class Agent:
     def _instruction(self, command: JobCommand | Renew) -> rules.AgentCommand:
         """Leases of one core are equally long, so the end of a lease tells which command was sent later."""
         if isinstance(command, Renew):
-            return rules.AgentCommand(RENEW, command.incarnation, lease_s=command.lease_s, sent_s=command.lease_s)
-        found = rules.AgentCommand(OPERATIONS[type(command)], command.incarnation, command.sequence)
+            return rules.AgentCommand(RENEW, command.attempt, lease_s=command.lease_s, sent_s=command.lease_s)
+        found = rules.AgentCommand(OPERATIONS[type(command)], command.attempt, command.sequence)
         if isinstance(command, Launch):
             boot = command.boots[command.nodes.index(self.node)]
             return found._replace(lease_s=command.lease_s, boot=str(boot))
@@ -141,18 +141,18 @@ class Agent:
             park = command.kind is SuspendKind.PARK
             part.held = rules.parked(part.held) if park else rules.ended(part.held, Outcome.YIELDED)
 
-    def _answer(self, job: int, incarnation: int) -> None:
-        """Say how things are with this incarnation here, whatever was asked."""
+    def _answer(self, job: int, attempt: int) -> None:
+        """Say how things are with this attempt here, whatever was asked."""
         now, node, part = self.world.now_s, self.node, self.parts.get(job)
-        reply = rules.describe(part.held if part is not None else None, incarnation)
-        mine = part is not None and part.incarnation == incarnation
+        reply = rules.describe(part.held if part is not None else None, attempt)
+        mine = part is not None and part.attempt == attempt
         steps = part.steps if part is not None and mine else self.world.storage.get(job, 0.0)
         event: External
         if reply.kind == STARTED:
-            event = Started(job, incarnation, reply.sequence, now, node)
+            event = Started(job, attempt, reply.sequence, now, node)
         elif reply.kind == EXITED:
-            event = Exited(job, incarnation, now, Outcome(reply.outcome), steps, node)
+            event = Exited(job, attempt, now, Outcome(reply.outcome), steps, node)
         else:
             kind = SuspendKind.PARK if reply.kind == PARKED else SuspendKind.CHECKPOINT
-            event = Suspended(job, incarnation, reply.sequence, now, kind, steps, node)
+            event = Suspended(job, attempt, reply.sequence, now, kind, steps, node)
         self.world.to_core(node, event)

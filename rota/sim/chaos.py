@@ -94,10 +94,10 @@ REPORT_SECONDS = 3.0
 
 @dataclass
 class _Gang:
-    """The truth about one incarnation: it makes progress only while every part runs."""
+    """The truth about one attempt: it makes progress only while every part runs."""
 
     job: int
-    incarnation: int
+    attempt: int
     nodes: tuple[int, ...]
     steps: float
     gpus: tuple[int, ...]
@@ -143,7 +143,7 @@ class Chaos:
         self.storage: dict[int, float] = {}
         self.gangs: dict[tuple[int, int], _Gang] = {}
         self.gpu_owner: dict[int, dict[tuple[int, int], int]] = {}
-        """GPU -> (job, incarnation) of those who have it -> the job that each was told may be there too."""
+        """GPU -> (job, attempt) of those who have it -> the job that each was told may be there too."""
         self.specs = jobs
         self.finished: set[int] = set()
         self.failed: set[int] = set()
@@ -350,33 +350,31 @@ class Chaos:
             raise Broken(f"at {self.now_s:.3f} s: job {job} was started after its lease, which ended at {command.lease_s:.3f} s")
         for other in self.agents:
             part = other.parts.get(job)
-            if part is not None and part.lives and part.incarnation != command.incarnation:
-                raise Broken(
-                    f"job {job} lives twice: incarnation {part.incarnation} on node {other.node} and {command.incarnation}"
-                )
-        key, whole = (job, command.incarnation), tuple(command.gpus.tolist())
-        gang = self.gangs.setdefault(key, _Gang(job, command.incarnation, command.nodes, self.storage.get(job, 0.0), whole))
+            if part is not None and part.lives and part.attempt != command.attempt:
+                raise Broken(f"job {job} lives twice: attempt {part.attempt} on node {other.node} and {command.attempt}")
+        key, whole = (job, command.attempt), tuple(command.gpus.tolist())
+        gang = self.gangs.setdefault(key, _Gang(job, command.attempt, command.nodes, self.storage.get(job, 0.0), whole))
         self._take(command, gpus)
         self._part_runs(gang, node)
-        self._watch_lease(node, job, command.incarnation)
+        self._watch_lease(node, job, command.attempt)
 
     def part_resumed(self, node: int, command: Resume, gpus: tuple[int, ...]) -> None:
         self._take(command, gpus)
-        self._part_runs(self.gangs[command.job, command.incarnation], node)
+        self._part_runs(self.gangs[command.job, command.attempt], node)
 
     def part_resized(self, node: int, command: Resize, gpus: tuple[int, ...]) -> None:
         """It lets go of GPUs at once, and takes only what no other has."""
         self._check_size(command)
         self._count("resizes")
         job, first, end = command.job, *self.span(node)
-        gang = self.gangs[job, command.incarnation]
+        gang = self.gangs[job, command.attempt]
         gang.gpus = tuple(command.gpus.tolist())
-        mine = {gpu for gpu, owners in self.gpu_owner.items() if (job, gang.incarnation) in owners and first <= gpu < end}
-        self._free(job, gang.incarnation, mine - set(gpus))
+        mine = {gpu for gpu, owners in self.gpu_owner.items() if (job, gang.attempt) in owners and first <= gpu < end}
+        self._free(job, gang.attempt, mine - set(gpus))
         for gpu in set(gpus) - mine:
             if self.gpu_owner.get(gpu):
                 raise Broken(f"at {self.now_s:.3f} s: job {job} grew onto GPU {gpu}, which jobs {[*self.gpu_owner[gpu]]} hold")
-            self.gpu_owner[gpu] = {(job, gang.incarnation): -1}
+            self.gpu_owner[gpu] = {(job, gang.attempt): -1}
 
     def _check_size(self, command: Launch | Resize) -> None:
         """It gets a size that it accepts, the one of the option named, on one accelerator type."""
@@ -402,21 +400,21 @@ class Chaos:
                 if sum(parts) > MILLI:
                     raise Broken(f"at {self.now_s:.3f} s: more than GPU {gpu} is given to jobs {[job, *owners]}")
                 self._count("split")
-                owners[job, command.incarnation] = command.partner
+                owners[job, command.attempt] = command.partner
                 continue
-            for (other, incarnation), beside in owners.items():
+            for (other, attempt), beside in owners.items():
                 if len(owners) > 1 or (command.partner != other and beside != job):
                     raise Broken(f"at {self.now_s:.3f} s: GPU {gpu} is held by job {other} and given to job {job}")
-                if self.gangs[other, incarnation].gpus != self.gangs[job, command.incarnation].gpus:
+                if self.gangs[other, attempt].gpus != self.gangs[job, command.attempt].gpus:
                     raise Broken(f"at {self.now_s:.3f} s: jobs {other} and {job} share GPU {gpu} but not all they have")
                 self._count("shared")
-            owners[job, command.incarnation] = command.partner
+            owners[job, command.attempt] = command.partner
 
     def _part_runs(self, gang: _Gang, node: int) -> None:
         gang.running.add(node)
         gang.suspended.discard(node)
         if len(gang.running) == len(gang.nodes):
-            gpus = [gpu for gpu, owners in self.gpu_owner.items() if (gang.job, gang.incarnation) in owners]
+            gpus = [gpu for gpu, owners in self.gpu_owner.items() if (gang.job, gang.attempt) in owners]
             if len(gpus) != len(gang.gpus):
                 raise Broken(f"at {self.now_s:.3f} s: job {gang.job} runs on {len(gpus)} of {len(gang.gpus)} GPUs")
             gang.since_s = self.now_s
@@ -439,14 +437,14 @@ class Chaos:
             agent = self.agents[node]
             part = agent.parts[gang.job]
             agent.end(gang.job, part, Outcome.FINISHED)
-            self.to_core(node, Exited(gang.job, gang.incarnation, self.now_s, Outcome.FINISHED, part.steps, node))
+            self.to_core(node, Exited(gang.job, gang.attempt, self.now_s, Outcome.FINISHED, part.steps, node))
 
     def part_suspended(self, node: int, command: Suspend, part: SimulatedTask) -> float:
         """A checkpoint counts once every part of the gang has written its share."""
         job = command.job
-        gang = self.gangs[job, part.incarnation]
+        gang = self.gangs[job, part.attempt]
         self._pause(gang, node)
-        self._free(job, part.incarnation, part.gpus)
+        self._free(job, part.attempt, part.gpus)
         gang.suspended.add(node)
         if command.kind is SuspendKind.CHECKPOINT and not self.specs[job].saves:
             return self.storage.get(job, 0.0)
@@ -455,24 +453,24 @@ class Chaos:
         return gang.steps
 
     def part_ended(self, node: int, job: int, part: SimulatedTask) -> None:
-        self._pause(self.gangs[job, part.incarnation], node)
-        self._free(job, part.incarnation, part.gpus)
+        self._pause(self.gangs[job, part.attempt], node)
+        self._free(job, part.attempt, part.gpus)
 
-    def _free(self, job: int, incarnation: int, gpus: Iterable[int]) -> None:
+    def _free(self, job: int, attempt: int, gpus: Iterable[int]) -> None:
         """A sleeping part holds none, whoever has its GPUs now."""
         for gpu in gpus:
             owners = self.gpu_owner.get(gpu, {})
-            owners.pop((job, incarnation), None)
+            owners.pop((job, attempt), None)
             if not owners:
                 self.gpu_owner.pop(gpu, None)
 
-    def _watch_lease(self, node: int, job: int, incarnation: int) -> None:
+    def _watch_lease(self, node: int, job: int, attempt: int) -> None:
         """The agent ends what outlives its lease, by its own clock, which may be slow."""
         agent, drift = self.agents[node], self.dice.random() * self.faults.drift_seconds
 
         def check() -> None:
             part = agent.parts.get(job)
-            if part is None or part.incarnation != incarnation or not part.lives:
+            if part is None or part.attempt != attempt or not part.lives:
                 return
             if part.lease_s + drift > self.now_s + 1e-9:
                 self._at(part.lease_s + drift, check)
@@ -554,7 +552,7 @@ class Chaos:
             if outcome is Outcome.FAILED:
                 self.failures[job] = self.failures.get(job, 0) + 1
             agent.end(job, part, outcome)
-            self.to_core(agent.node, Exited(job, part.incarnation, self.now_s, outcome, part.steps, agent.node))
+            self.to_core(agent.node, Exited(job, part.attempt, self.now_s, outcome, part.steps, agent.node))
 
     def _partition(self) -> None:
         self._count("partitions")

@@ -219,18 +219,18 @@ class Engine:
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
         if what == EXIT:
-            job, incarnation, stretch = item
+            job, attempt, stretch = item
             run = self._runs.get(job)
-            if run is None or run.incarnation != incarnation or run.stretch != stretch:
+            if run is None or run.attempt != attempt or run.stretch != stretch:
                 return  # it was stopped before it got there, or got another pace
             self._stop(job, run)
             self._storage.pop(job, None)
             self.record.finish(job, self.now_s)
-            events.append(Exited(job, incarnation, self.now_s, Outcome.FINISHED, run.total))
+            events.append(Exited(job, attempt, self.now_s, Outcome.FINISHED, run.total))
         elif what == ANSWER:
-            job, incarnation, act = item
+            job, attempt, act = item
             run = self._runs.get(job)
-            if run is not None and run.incarnation == incarnation:
+            if run is not None and run.attempt == attempt:
                 act(events)
         elif what == _CHANGE:
             self._change(item, events)
@@ -256,7 +256,7 @@ class Engine:
             events.append(
                 Progressed(
                     np.array([job for job, _ in live], dtype=np.int64),
-                    np.array([run.incarnation for _, run in live], dtype=np.int64),
+                    np.array([run.attempt for _, run in live], dtype=np.int64),
                     np.array([run.steps(now) for _, run in live]),
                     np.array([self._saved(job, run, now) for job, run in live]),
                     now,
@@ -319,7 +319,7 @@ class Engine:
         rate = self._alone_rate(spec, command.gpus, levels, command.batch_size)
         saved = self._storage.get(job, 0.0)
         run = SimulatedAttempt(
-            command.incarnation,
+            command.attempt,
             command.gpus,
             command.nodes,
             rate,
@@ -371,7 +371,7 @@ class Engine:
         job = command.job
         run.since_s = run.saves_s = self.now_s
         self.record.start(job, self.now_s)
-        events.append(Started(job, command.incarnation, command.sequence, self.now_s, from_step=run.from_step))
+        events.append(Started(job, command.attempt, command.sequence, self.now_s, from_step=run.from_step))
         other = self._company(job, run)
         self._go_on(job, run, other)
         if other is not None:
@@ -408,7 +408,7 @@ class Engine:
             if self.physics.ends_every_seconds:
                 at_s = max(math.ceil(at_s / self.physics.ends_every_seconds - WHOLE) * self.physics.ends_every_seconds, now)
             run.leaves_s = at_s
-            self._push(at_s + self.physics.costs.leave_of(self.arrivals[job].spec), EXIT, (job, run.incarnation, run.stretch))
+            self._push(at_s + self.physics.costs.leave_of(self.arrivals[job].spec), EXIT, (job, run.attempt, run.stretch))
 
     def _suspend(self, command: Suspend, events: list[External]) -> None:
         job, run = command.job, self._runs[command.job]
@@ -429,17 +429,17 @@ class Engine:
             else:
                 self._release(job, run)
             self.record.suspensions[job] += 1
-            later.append(Suspended(job, run.incarnation, command.sequence, self.now_s, command.kind, steps, saved=saves))
+            later.append(Suspended(job, run.attempt, command.sequence, self.now_s, command.kind, steps, saved=saves))
 
         self._after(cost, job, run, stopped, events)
 
     def _kill(self, command: Kill, events: list[External]) -> None:
         run = self._runs.get(command.job)
-        if run is None or run.incarnation != command.incarnation:
-            events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, 0.0))
+        if run is None or run.attempt != command.attempt:
+            events.append(Exited(command.job, command.attempt, self.now_s, Outcome.LOST, 0.0))
             return
         saved = self._lose(command.job, run)
-        events.append(Exited(command.job, command.incarnation, self.now_s, Outcome.LOST, saved))
+        events.append(Exited(command.job, command.attempt, self.now_s, Outcome.LOST, saved))
 
     def _solve(self, command: CallPolicy, events: list[External]) -> None:
         began = time.perf_counter()
@@ -473,7 +473,7 @@ class Engine:
         self, seconds: float, job: int, run: SimulatedAttempt, act: Callable[[list[External]], None], events: list[External]
     ) -> None:
         if seconds > 0:
-            self._push(self.now_s + seconds, ANSWER, (job, run.incarnation, act))
+            self._push(self.now_s + seconds, ANSWER, (job, run.attempt, act))
         else:
             act(events)
 
@@ -588,4 +588,4 @@ class Engine:
             if node in run.nodes:
                 saved = self._lose(job, run)
                 others = [n for n in run.nodes if n != node]
-                events.extend(Exited(job, run.incarnation, self.now_s, Outcome.LOST, saved, n) for n in others)
+                events.extend(Exited(job, run.attempt, self.now_s, Outcome.LOST, saved, n) for n in others)

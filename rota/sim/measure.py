@@ -32,7 +32,7 @@ def measure(
     types = [cluster.pools[cluster.gpu_pool[run.gpus[0]]] for _, run, _ in seen]
     return Measured(
         np.array([job for job, _, _ in seen], dtype=np.int64),
-        np.array([run.incarnation for _, run, _ in seen], dtype=np.int64),
+        np.array([run.attempt for _, run, _ in seen], dtype=np.int64),
         np.array([run.since_s for _, run, _ in seen], dtype=np.float64),
         np.array([run.rate for _, run, _ in seen], dtype=np.float64) * noise,
         np.array(

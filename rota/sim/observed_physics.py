@@ -103,7 +103,7 @@ class ObservedEngine(Engine):
         events[at] = replace(started, from_step=before)
         if first:
             told, saved = np.array([run.from_step]), np.array([self._storage.get(command.job, 0.0)])
-            events.insert(at + 1, Progressed(np.array([command.job]), np.array([command.incarnation]), told, saved, self.now_s))
+            events.insert(at + 1, Progressed(np.array([command.job]), np.array([command.attempt]), told, saved, self.now_s))
 
     def _solve(self, command: CallPolicy, events: list[External]) -> None:
         later: list[External] = []

@@ -1,4 +1,4 @@
-"""The truth about one incarnation in a simulation: what it holds, how fast it is, and how far it got."""
+"""The truth about one attempt in a simulation: what it holds, how fast it is, and how far it got."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,9 @@ WHOLE = 1e-6
 
 @dataclass(slots=True)
 class SimulatedAttempt:
-    """The truth about one incarnation."""
+    """The truth about one attempt."""
 
-    incarnation: int
+    attempt: int
     gpus: Any
     nodes: tuple[int, ...]
     exclusive_rate: float

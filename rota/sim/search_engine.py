@@ -48,7 +48,7 @@ class SearchEngine(Engine):
                 self._shows(job, field, events)
 
         at_s = self.now_s + max(field.steps - run.from_step, 0.0) / run.rate
-        self._push(at_s, ANSWER, (job, run.incarnation, there))
+        self._push(at_s, ANSWER, (job, run.attempt, there))
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
         super()._due(what, item, events)
@@ -68,12 +68,12 @@ class SearchEngine(Engine):
 
     def _kill(self, command: Kill, events: list[External]) -> None:
         job, run = command.job, self._runs.get(command.job)
-        if job not in self._cancelled or run is None or run.incarnation != command.incarnation:
+        if job not in self._cancelled or run is None or run.attempt != command.attempt:
             super()._kill(command, events)
             return
         self._stop(job, run)
         self._ends(job)
-        events.append(Exited(job, command.incarnation, self.now_s, Outcome.LOST, 0.0))
+        events.append(Exited(job, command.attempt, self.now_s, Outcome.LOST, 0.0))
 
     def _ends(self, job: int) -> None:
         self._storage.pop(job, None)

@@ -1,12 +1,12 @@
 """Checkpoints that are whole or not there.
 
-    FOLDER/new.i3.7/                  being written, by incarnation 3, its 7th
+    FOLDER/new.i3.7/                  being written, by attempt 3, its 7th
     FOLDER/step-000000000120.i3.7/    whole: the folder above, renamed
-        manifest.json                 step, incarnation, ranks, facts; size and SHA-256 of every file; SHA-256 of itself
+        manifest.json                 step, attempt, ranks, facts; size and SHA-256 of every file; SHA-256 of itself
         rank-0/ rank-1/ ...           what each rank saved
 
 A folder gets its name when all its files and names are on disk (fsync), so a power cut leaves a whole checkpoint or none. Should
-a disk lie about that, the checksums tell, and the checkpoint before is used. Of two, the one of the later incarnation is newer: a
+a disk lie about that, the checksums tell, and the checkpoint before is used. Of two, the one of the later attempt is newer: a
 process of an earlier one that wakes up late can't push in front.
 
 Ranks need no more than the folder they share: each leaves `rank-N.done` beside its part, and the first makes the whole of them.
@@ -42,7 +42,7 @@ class CompleteCheckpoint(NamedTuple):
 
     folder: Path
     step: int
-    incarnation: int
+    attempt: int
     world_size: int
     facts: Mapping[str, Any]
     """What the session keeps beside what was saved: where it is in the data."""
@@ -54,20 +54,20 @@ class CompleteCheckpoint(NamedTuple):
 
 
 class FolderCheckpoints:
-    """The checkpoints of one job, as one rank of one incarnation sees them."""
+    """The checkpoints of one job, as one rank of one attempt sees them."""
 
     def __init__(
-        self, folder: Path, *, incarnation: int = 1, rank: int = 0, world_size: int = 1, keep: int = KEEP_CHECKPOINTS
+        self, folder: Path, *, attempt: int = 1, rank: int = 0, world_size: int = 1, keep: int = KEEP_CHECKPOINTS
     ) -> None:
         self.folder, self.rank, self.world_size, self.keep = folder, rank, world_size, keep
         # A folder that the user named may hold what another job left: this one goes on from there.
-        self.incarnation = incarnation = max([incarnation, *(found for found, _, _ in self._whole())])
+        self.attempt = attempt = max([attempt, *(found for found, _, _ in self._whole())])
         self.torn: list[str] = []
         """What was found and can't be used, in words."""
         self._torn_folders: set[Path] = set()
-        begun = [int(match[2]) for name in _entries(folder) if (match := _BEGUN.fullmatch(name)) and int(match[1]) == incarnation]
-        self.written = max([number for found, number, _ in self._whole() if found == incarnation] + begun, default=0)
-        """The number of the last one that this incarnation began. All ranks must count alike."""
+        begun = [int(match[2]) for name in _entries(folder) if (match := _BEGUN.fullmatch(name)) and int(match[1]) == attempt]
+        self.written = max([number for found, number, _ in self._whole() if found == attempt] + begun, default=0)
+        """The number of the last one that this attempt began. All ranks must count alike."""
 
     # Reading.
 
@@ -89,7 +89,7 @@ class FolderCheckpoints:
         """It is loaded."""
 
     def _whole(self) -> list[tuple[int, int, Path]]:
-        """Incarnation, number and folder of all that have their name, the newest first."""
+        """Attempt, number and folder of all that have their name, the newest first."""
         names = _entries(self.folder)
         found = [(int(match[2]), int(match[3]), self.folder / match[0]) for name in names if (match := _WHOLE.fullmatch(name))]
         return sorted(found, reverse=True)
@@ -99,8 +99,8 @@ class FolderCheckpoints:
     def write(self, step: int, facts: Mapping[str, Any], save: Callable[[Path], object]) -> CompleteCheckpoint:
         """Save this rank's part, and wait until the checkpoint is whole. All ranks call this at the same step, and as often."""
         self.written += 1
-        new = self.folder / f"new.i{self.incarnation}.{self.written}"
-        name = f"step-{step:012}.i{self.incarnation}.{self.written}"
+        new = self.folder / f"new.i{self.attempt}.{self.written}"
+        name = f"step-{step:012}.i{self.attempt}.{self.written}"
         try:
             self._write_part(new, save)
             if self.rank == 0:
@@ -114,7 +114,7 @@ class FolderCheckpoints:
                 shutil.rmtree(new, ignore_errors=True)
             kept = next((int(match[1]) for _, _, path in self._whole() if (match := _WHOLE.fullmatch(path.name))), None)
             raise not_written(step, str(self.folder), error, kept) from error
-        return CompleteCheckpoint(self.folder / name, step, self.incarnation, self.world_size, dict(facts))
+        return CompleteCheckpoint(self.folder / name, step, self.attempt, self.world_size, dict(facts))
 
     def _write_part(self, new: Path, save: Callable[[Path], object]) -> None:
         part = new / f"rank-{self.rank}"
@@ -150,7 +150,7 @@ class FolderCheckpoints:
             (new / f"rank-{rank}.done").unlink()
         body = {
             "step": step,
-            "incarnation": self.incarnation,
+            "attempt": self.attempt,
             "world_size": self.world_size,
             "facts": dict(facts),
             "files": files,
@@ -161,15 +161,15 @@ class FolderCheckpoints:
         self.collect()
 
     def collect(self) -> None:
-        """Remove old checkpoints, and what earlier incarnations began and did not finish."""
+        """Remove old checkpoints, and what earlier attempts began and did not finish."""
         usable = [folder for _, _, folder in self._whole() if folder not in self._torn_folders]
         for folder in (*usable[max(self.keep, 1) :], *self._torn_folders):
             shutil.rmtree(folder, ignore_errors=True)
         for name in _entries(self.folder):
             begun = _BEGUN.fullmatch(name)
             ranks = _RANKS.fullmatch(name)
-            old = begun and (int(begun[1]), int(begun[2])) < (self.incarnation, self.written)
-            if old or (ranks and int(ranks[1]) < self.incarnation):
+            old = begun and (int(begun[1]), int(begun[2])) < (self.attempt, self.written)
+            if old or (ranks and int(ranks[1]) < self.attempt):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
@@ -188,7 +188,7 @@ def add_manifest(folder: Path, step: int) -> None:
     files = {path.relative_to(folder).as_posix(): _sync_and_digest(path) for path in _files(folder) if path.name != MANIFEST}
     for each in [path for path in folder.rglob("*") if path.is_dir()]:
         sync_folder(each)
-    _write_manifest(folder, {"step": step, "incarnation": 1, "world_size": 1, "facts": {}, "files": files})
+    _write_manifest(folder, {"step": step, "attempt": 1, "world_size": 1, "facts": {}, "files": files})
     sync_folder(folder.parent)
 
 
@@ -232,7 +232,7 @@ def read_manifest(folder: Path) -> tuple[CompleteCheckpoint, Mapping[str, Any]]:
     """A checkpoint, and size and checksum of its files, which are not looked at."""
     try:
         body = parse_manifest((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
-        found = CompleteCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], body["facts"])
+        found = CompleteCheckpoint(folder, body["step"], body["attempt"], body["world_size"], body["facts"])
         return found, dict(body["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{folder} is not a whole checkpoint: {error}.") from error

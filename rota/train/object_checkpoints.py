@@ -1,11 +1,11 @@
 """Checkpoints in a store of objects, whole or not there, without a rename.
 
-    URL/step-000000000120.i3.7/4f9c1a22/rank-0/model.pt    data, written first: step 120, incarnation 3, its 7th; a random part
+    URL/step-000000000120.i3.7/4f9c1a22/rank-0/model.pt    data, written first: step 120, attempt 3, its 7th; a random part
     URL/step-000000000120.i3.7.json                        the manifest, written last: from here on the checkpoint counts
 
 A store replaces an object as a whole, so there is a manifest or there is none. It names every data object, with size and SHA-256.
 No data object is ever replaced: each rank draws a random part for each save, so two processes never write the same one. Of two
-checkpoints, the one of the later incarnation is newer, and a process of an earlier one never removes it.
+checkpoints, the one of the later attempt is newer, and a process of an earlier one never removes it.
 
 `save` and `load` of a script know folders only. They get one for temporary files (TMPDIR), from which objects are uploaded and
 into which they are downloaded. Ranks tell each other over a `RankStore` what they have uploaded. The first writes the manifest.
@@ -60,14 +60,14 @@ class UploadedShard(NamedTuple):
 class CheckpointName(NamedTuple):
     """The name of a checkpoint. Later ones are greater."""
 
-    incarnation: int
+    attempt: int
     number: int
     step: int
     name: str
 
 
 class ObjectCheckpoints:
-    """The checkpoints of one job, as one rank of one incarnation sees them. It has the face of `FolderCheckpoints`.
+    """The checkpoints of one job, as one rank of one attempt sees them. It has the face of `FolderCheckpoints`.
 
     `board`: where several ranks leave notes for each other."""
 
@@ -76,7 +76,7 @@ class ObjectCheckpoints:
         objects: ObjectStore,
         board: RankStore | None = None,
         *,
-        incarnation: int = 1,
+        attempt: int = 1,
         rank: int = 0,
         world_size: int = 1,
         keep: int = KEEP_CHECKPOINTS,
@@ -89,12 +89,12 @@ class ObjectCheckpoints:
         except OSError as error:
             raise self._unreadable(error) from error
         # What the user named may hold what another job left: this one goes on from there.
-        self.incarnation = max([incarnation, *(each.incarnation for each, whole in found if whole)])
+        self.attempt = max([attempt, *(each.attempt for each, whole in found if whole)])
         self.torn: list[str] = []
         """What was found and can't be used, in words."""
         self._torn_names: set[str] = set()
-        self.written = max((each.number for each, _ in found if each.incarnation == self.incarnation), default=0)
-        """The number of the last one that this incarnation began. All ranks must count alike."""
+        self.written = max((each.number for each, _ in found if each.attempt == self.attempt), default=0)
+        """The number of the last one that this attempt began. All ranks must count alike."""
         self._kept = next((each.step for each, whole in found if whole), None)
         self._tag = hashlib.sha256(objects.url.encode()).hexdigest()[:12]
         self._remove_leftovers()
@@ -143,7 +143,7 @@ class ObjectCheckpoints:
         folder = self._scratch_folder() / name
         try:
             try:
-                found = CompleteCheckpoint(folder, body["step"], body["incarnation"], body["world_size"], dict(body["facts"]))
+                found = CompleteCheckpoint(folder, body["step"], body["attempt"], body["world_size"], dict(body["facts"]))
                 found.rank_folder(self.rank).mkdir(parents=True)
                 wanted = {"rank-0", found.rank_folder(self.rank).name}
                 files = [(_inside(each), *entry) for each, entry in body["files"].items()]
@@ -201,8 +201,8 @@ class ObjectCheckpoints:
     def write(self, step: int, facts: Mapping[str, Any], save: Callable[[Path], object]) -> CompleteCheckpoint:
         """Save this rank's part, and wait until the checkpoint is whole. All ranks call this at the same step, and as often."""
         self.written += 1
-        name = f"step-{step:012}.i{self.incarnation}.{self.written}"
-        body = {"step": step, "incarnation": self.incarnation, "world_size": self.world_size, "facts": dict(facts)}
+        name = f"step-{step:012}.i{self.attempt}.{self.written}"
+        body = {"step": step, "attempt": self.attempt, "world_size": self.world_size, "facts": dict(facts)}
         try:
             if self._board is None:
                 self._complete(name, body, [self._upload(name, save)])
@@ -217,7 +217,7 @@ class ObjectCheckpoints:
         self._kept = step
         if self.rank == 0:
             self.collect()
-        return CompleteCheckpoint(Path(name), step, self.incarnation, self.world_size, dict(facts))
+        return CompleteCheckpoint(Path(name), step, self.attempt, self.world_size, dict(facts))
 
     def _upload(self, name: str, save: Callable[[Path], object]) -> UploadedShard:
         """Save into a local folder, and put all that is there into the store."""
@@ -305,17 +305,17 @@ class ObjectCheckpoints:
     # Removing.
 
     def collect(self) -> None:
-        """Remove old checkpoints, and what earlier incarnations began and did not finish. Whatever is newer stays."""
+        """Remove old checkpoints, and what earlier attempts began and did not finish. Whatever is newer stays."""
         try:
             names = self._objects.names()
             found = self._found(names)
             usable = [each.name for each, whole in found if whole and each.name not in self._torn_names]
             for each, _ in found:
-                newer = (each.incarnation, each.number) > (self.incarnation, self.written)
+                newer = (each.attempt, each.number) > (self.attempt, self.written)
                 if not newer and each.name not in usable[: max(self.keep, 1)]:
                     self._remove(each.name)
             for name in names:
-                if (ranks := _RANKS.fullmatch(name)) and int(ranks[1]) < self.incarnation:
+                if (ranks := _RANKS.fullmatch(name)) and int(ranks[1]) < self.attempt:
                     self._objects.delete(name)
         except OSError:
             return  # with the next one
@@ -329,7 +329,7 @@ class ObjectCheckpoints:
     # Local folders.
 
     def _scratch_folder(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix=f"rota-{self._tag}.i{self.incarnation}.r{self.rank}-"))
+        return Path(tempfile.mkdtemp(prefix=f"rota-{self._tag}.i{self.attempt}.r{self.rank}-"))
 
     @contextlib.contextmanager
     def _scratch(self) -> Iterator[Path]:
@@ -346,7 +346,7 @@ class ObjectCheckpoints:
         for path in folder.glob(f"rota-{self._tag}.i*"):
             with contextlib.suppress(OSError):
                 match = begins.fullmatch(path.name)
-                if match and int(match[1]) <= self.incarnation and path.lstat().st_uid == os.geteuid():
+                if match and int(match[1]) <= self.attempt and path.lstat().st_uid == os.geteuid():
                     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -354,16 +354,16 @@ def checkpoints_at(
     place: Path | str,
     board: RankStore | None,
     *,
-    incarnation: int = 1,
+    attempt: int = 1,
     rank: int = 0,
     world_size: int = 1,
     keep: int = KEEP_CHECKPOINTS,
 ) -> FolderCheckpoints | ObjectCheckpoints:
     """Those of a job: in a folder, or in the store that a URL names."""
     if isinstance(place, Path):
-        return FolderCheckpoints(place, incarnation=incarnation, rank=rank, world_size=world_size, keep=keep)
+        return FolderCheckpoints(place, attempt=attempt, rank=rank, world_size=world_size, keep=keep)
     objects = open_object_store(place)
-    return ObjectCheckpoints(objects, board, incarnation=incarnation, rank=rank, world_size=world_size, keep=keep)
+    return ObjectCheckpoints(objects, board, attempt=attempt, rank=rank, world_size=world_size, keep=keep)
 
 
 def _inside(name: str) -> PurePosixPath:

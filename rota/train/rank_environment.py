@@ -15,7 +15,7 @@ class JobEnvironment(NamedTuple):
     run_folder: Path | None = None
     checkpoint_folder: Path | str | None = None
     """For this job alone: a folder, or the URL of a place in a store."""
-    incarnation: int = 1
+    attempt: int = 1
     rank: int = 0
     world_size: int = 1
     nodes: int = 1
@@ -42,7 +42,7 @@ def read_rank_environment(variables: Mapping[str, str] | None = None) -> JobEnvi
     return JobEnvironment(
         run_folder=Path(run) if run else None,
         checkpoint_folder=place_for(saved, f"rota-{job}") if run and saved and job else None,
-        incarnation=_number(found, "ROTA_INCARNATION", 1),
+        attempt=_number(found, "ROTA_ATTEMPT", 1),
         rank=rank,
         knows_rank=bool(found.get("RANK")),
         world_size=max(world_size, 1),

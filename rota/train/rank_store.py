@@ -101,8 +101,8 @@ class ObjectBoard:
 
 
 def shared_board(where: JobEnvironment) -> RankStore:
-    """The one of the ranks of this incarnation. torchrun may start them anew within it."""
-    name = f"ranks.i{where.incarnation}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    """The one of the ranks of this attempt. torchrun may start them anew within it."""
+    name = f"ranks.i{where.attempt}.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     place = where.run_folder if where.nodes == 1 else where.checkpoint_folder
     if place is None:
         raise OptionError("is not set, so ranks have no place to share.", field="ROTA_CHECKPOINT_DIR", hint="set it")

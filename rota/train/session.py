@@ -164,7 +164,7 @@ class Session:
                 warnings.warn(CheckpointWarning(said), stacklevel=4)
             return None
         ranks = {"rank": where.rank, "world_size": where.world_size}
-        return checkpoints_at(place, board, incarnation=where.incarnation, **ranks, keep=keep)
+        return checkpoints_at(place, board, attempt=where.attempt, **ranks, keep=keep)
 
     # Beginning and end.
 

@@ -163,7 +163,7 @@ class TorchSession(ExactSession):
         for name, part in self._parts.items():
             part.load_state_dict(common["parts"][name])
         if self._optimizer is not None:
-            self._optimizer._opt_called = True  # in an earlier incarnation; a schedule that steps first now is no mistake
+            self._optimizer._opt_called = True  # in an earlier attempt; a schedule that steps first now is no mistake
         self._position, self._ramp = common["position"], RateRamp(*common["ramp"])
         if self.environment.rank == 0 or folder.name != "rank-0":
             self.load_random(folder)

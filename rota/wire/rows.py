@@ -89,7 +89,7 @@ class JobRow:
     problem: str = ""
     """What its last attempt failed to do, or why its state can't be saved now; empty: nothing is wrong."""
     exit_code: int | None = None
-    """Of its last incarnation; negative: the signal that ended it."""
+    """Of its last attempt; negative: the signal that ended it."""
     last_change: str = ""
     """What happened to it last, in a sentence."""
     command: str = ""

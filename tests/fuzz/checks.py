@@ -42,7 +42,7 @@ class Watched(Scheduler):
 
     def _check_suspension(self, command: Suspend) -> None:
         """A job that saves nothing is told to save only if it has to leave."""
-        machines, mine = self.state.machines, self.state.jobs.incarnations[command.job]
+        machines, mine = self.state.machines, self.state.jobs.attempts[command.job]
         leaves = not machines.draining.isdisjoint(mine.parts) or not self.state.usable()[0][mine.gpus].all()
         assert self.state.jobs.specs[command.job].saves or leaves, f"job {command.job} saves nothing and was suspended"
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 WORK, SORT, SEED, STEPS, PACE = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
-JOB, INCARNATION = os.environ.get("ROTA_JOB_ID", ""), os.environ.get("ROTA_INCARNATION", "")
+JOB, ATTEMPT = os.environ.get("ROTA_JOB_ID", ""), os.environ.get("ROTA_ATTEMPT", "")
 PARK_SIGNAL = 45
 EPOCH = 10
 """Steps of a pass over the data."""
@@ -118,7 +118,7 @@ def held(name: str) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        note("violations", f"{name} is held by another while job {JOB} incarnation {INCARNATION} wants it")
+        note("violations", f"{name} is held by another while job {JOB} attempt {ATTEMPT} wants it")
         os._exit(3)
     return lock
 
@@ -157,7 +157,7 @@ class Model:
         """It begins here. The steps that an earlier process had done beyond this are lost."""
         if JOB:
             before = int(os.pread(self.told, 16, 0) or b"0")
-            note(f"{JOB}.life", "start", time.time(), self.step, before, INCARNATION, os.getpid())
+            note(f"{JOB}.life", "start", time.time(), self.step, before, ATTEMPT, os.getpid())
             self.tell()
 
     def train(self, batch: int) -> None:

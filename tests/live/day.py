@@ -20,7 +20,7 @@ JOB = '''
 """Counts steps, and holds locks that show who runs at the same time: its own, and halves of its GPUs."""
 import fcntl, os, signal, sys, time
 work, sort, steps, pace = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"]
+job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_ATTEMPT"]
 def note(name, text):
     with open(os.path.join(work, name), "a") as file:
         file.write(text + "\\n")
@@ -40,7 +40,7 @@ locks = []
 for names in wanted:
     lock = next((lock for lock in map(held, names) if lock is not None), None)
     if lock is None:
-        note("violations", f"{' and '.join(names)} held by another while job {job} incarnation {life} starts")
+        note("violations", f"{' and '.join(names)} held by another while job {job} attempt {life} starts")
         sys.exit(3)
     locks.append(lock)
 note(f"{job}.lives", life)

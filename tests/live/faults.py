@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rota.agent.attempt_files import read_status
 from rota.agent.constants import PARKED
-from rota.agent.disk import incarnation_folder
+from rota.agent.disk import attempt_folder
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.journal import Journal
@@ -182,7 +182,7 @@ class Faults:
             found[:] = [
                 (job, folder)
                 for job in self.crowd.jobs
-                for folder in sorted(incarnation_folder(self.site.home, job, 0).parent.glob("[0-9]*"))
+                for folder in sorted(attempt_folder(self.site.home, job, 0).parent.glob("[0-9]*"))
                 if (status := read_status(folder)) is not None and status.state == PARKED
             ]
             return bool(found)

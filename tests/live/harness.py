@@ -26,7 +26,7 @@ JOB = '''
 """Counts steps, saves when it is told to stop, and holds locks that show who runs at the same time."""
 import fcntl, os, signal, sys, time
 work, steps, pace, leave = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
-job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"]
+job, life = os.environ["ROTA_JOB_ID"], os.environ["ROTA_ATTEMPT"]
 def note(name, text):
     with open(os.path.join(work, name), "a") as file:
         file.write(text + "\\n")
@@ -36,7 +36,7 @@ for name in [f"job-{job}"] + [f"gpu-{gpu}" for gpu in os.environ["CUDA_VISIBLE_D
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        note("violations", f"{name} is held by another while job {job} incarnation {life} starts")
+        note("violations", f"{name} is held by another while job {job} attempt {life} starts")
         sys.exit(3)
     held.append(lock)
 stop = False

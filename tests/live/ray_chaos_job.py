@@ -6,7 +6,7 @@ that show who runs at the same time.
 The parts of a gang speak to each other at every step, by TCP, as collectives do: no part is ahead of another, and none goes on
 without the others. The result depends on SEED and STEPS alone. Outside Rota it only prints that: nothing interrupts this run.
 
-A process that was stopped, and wakes up when another incarnation of its job has begun, still holds its locks. It is told apart:
+A process that was stopped, and wakes up when another attempt of its job has begun, still holds its locks. It is told apart:
 the other one sees that it is stopped, and it sees itself that it is late. The steps that it makes then are noted as late ones.
 """
 
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 WORK, SEED, STEPS, PACE = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-JOB, INCARNATION = os.environ.get("ROTA_JOB_ID", ""), int(os.environ.get("ROTA_INCARNATION", "0"))
+JOB, ATTEMPT = os.environ.get("ROTA_JOB_ID", ""), int(os.environ.get("ROTA_ATTEMPT", "0"))
 NODE, RANK, PARTS = os.environ.get("ROTA_NODE", ""), int(os.environ.get("NODE_RANK", "0")), int(os.environ.get("NNODES", "1"))
 EPOCH = 10
 """Steps of a pass over the data."""
@@ -58,12 +58,12 @@ class Locks:
             if self._take(lock):
                 continue
             if not is_stopped(int(os.pread(lock, 20, 0) or b"0")):
-                note("violations", f"{name} is held by another while job {JOB} incarnation {INCARNATION} wants it")
+                note("violations", f"{name} is held by another while job {JOB} attempt {ATTEMPT} wants it")
                 os._exit(3)
-            note(f"{JOB}.beside", time.time(), INCARNATION, name)
+            note(f"{JOB}.beside", time.time(), ATTEMPT, name)
             self._wanted[name] = lock
         self._newest = os.open(WORK / f"{JOB}-{RANK}.newest", os.O_RDWR | os.O_CREAT, 0o600)
-        os.pwrite(self._newest, b"%08d" % INCARNATION, 0)
+        os.pwrite(self._newest, b"%08d" % ATTEMPT, 0)
 
     def _take(self, lock: int) -> bool:
         try:
@@ -74,10 +74,10 @@ class Locks:
         return True
 
     def late(self) -> bool:
-        """Whether another incarnation has begun. Takes what a process that woke up late has left."""
+        """Whether another attempt has begun. Takes what a process that woke up late has left."""
         for name in [name for name, lock in self._wanted.items() if self._take(lock)]:
             del self._wanted[name]
-        return int(os.pread(self._newest, 8, 0)) > INCARNATION
+        return int(os.pread(self._newest, 8, 0)) > ATTEMPT
 
 
 # Training.
@@ -144,7 +144,7 @@ class Model:
         """It begins here. The steps that an earlier process had done beyond this are lost."""
         if JOB:
             before = int(os.pread(self._told, 16, 0) or b"0")
-            note(f"{JOB}.life", "start", time.time(), self.step, before, INCARNATION, os.getpid(), RANK, NODE)
+            note(f"{JOB}.life", "start", time.time(), self.step, before, ATTEMPT, os.getpid(), RANK, NODE)
 
     def train(self, batch: int) -> None:
         if self._others is not None:
@@ -154,10 +154,10 @@ class Model:
         self.state = hashlib.sha256(f"{self.state} {batch}".encode()).hexdigest()
         self.step += 1
         if self._locks is not None and self._locks.late():
-            note(f"{JOB}.late", time.time(), self.step, INCARNATION, RANK, NODE)
+            note(f"{JOB}.late", time.time(), self.step, ATTEMPT, RANK, NODE)
         elif JOB and RANK == 0:
             os.pwrite(self._told, b"%016d" % self.step, 0)
-            note(f"{JOB}.steps", time.time(), INCARNATION, self.step)
+            note(f"{JOB}.steps", time.time(), ATTEMPT, self.step)
 
     def save(self, path: Path) -> None:
         path.write_bytes(f"{self.step} {self.state} ".encode() + hashlib.shake_256(self.state.encode()).digest(STATE_BYTES))

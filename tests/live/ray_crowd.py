@@ -36,7 +36,7 @@ class Part(NamedTuple):
     """The process of one rank."""
 
     job: int
-    incarnation: int
+    attempt: int
     rank: int
     node: str
     pid: int
@@ -125,14 +125,14 @@ class Crowd:
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     def parts(self) -> list[Part]:
-        """Of the newest incarnation of each job that has not come to its end, those that have begun."""
+        """Of the newest attempt of each job that has not come to its end, those that have begun."""
         found = []
         for job in self.jobs:
             lines = self._lines(f"{job}.life")
             began = [Part(job, int(line[4]), int(line[6]), line[7], int(line[5])) for line in lines if line[0] == "start"]
-            newest = max((part.incarnation for part in began), default=0)
+            newest = max((part.attempt for part in began), default=0)
             if not any(line[0] == "done" for line in lines):
-                found += [part for part in began if part.incarnation == newest]
+                found += [part for part in began if part.attempt == newest]
         return found
 
     def steps(self, job: int) -> list[float]:
@@ -187,10 +187,10 @@ class Crowd:
         return [job for job in self.jobs if any(start.step < start.saved_before for start in self.starts(job))]
 
     def late_steps(self) -> dict[str, int]:
-        """Steps that processes made after they had woken up, beside another incarnation: by job, incarnation and rank."""
+        """Steps that processes made after they had woken up, beside another attempt: by job, attempt and rank."""
         found: dict[str, int] = {}
         for job in self.jobs:
-            for _, _, incarnation, rank, _ in self._lines(f"{job}.late"):
-                key = f"{job}.{incarnation}.{rank}"
+            for _, _, attempt, rank, _ in self._lines(f"{job}.late"):
+                key = f"{job}.{attempt}.{rank}"
                 found[key] = found.get(key, 0) + 1
         return found

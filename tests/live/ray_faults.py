@@ -304,5 +304,5 @@ class Faults:
 def _supervises(pid: int, part: Part) -> bool:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
         words = file.read().decode(errors="replace").split("\0")
-        return "rota.agent.supervisor" in words and f"/run/{part.job}/{part.incarnation}" in " ".join(words)
+        return "rota.agent.supervisor" in words and f"/run/{part.job}/{part.attempt}" in " ".join(words)
     return False

@@ -43,7 +43,7 @@ while True:
         here = home / "jobs" / str(job)
         here.mkdir(parents=True, exist_ok=True)
         parts = [part for part in machine.inventory() if part.job == job]
-        last = max(parts, key=lambda part: part.incarnation, default=None)
+        last = max(parts, key=lambda part: part.attempt, default=None)
         if last is not None and last.outcome == "finished":
             continue
         open_jobs += 1
@@ -51,11 +51,11 @@ while True:
             continue
         if last is not None:
             with (here / "told").open("a") as file:
-                print("ended", last.incarnation, time.time_ns(), file=file)
-        incarnation = last.incarnation + 1 if last else 1
+                print("ended", last.attempt, time.time_ns(), file=file)
+        attempt = last.attempt + 1 if last else 1
         machine.launch(Order(
-            job=job, incarnation=incarnation, sequence=incarnation, argv=("sh", "-c", script), workdir="/", gpus_text="n1 GPU 0",
-            env={"PATH": "/usr/bin:/bin", "HERE": str(here), "I": str(incarnation)}, log=home / "logs" / f"{job}.log",
+            job=job, attempt=attempt, sequence=attempt, argv=("sh", "-c", script), workdir="/", gpus_text="n1 GPU 0",
+            env={"PATH": "/usr/bin:/bin", "HERE": str(here), "I": str(attempt)}, log=home / "logs" / f"{job}.log",
             from_step=0.0, lease_seconds=300.0, grace_seconds=60.0, lease_grace_seconds=1.0,
         ))
     if not open_jobs:
@@ -128,9 +128,9 @@ def test_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
 def check(job: int, told: str) -> None:
     assert "overlap" not in told, f"job {job}:\n{told}"
     lines = [line.split() for line in told.splitlines()]
-    began = [int(incarnation) for what, incarnation, _ in lines if what == "began"]
-    assert len(began) == len(set(began)), f"job {job} started an incarnation twice:\n{told}"
+    began = [int(attempt) for what, attempt, _ in lines if what == "began"]
+    assert len(began) == len(set(began)), f"job {job} started an attempt twice:\n{told}"
     assert any(what == "done" for what, _, _ in lines), f"job {job} never got done:\n{told}"
-    ends = {int(incarnation): int(at) for what, incarnation, at in lines if what == "ended"}
+    ends = {int(attempt): int(at) for what, attempt, at in lines if what == "ended"}
     late = [line for line in lines if line[0] in {"began", "done"} and int(line[2]) > ends.get(int(line[1]), 1 << 80)]
     assert not late, f"job {job} went on after its end was told:\n{told}"

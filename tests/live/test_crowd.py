@@ -57,7 +57,7 @@ def test_every_sort_comes_to_the_same(crowd: Crowd, sort: str) -> None:
 
 @pytest.mark.parametrize(("job", "gpu", "held"), [("1", "1", "job-1"), ("2", "0", "gpu-0")])
 def test_two_at_the_same_time_are_noticed(crowd: Crowd, job: str, gpu: str, held: str) -> None:
-    env = {**_env(), "ROTA_INCARNATION": "1"}
+    env = {**_env(), "ROTA_ATTEMPT": "1"}
     first = subprocess.Popen(_run(crowd.site, "bare", pace="60"), env={**env, "ROTA_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0"})
     try:
         until((crowd.site.work / "1.life").exists, "the first has its locks")

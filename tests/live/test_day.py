@@ -47,7 +47,7 @@ def test_a_day_of_use(tmp_path: Path) -> None:
         assert place.violations() == "", "nothing ran twice"
         for job in day.jobs:
             lives = day.lives(job)
-            assert lives == sorted(set(lives)), f"an incarnation of job {job} ran twice"
+            assert lives == sorted(set(lives)), f"an attempt of job {job} ran twice"
             _check(day, rows[job])
         assert day.children_alive() == []
         assert {"NO_FREE_GPUS", "STARTING"} <= day.explained.keys()

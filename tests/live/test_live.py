@@ -74,7 +74,7 @@ def test_no_start_is_wasted(tmp_path: Path) -> None:
         for job in jobs:
             steps = [int(line.split()[2]) for line in (place.work / f"{job}.life").read_text().splitlines()]
             starts, ends = steps[::2], steps[1::2]
-            launches = (place.home / "logs" / f"{job}.log").read_text().count("(incarnation ")
+            launches = (place.home / "logs" / f"{job}.log").read_text().count("(attempt ")
             assert len(starts) == len(ends) == launches, "none was stopped while it loaded"
             assert all(first < last for first, last in zip(starts, ends, strict=True)), steps
 

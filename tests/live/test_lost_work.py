@@ -107,9 +107,9 @@ def test_every_attempt_runs_for_its_minimum(tmp_path: Path) -> None:
         waiting = [job for job, row in place.rows().items() if row.phase != "running"]
         assert waiting
         events = journaled(place)
-        began = {(each.job, each.incarnation): each.at_s for each in events if isinstance(each, Started)}
+        began = {(each.job, each.attempt): each.at_s for each in events if isinstance(each, Started)}
         asked = [(each, command) for each in events if isinstance(each, Decided) for command in each.commands]
-        lengths = [each.at_s - began[command.job, command.incarnation] for each, command in asked if isinstance(command, Suspend)]
+        lengths = [each.at_s - began[command.job, command.attempt] for each, command in asked if isinstance(command, Suspend)]
         assert len(lengths) >= 3 and min(lengths) >= 3.0 - 1e-6, lengths
 
 

@@ -23,7 +23,7 @@ JOB = '''
 """Counts steps, saves each, and holds locks that show who runs at the same time."""
 import fcntl, os, signal, sys, time
 work, steps, pace = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-job, life, rank = os.environ["ROTA_JOB_ID"], os.environ["ROTA_INCARNATION"], os.environ["NODE_RANK"]
+job, life, rank = os.environ["ROTA_JOB_ID"], os.environ["ROTA_ATTEMPT"], os.environ["NODE_RANK"]
 where = os.environ["ROTA_NODE"]
 def note(name, text):
     with open(os.path.join(work, name), "a") as file:
@@ -34,7 +34,7 @@ for name in [f"job-{job}-{rank}"] + [f"gpu-{where}-{gpu}" for gpu in os.environ[
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        note("violations", f"{name} is held by another while job {job} incarnation {life} starts")
+        note("violations", f"{name} is held by another while job {job} attempt {life} starts")
         sys.exit(3)
     held.append(lock)
 stop = False
@@ -77,7 +77,7 @@ class RaySite(Site):
         return int(job.id)
 
     def lives(self, job: int) -> list[tuple[int, int, str, int]]:
-        """Incarnation, rank, node and first step of each of its parts that ever began."""
+        """Attempt, rank, node and first step of each of its parts that ever began."""
         path = self.work / f"{job}.life"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(int(life), int(rank), node, int(step)) for life, rank, node, step in (line.split() for line in lines)]

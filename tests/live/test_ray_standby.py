@@ -69,7 +69,7 @@ def test_another_machine_takes_over(tmp_path: Path, cluster: RayCluster, server:
         assert not (place.work / "violations").exists()
         with contextlib.closing(place.journal()) as journal:
             decided = [entry.decided for entry in journal.entries() if entry.decided is not None]
-        launches = {(each.job, each.incarnation) for one in decided for each in one.commands if isinstance(each, Launch)}
+        launches = {(each.job, each.attempt) for one in decided for each in one.commands if isinstance(each, Launch)}
         assert launches == {(job, 1) for job in jobs}
         epochs = {int(path.read_text()) for path in place.nodes.glob("*/epoch")}
         assert epochs == {2}, "agents know the one that leads"

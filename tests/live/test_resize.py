@@ -1,4 +1,4 @@
-"""`Resize` for real: a training job gets more GPUs while it runs, under one incarnation."""
+"""`Resize` for real: a training job gets more GPUs while it runs, under one attempt."""
 
 import contextlib
 import os
@@ -88,5 +88,5 @@ def test_a_job_grows_while_it_runs_and_takes_every_example_once(tmp_path: Path) 
         ]
         journal.close()
         commands = [each for decided in made for each in decided.commands if each.job == job]
-        assert {each.incarnation for each in commands} == {1}
+        assert {each.attempt for each in commands} == {1}
         assert {len(each.gpus) for each in commands if isinstance(each, Launch | Resize)} == {1, 2}

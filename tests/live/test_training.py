@@ -147,7 +147,7 @@ def test_a_policy_changes_the_batch_size_of_a_running_job(tmp_path: Path) -> Non
         until(lambda: place.rows()[job].ended, "it is done", PATIENCE)
         row = place.rows()[job]
         log = (place.home / "logs" / f"{job}.log").read_text()
-        assert row.phase == "finished" and row.suspensions == 0 and log.count("(incarnation ") == 1, log
+        assert row.phase == "finished" and row.suspensions == 0 and log.count("(attempt ") == 1, log
         sizes = next(line for line in log.splitlines() if line.startswith("sizes")).split()[1:]
         assert set(sizes[:-1]) == {"4", "8"} and len(sizes) > 4
         epochs: dict[str, list[int]] = {}

@@ -16,18 +16,18 @@ REBOOTING = Faults(delay_seconds=4.0, node_crash=1 / 40, job_crash=0.0)
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
-def ignore_the_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Obey a launch also when this incarnation, or a later one, has been seen."""
+def ignore_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Obey a launch also when this attempt, or a later one, has been seen."""
     original = rules.is_new
     monkeypatch.setattr(rules, "is_new", lambda highest, command: command.op == LAUNCH or original(highest, command))
 
 
 def ignore_the_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Obey every command to the newest incarnation, however old the command is."""
+    """Obey every command to the newest attempt, however old the command is."""
     original = rules.is_new
 
     def hasty(highest: tuple[int, int], command: rules.AgentCommand) -> bool:
-        return original(highest, command) if command.op == LAUNCH else command.incarnation >= highest[0]
+        return original(highest, command) if command.op == LAUNCH else command.attempt >= highest[0]
 
     monkeypatch.setattr(rules, "is_new", hasty)
 
@@ -55,7 +55,7 @@ def outlive_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("break_rule", "faults", "story"),
     [
-        (ignore_the_incarnation, Faults(), r"lives twice|is held by job \d+ and given"),
+        (ignore_the_attempt, Faults(), r"lives twice|is held by job \d+ and given"),
         (ignore_the_sequence, Faults(), r"is held by job (\d+) and given to job \1"),
         (ignore_the_boot, REBOOTING, r"lives twice|is held by job \d+ and given"),
         (launch_without_a_lease, LATE, r"was started after its lease"),

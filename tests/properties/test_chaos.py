@@ -217,10 +217,10 @@ def never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def believe_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take any exit for the present incarnation's."""
+    """Take any exit for the present attempt's."""
 
     def credulous(state: Any, settings: Any, event: Any) -> None:
-        if event.job in state.jobs.incarnations:
+        if event.job in state.jobs.attempts:
             attempts.end_on_node(state, event.job, event.node, event.at_s, attempts.VERDICT[event.outcome], event.steps_saved)
 
     monkeypatch.setitem(fold._HANDLERS, fold.Exited, credulous)
@@ -353,9 +353,9 @@ def shrink_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the GPUs that a job gives up for free when it is told to, not when it has done so."""
     original = fold._resizing
 
-    def hasty(state: Any, resize: Any, incarnation: Any) -> None:
-        original(state, resize, incarnation)
-        given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
+    def hasty(state: Any, resize: Any, attempt: Any) -> None:
+        original(state, resize, attempt)
+        given_up = np.setdiff1d(attempt.gpus, resize.gpus)
         if len(given_up):
             state.let_go(resize.job, given_up)
 
@@ -366,8 +366,8 @@ def grow_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a job grow onto GPUs that another has not left."""
     original = reconcile._next_command
 
-    def greedy(state: Any, settings: Any, wish: Any, incarnation: Any, host_gib: Any, taken: Any, given: Any) -> Any:
-        return original(state, settings, wish, incarnation, host_gib, taken & False, given)
+    def greedy(state: Any, settings: Any, wish: Any, attempt: Any, host_gib: Any, taken: Any, given: Any) -> Any:
+        return original(state, settings, wish, attempt, host_gib, taken & False, given)
 
     monkeypatch.setattr(reconcile, "_next_command", greedy)
 

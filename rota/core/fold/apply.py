@@ -39,7 +39,7 @@ from rota.core.learn.slow_gpus import watch
 from rota.core.settings import Settings
 from rota.core.state.accounts import time_shares
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.records import AttemptEnd, Incarnation, InFlight, PolicyAnswer, same_gpus
+from rota.core.state.records import Attempt, AttemptEnd, InFlight, PolicyAnswer, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Allocation, AskedJobs, Assignment, Ranking, Shares
 from rota.model.commands import JobCommand, Launch, Resize, Resume, Suspend, SuspendKind
@@ -103,11 +103,11 @@ def advance(state: State, settings: Settings) -> None:
         silent = state.machines.node_up & (state.machines.node_heard_s + settings.node_timeout_seconds <= now)
         for node in np.flatnonzero(silent).tolist():
             mark_unreachable(state, node)
-    if settings.leased and state.jobs.incarnations:
+    if settings.leased and state.jobs.attempts:
         table = state.jobs.table
         over = table.lease_s[: table.size] + settings.lease_margin_seconds <= now
         for job in table.id[: table.size][over].tolist():
-            if job in state.jobs.incarnations:
+            if job in state.jobs.attempts:
                 end_on_node(state, job, None, now, AttemptEnd.LOST, saved(state, job))
     if state.machines.taken:
         keep_off_taken(state)
@@ -125,7 +125,7 @@ def _progressed(state: State, settings: Settings, event: Progressed) -> None:
         return
     ids = table.id[: table.size]
     rows = np.minimum(ids.searchsorted(event.jobs), table.size - 1)
-    known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
+    known = (ids[rows] == event.jobs) & (table.attempt[rows] == event.attempts) & (table.using[rows] > 0)
     at_s = min(event.at_s, state.now_s)
     known &= at_s >= table.as_of_s[rows]  # an older report has nothing new to say
     rows = rows[known]
@@ -168,7 +168,7 @@ def _cancel_asked(state: State, settings: Settings, event: CancelRequested) -> N
     row = state.jobs.row.get(event.job)
     if row is None:
         return
-    if event.job in state.jobs.incarnations:
+    if event.job in state.jobs.attempts:
         state.jobs.cancelling.add(event.job)
         mark_for_kill(state, event.job)
     else:
@@ -323,13 +323,13 @@ def _decided(state: State, settings: Settings, event: Decided) -> None:
 def _new_slice(state: State, change: PlacementChange, row: int) -> None:
     """A slice begins with another option: now if the job goes on where it is, else when it runs. A job that only moves keeps the
     slice that it has."""
-    incarnation = state.jobs.incarnations.get(change.job)
-    goes_on = incarnation is not None and change.gpus is not None and same_gpus(incarnation.gpus, change.gpus)
+    attempt = state.jobs.attempts.get(change.job)
+    goes_on = attempt is not None and change.gpus is not None and same_gpus(attempt.gpus, change.gpus)
     state.jobs.table.slice_s[row] = state.now_s if goes_on and state.jobs.table.using.item(row) > 0 else FOREVER
 
 
-def _launched(state: State, launch: Launch, row: int) -> Incarnation:
-    """A new incarnation: it holds its GPUs from now on."""
+def _launched(state: State, launch: Launch, row: int) -> Attempt:
+    """A new attempt: it holds its GPUs from now on."""
     jobs = state.jobs
     table, job, option = jobs.table, launch.job, launch.option
     account = state.knowledge.options.account.item(option)
@@ -337,23 +337,23 @@ def _launched(state: State, launch: Launch, row: int) -> Incarnation:
         state.open_account(option)
         account = state.knowledge.options.account.item(option)
     jobs.set_phase(row, Phase.STARTING, state.now_s)
-    table.incarnation[row] = launch.incarnation
+    table.attempt[row] = launch.attempt
     table.account[row] = account
     table.lease_s[row] = launch.lease_s
     state.occupy(job, launch.gpus)
-    incarnation = jobs.incarnations[job] = Incarnation(launch.incarnation, option, launch.gpus, launch.nodes)
-    return incarnation
+    attempt = jobs.attempts[job] = Attempt(launch.attempt, option, launch.gpus, launch.nodes)
+    return attempt
 
 
 def _sent(state: State, command: JobCommand) -> None:
     """A command left: book that it is in flight, and what it takes hold of before any answer."""
     job, jobs = command.job, state.jobs
-    row, incarnation, table = jobs.row.get(job), jobs.incarnations.get(job), jobs.table
+    row, attempt, table = jobs.row.get(job), jobs.attempts.get(job), jobs.table
     if row is None:
         return
-    if incarnation is None and isinstance(command, Launch):
-        incarnation = _launched(state, command, row)
-    if incarnation is None or incarnation.number != command.incarnation:
+    if attempt is None and isinstance(command, Launch):
+        attempt = _launched(state, command, row)
+    if attempt is None or attempt.number != command.attempt:
         return
     if table.sequence.item(row) < command.sequence:
         table.sequence[row] = command.sequence
@@ -362,26 +362,26 @@ def _sent(state: State, command: JobCommand) -> None:
         return
     if isinstance(command, Resume):
         if table.phase.item(row) == Phase.PARKED:
-            state.occupy(job, incarnation.gpus)
+            state.occupy(job, attempt.gpus)
             state.jobs.set_phase(row, Phase.STARTING, state.now_s)
         table.lease_s[row] = max(table.lease_s[row], command.lease_s)
     elif isinstance(command, Suspend):
-        if command.kind is SuspendKind.PARK and not incarnation.reserved:
-            state.jobs.incarnations[job] = state.reserve(job, incarnation)
+        if command.kind is SuspendKind.PARK and not attempt.reserved:
+            state.jobs.attempts[job] = state.reserve(job, attempt)
         if not state.jobs.out_of_reach(job):
             state.jobs.set_phase(row, Phase.SUSPENDING, state.now_s)
     elif isinstance(command, Resize):
-        _resizing(state, command, incarnation)
+        _resizing(state, command, attempt)
 
 
-def _resizing(state: State, resize: Resize, incarnation: Incarnation) -> None:
+def _resizing(state: State, resize: Resize, attempt: Attempt) -> None:
     """Until it has answered, a job holds the larger of the sizes that it has and gets."""
     job = resize.job
     state.open_account(resize.option)
-    more = np.setdiff1d(resize.gpus, incarnation.gpus)
+    more = np.setdiff1d(resize.gpus, attempt.gpus)
     if len(more):
         state.occupy(job, more)
-        state.jobs.incarnations[job] = replace(incarnation, gpus=resize.gpus)
+        state.jobs.attempts[job] = replace(attempt, gpus=resize.gpus)
     if not state.jobs.out_of_reach(job):
         state.jobs.set_phase(state.jobs.row[job], Phase.RESIZING, state.now_s)
 

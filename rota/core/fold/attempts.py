@@ -1,4 +1,4 @@
-"""How an incarnation begins, stops, is parked and ends. A gang is whole or not at all."""
+"""How an attempt begins, stops, is parked and ends. A gang is whole or not at all."""
 
 from dataclasses import replace
 from types import UnionType
@@ -13,7 +13,7 @@ from rota.core.learn.failing_nodes import note_exit, review
 from rota.core.learn.job_lengths import finished
 from rota.core.settings import Settings
 from rota.core.state.job_table import NO_JOB
-from rota.core.state.records import AttemptEnd, Incarnation, same_gpus
+from rota.core.state.records import Attempt, AttemptEnd, same_gpus
 from rota.core.state.state import State
 from rota.model.allocation import Ranking
 from rota.model.commands import Kill, Launch, Resize, Resume, Suspend, SuspendKind
@@ -51,7 +51,7 @@ def started(state: State, settings: Settings, event: Started) -> None:
         if event.from_step is not None:
             row = state.jobs.row[event.job]
             state.jobs.table.steps_done[row] = event.from_step
-            if not state.jobs.incarnations[event.job].parked:
+            if not state.jobs.attempts[event.job].parked:
                 state.jobs.table.steps_saved[row] = event.from_step
         begin(state, event.job, event.at_s, settings.min_run_factor)
 
@@ -59,28 +59,28 @@ def started(state: State, settings: Settings, event: Started) -> None:
 def _keep_running(state: State, job: int) -> None:
     """It was to be parked, and can't be. It has the GPUs that it had, and those who were promised them wait."""
     jobs, row, planned = state.jobs, state.jobs.row[job], state.machines.planned
-    incarnation = jobs.incarnations[job]
+    attempt = jobs.attempts[job]
     jobs.table.own("can_park")[row] = False
-    if incarnation.reserved:
-        jobs.incarnations[job] = incarnation = state.unreserve(incarnation)
+    if attempt.reserved:
+        jobs.attempts[job] = attempt = state.unreserve(attempt)
     if not jobs.out_of_reach(job):
         jobs.set_phase(row, Phase.RUNNING, state.now_s)
-    for other in sorted(planned.holders(incarnation.gpus) - {job}):
-        mine = jobs.incarnations.get(other)
-        if mine is None or not same_gpus(mine.gpus, incarnation.gpus):
+    for other in sorted(planned.holders(attempt.gpus) - {job}):
+        mine = jobs.attempts.get(other)
+        if mine is None or not same_gpus(mine.gpus, attempt.gpus):
             state.set_desired(other, jobs.row[other], -1, None)
             (jobs.unsettled.discard if state.settled(other) else jobs.unsettled.add)(other)
-    fits = all(planned.room(gpu) >= jobs.specs[job].milli_per_gpu for gpu in incarnation.gpus.tolist())
+    fits = all(planned.room(gpu) >= jobs.specs[job].milli_per_gpu for gpu in attempt.gpus.tolist())
     if job not in jobs.desired and job not in jobs.held and jobs.table.schedulable.item(row) and fits:
-        state.set_desired(job, row, state.knowledge.options.alone.item(incarnation.option), incarnation.gpus)
+        state.set_desired(job, row, state.knowledge.options.alone.item(attempt.option), attempt.gpus)
     (jobs.unsettled.discard if state.settled(job) else jobs.unsettled.add)(job)
     state.question.invalidate()
 
 
 def attached(state: State, settings: Settings, event: Attached) -> None:
     """A session says whether it saves. A spec that says that the job does not has the last word."""
-    incarnation = state.jobs.incarnations.get(event.job)
-    if incarnation is None or incarnation.number != event.incarnation:
+    attempt = state.jobs.attempts.get(event.job)
+    if attempt is None or attempt.number != event.attempt:
         return
     row, spec = state.jobs.row[event.job], state.jobs.specs[event.job]
     if spec.saves is None and not event.saves and not spec.preemptible:
@@ -109,12 +109,12 @@ def _resized(state: State, resize: Resize, event: Started) -> None:
     _settle(state, job, event.at_s)
     if event.from_step is not None:
         state.jobs.table.steps_done[row] = event.from_step
-    incarnation = state.jobs.incarnations[job]
-    given_up = np.setdiff1d(incarnation.gpus, resize.gpus)
+    attempt = state.jobs.attempts[job]
+    given_up = np.setdiff1d(attempt.gpus, resize.gpus)
     given_up = given_up[state.machines.observed.held(job, given_up)]
     if len(given_up):
         state.vacate(job, given_up)
-    state.jobs.incarnations[job] = replace(incarnation, option=resize.option, gpus=resize.gpus)
+    state.jobs.attempts[job] = replace(attempt, option=resize.option, gpus=resize.gpus)
     begin(state, job, event.at_s)
     if not state.settled(job):
         state.jobs.unsettled.add(job)
@@ -133,23 +133,23 @@ def _learn_resize(state: State, row: int, at_s: float) -> None:
 def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> None:
     """All parts are up: the job runs, as far as we believe at its option's rate. `min_run_factor`: as in the settings."""
     jobs, options, question = state.jobs, state.knowledge.options, state.question
-    row, incarnation, table = jobs.row[job], jobs.incarnations[job], jobs.table
-    if incarnation.parked:
-        _unpark(state, job, incarnation)
-    phase, option = table.phase.item(row), incarnation.option
+    row, attempt, table = jobs.row[job], jobs.attempts[job], jobs.table
+    if attempt.parked:
+        _unpark(state, job, attempt)
+    phase, option = table.phase.item(row), attempt.option
     if phase == Phase.UNREACHABLE:
         return  # it counts as running once its node is back in sight
     at_s = min(at_s, state.now_s)
-    if phase == Phase.STARTING and incarnation.parked:
+    if phase == Phase.STARTING and attempt.parked:
         table.own("resume_seconds")[row] = max(at_s - table.phase_s.item(row), 0.0)
     elif phase == Phase.STARTING:  # what starting took is the least that moving costs
         table.move_seconds[row] = max(table.move_seconds.item(row), at_s - table.phase_s.item(row))
     if min_run_factor and phase == Phase.STARTING:
-        _set_min_run(state, row, incarnation, at_s, min_run_factor)
+        _set_min_run(state, row, attempt, at_s, min_run_factor)
     jobs.set_phase(row, Phase.RUNNING, at_s)
     table.as_of_s[row] = table.told_s[row] = table.paced_s[row] = at_s
     table.paced_steps[row] = table.steps_done.item(row)
-    table.rate[row] = options.rate.item(option) / state.slowdown(job, incarnation.gpus)
+    table.rate[row] = options.rate.item(option) / state.slowdown(job, attempt.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI
     table.account[row] = options.account.item(option)
     if table.beside.item(row) != NO_JOB:
@@ -178,12 +178,12 @@ def begin(state: State, job: int, at_s: float, min_run_factor: float = 0.0) -> N
                 question.until_s = min(question.until_s, state.now_s + holds)
 
 
-def _set_min_run(state: State, row: int, incarnation: Incarnation, at_s: float, factor: float) -> None:
+def _set_min_run(state: State, row: int, attempt: Attempt, at_s: float, factor: float) -> None:
     """The minimum run time of an attempt that begins now, from what its start took and what its last stop cost. What was believed
     of a move before either was measured is the least of it, unless the job only slept."""
     table = state.jobs.table
     seconds = max(at_s - table.phase_s.item(row), 0.0)
-    if incarnation.parked:
+    if attempt.parked:
         seconds += table.park_seconds.item(row)
     else:
         seconds = max(seconds + table.stop_seconds.item(row), table.move_seconds.item(row))
@@ -198,8 +198,8 @@ def _learn_stop(state: State, row: int, at_s: float, saved_some: bool) -> None:
 
 
 def suspended(state: State, settings: Settings, event: Suspended) -> None:
-    incarnation = state.jobs.incarnations.get(event.job)
-    if incarnation is None or incarnation.number != event.incarnation:
+    attempt = state.jobs.attempts.get(event.job)
+    if attempt is None or attempt.number != event.attempt:
         return
     if event.kind is SuspendKind.CHECKPOINT:
         if not event.saved and not state.jobs.specs[event.job].preemptible:
@@ -214,36 +214,36 @@ def suspended(state: State, settings: Settings, event: Suspended) -> None:
         state.jobs.table.steps_done[row] = event.steps_done
         state.jobs.table.suspensions[row] += 1
         if state.jobs.table.phase.item(row) == Phase.SUSPENDING:
-            _learn_price(state, row, incarnation, event.at_s)
-        _park(state, event.job, state.note_parked(incarnation, event.gib, event.keeps) if event.gib else incarnation)
+            _learn_price(state, row, attempt, event.at_s)
+        _park(state, event.job, state.note_parked(attempt, event.gib, event.keeps) if event.gib else attempt)
         if not state.jobs.out_of_reach(event.job):
             state.jobs.set_phase(row, Phase.PARKED, min(event.at_s, state.now_s))
         if state.settled(event.job):
             state.jobs.unsettled.discard(event.job)
 
 
-def _learn_price(state: State, row: int, incarnation: Incarnation, at_s: float) -> None:
-    """What parking took is what it will take. The first time of an incarnation is dearer, because the host's memory has to be
+def _learn_price(state: State, row: int, attempt: Attempt, at_s: float) -> None:
+    """What parking took is what it will take. The first time of an attempt is dearer, because the host's memory has to be
     made ready, and does not come again: it says only that parking is no dearer than that."""
     table = state.jobs.table
     seconds = max(at_s - table.phase_s.item(row), 0.0)
-    if incarnation.parked_before or seconds < table.park_seconds.item(row):
+    if attempt.parked_before or seconds < table.park_seconds.item(row):
         table.own("park_seconds")[row] = seconds
 
 
-def _park(state: State, job: int, incarnation: Incarnation) -> None:
+def _park(state: State, job: int, attempt: Attempt) -> None:
     """It sleeps: its GPUs are free, its memory was set aside when it was told."""
-    state.jobs.incarnations[job] = replace(incarnation, parked=True, parked_before=True)
+    state.jobs.attempts[job] = replace(attempt, parked=True, parked_before=True)
     state.vacate(job, state.gpus_of(job))
 
 
-def _unpark(state: State, job: int, incarnation: Incarnation) -> None:
-    state.jobs.incarnations[job] = replace(state.unreserve(incarnation), parked=False)
+def _unpark(state: State, job: int, attempt: Attempt) -> None:
+    state.jobs.attempts[job] = replace(state.unreserve(attempt), parked=False)
 
 
 def exited(state: State, settings: Settings, event: Exited) -> None:
-    incarnation = state.jobs.incarnations.get(event.job)
-    if incarnation is not None and incarnation.number == event.incarnation:
+    attempt = state.jobs.attempts.get(event.job)
+    if attempt is not None and attempt.number == event.attempt:
         if settings.cordon_failing_starts < FOREVER:
             note_exit(state, settings, event)
         end_on_node(state, event.job, event.node, event.at_s, VERDICT[event.outcome], event.steps_saved, setback=event.setback)
@@ -256,11 +256,7 @@ def _leave_failing(state: State, settings: Settings, job: int) -> None:
     review(state, settings)
     cordon(state, settings)
     want, machines = state.jobs.desired.get(job), state.machines
-    if (
-        want is not None
-        and job not in state.jobs.incarnations
-        and not machines.failing.keys().isdisjoint(machines.nodes_of(want))
-    ):
+    if want is not None and job not in state.jobs.attempts and not machines.failing.keys().isdisjoint(machines.nodes_of(want)):
         state.set_desired(job, state.jobs.row[job], -1, None)
         state.jobs.unsettled.discard(job)
         state.question.invalidate()
@@ -271,7 +267,7 @@ def _answered(state: State, event: Started | Suspended, expected: type | UnionTy
     flight = state.jobs.in_flight.get(event.job)
     if flight is None or not isinstance(flight.command, expected):
         return False
-    if flight.command.incarnation != event.incarnation or flight.command.sequence != event.sequence:
+    if flight.command.attempt != event.attempt or flight.command.sequence != event.sequence:
         return False
     waiting = () if event.node is None else tuple(n for n in flight.waiting if n != event.node)
     if waiting:
@@ -296,23 +292,23 @@ def _settle(state: State, job: int, at_s: float) -> None:
 def end_on_node(
     state: State, job: int, node: int | None, at_s: float, verdict: AttemptEnd, steps: float, *, setback: str = ""
 ) -> None:
-    """Processes of one node (None: of all) are gone; with the last of them the incarnation is over."""
-    incarnation = state.jobs.incarnations[job]
-    if node is not None and node not in incarnation.parts:
+    """Processes of one node (None: of all) are gone; with the last of them the attempt is over."""
+    attempt = state.jobs.attempts[job]
+    if node is not None and node not in attempt.parts:
         return
     if verdict is AttemptEnd.FAILED and _asked_to_stop(state, job):
         verdict = AttemptEnd.LOST
-    left = () if node is None else tuple(n for n in incarnation.parts if n != node)
+    left = () if node is None else tuple(n for n in attempt.parts if n != node)
     gone = state.gpus_of(job)
     if left:
         gone = gone[state.machines.cluster.gpu_node[gone] == node]
     state.vacate(job, gone)
-    state.free_reserve(incarnation, incarnation.parts if node is None else (node,))
-    worst = max(incarnation.verdict, verdict)
-    fewest = min(incarnation.steps, steps)
-    setback = setback or incarnation.setback
+    state.free_reserve(attempt, attempt.parts if node is None else (node,))
+    worst = max(attempt.verdict, verdict)
+    fewest = min(attempt.steps, steps)
+    setback = setback or attempt.setback
     if left:
-        state.jobs.incarnations[job] = replace(incarnation, parts=left, verdict=worst, steps=fewest, setback=setback)
+        state.jobs.attempts[job] = replace(attempt, parts=left, verdict=worst, steps=fewest, setback=setback)
         flight = state.jobs.in_flight.get(job)
         if flight is not None and node in flight.waiting:
             state.jobs.in_flight[job] = replace(flight, waiting=tuple(n for n in flight.waiting if n != node))
@@ -346,7 +342,7 @@ def _end_life(state: State, job: int, at_s: float, verdict: AttemptEnd, steps: f
     row, table = jobs.row[job], jobs.table
     at_s = min(at_s, state.now_s)
     _settle(state, job, at_s)
-    del jobs.incarnations[job]
+    del jobs.attempts[job]
     flight = jobs.in_flight.pop(job, None)
     suspending = flight is not None and isinstance(flight.command, Suspend)
     jobs.doomed.discard(job)
@@ -411,7 +407,7 @@ def saved(state: State, job: int) -> float:
 
 
 def refresh_schedulable(state: State, job: int, row: int) -> None:
-    """A job may be scheduled if nodes that have not left can run it, it is not held, no incarnation of it is out of reach, and it
+    """A job may be scheduled if nodes that have not left can run it, it is not held, no attempt of it is out of reach, and it
     does not pause after a setback."""
     jobs = state.jobs
     free = job not in jobs.held and job not in jobs.doomed and jobs.table.phase.item(row) != Phase.UNREACHABLE

@@ -7,21 +7,21 @@ service counts a GPU once.
 """
 
 from rota.core.state.job_table import NO_JOB, JobTable
-from rota.core.state.records import Incarnation, same_gpus
+from rota.core.state.records import Attempt, same_gpus
 from rota.core.state.state import State
 from rota.model.options import Options
 from rota.model.units import MILLI
 
 
-def partner_of(state: State, job: int, incarnation: Incarnation) -> int:
+def partner_of(state: State, job: int, attempt: Attempt) -> int:
     """The job that runs on the same GPUs. What overlaps otherwise is a gang that is not whole any more and its successor."""
     if not state.sharing or state.jobs.specs[job].gpus < 1:
         return NO_JOB  # those with other parts of its GPU do not slow it down
-    for other in state.machines.observed.holders(incarnation.gpus):
+    for other in state.machines.observed.holders(attempt.gpus):
         if (
             other != job
             and state.jobs.table.using.item(state.jobs.row[other]) > 0
-            and same_gpus(state.jobs.incarnations[other].gpus, incarnation.gpus)
+            and same_gpus(state.jobs.attempts[other].gpus, attempt.gpus)
         ):
             return other
     return NO_JOB
@@ -31,21 +31,21 @@ def began(state: State, job: int, at_s: float) -> None:
     """A job starts to run. If its partner runs, both go on at the pace of a pair."""
     if not state.sharing:
         return
-    incarnation = state.jobs.incarnations[job]
-    other = partner_of(state, job, incarnation)
-    if other != NO_JOB or state.knowledge.options.partner_kind.item(incarnation.option) >= 0:
-        _pace(state, job, incarnation, other, at_s)
+    attempt = state.jobs.attempts[job]
+    other = partner_of(state, job, attempt)
+    if other != NO_JOB or state.knowledge.options.partner_kind.item(attempt.option) >= 0:
+        _pace(state, job, attempt, other, at_s)
     if other != NO_JOB:
-        _pace(state, other, state.jobs.incarnations[other], job, at_s)
+        _pace(state, other, state.jobs.attempts[other], job, at_s)
 
 
 def stopped(state: State, job: int, at_s: float) -> None:
     """A job stops running. Its partner has the GPUs to itself."""
     if not state.sharing:
         return
-    other = partner_of(state, job, state.jobs.incarnations[job])
+    other = partner_of(state, job, state.jobs.attempts[job])
     if other != NO_JOB:
-        _pace(state, other, state.jobs.incarnations[other], NO_JOB, at_s)
+        _pace(state, other, state.jobs.attempts[other], NO_JOB, at_s)
 
 
 def book(jobs: JobTable, row: int, at_s: float) -> None:
@@ -59,10 +59,10 @@ def book(jobs: JobTable, row: int, at_s: float) -> None:
     jobs.as_of_s[row] = max(at_s, since_s)
 
 
-def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: float) -> None:
+def _pace(state: State, job: int, attempt: Attempt, other: int, at_s: float) -> None:
     table, options, row = state.jobs.table, state.knowledge.options, state.jobs.row[job]
     book(table, row, at_s)
-    alone = options.alone.item(incarnation.option)
+    alone = options.alone.item(attempt.option)
     option = _shared_with(options, alone, table.kind.item(state.jobs.row[other])) if other != NO_JOB else alone
     table.account[row] = options.account[option]
     if table.beside.item(row) != other:
@@ -70,7 +70,7 @@ def _pace(state: State, job: int, incarnation: Incarnation, other: int, at_s: fl
     table.rate[row] = options.rate.item(option)
     if other != NO_JOB:
         colocated_rate(state, row)
-    table.rate[row] /= state.slowdown(job, incarnation.gpus)
+    table.rate[row] /= state.slowdown(job, attempt.gpus)
     table.using[row] = options.milligpus.item(option) / MILLI / (1 if other == NO_JOB else 2)
 
 

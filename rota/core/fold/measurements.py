@@ -28,7 +28,7 @@ def measured(state: State, settings: Settings, event: Measured) -> None:
         return
     ids = table.id[: table.size]
     rows = ids.searchsorted(event.jobs).clip(max=table.size - 1)
-    known = (ids[rows] == event.jobs) & (table.incarnation[rows] == event.incarnations) & (table.using[rows] > 0)
+    known = (ids[rows] == event.jobs) & (table.attempt[rows] == event.attempts) & (table.using[rows] > 0)
     memory_alone = known & np.isnan(event.rate)
     _memory(state, rows[memory_alone], event.peak_gib[memory_alone])
     company_s = table.company_s if state.sharing else table.paced_s  # without company it is the same since it began

@@ -41,7 +41,7 @@ def node_reported(state: State, settings: Settings, event: NodeReported) -> None
     state.machines.node_heard_s[node] = state.now_s
     if not state.machines.node_up[node]:
         state.set_node(node, True)
-        for job in list(state.jobs.incarnations):
+        for job in list(state.jobs.attempts):
             _mark_reachable(state, job)
     for part in event.inventory:
         _see_part(state, settings, event, part)
@@ -53,16 +53,16 @@ def nodes_reported(state: State, settings: Settings, event: NodesReported) -> No
 
 
 def _see_part(state: State, settings: Settings, event: NodeReported, part: InventoryItem) -> None:
-    incarnation = state.jobs.incarnations.get(part.job)
-    if incarnation is None or incarnation.number != part.incarnation or event.node not in incarnation.parts:
+    attempt = state.jobs.attempts.get(part.job)
+    if attempt is None or attempt.number != part.attempt or event.node not in attempt.parts:
         if part.state is not ProcessState.ENDED:
-            state.jobs.orphans.add((part.job, part.incarnation, event.node))
+            state.jobs.orphans.add((part.job, part.attempt, event.node))
     elif part.state is ProcessState.ENDED:
         end_on_node(state, part.job, event.node, event.at_s, VERDICT[part.outcome], part.steps)
     elif part.state is ProcessState.RUNNING:
-        started(state, settings, Started(part.job, part.incarnation, part.sequence, event.at_s, event.node))
+        started(state, settings, Started(part.job, part.attempt, part.sequence, event.at_s, event.node))
     else:
-        answer = Suspended(part.job, part.incarnation, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
+        answer = Suspended(part.job, part.attempt, part.sequence, event.at_s, SuspendKind.PARK, part.steps, event.node)
         suspended(state, settings, answer)
 
 
@@ -91,7 +91,7 @@ def node_drained(state: State, settings: Settings, event: NodeDrainChanged) -> N
     if event.node >= len(state.machines.cluster.nodes) or event.node in state.machines.gone:
         return
     state.set_draining(event.node, event.draining)
-    for job in [job for job, mine in state.jobs.incarnations.items() if mine.parked and event.node in mine.parts]:
+    for job in [job for job, mine in state.jobs.attempts.items() if mine.parked and event.node in mine.parts]:
         (state.jobs.unsettled.discard if state.settled(job) else state.jobs.unsettled.add)(job)
 
 
@@ -127,8 +127,8 @@ def node_left(state: State, settings: Settings, event: NodeLeft) -> None:
 
 def drop_attempts_on(state: State, node: int, at_s: float) -> None:
     """Everything this node had is dead."""
-    for job, incarnation in list(state.jobs.incarnations.items()):
-        if node in incarnation.parts:
+    for job, attempt in list(state.jobs.attempts.items()):
+        if node in attempt.parts:
             end_on_node(state, job, node, at_s, AttemptEnd.LOST, saved(state, job))
             _mark_reachable(state, job)  # what is left of it may all be in sight
 
@@ -136,10 +136,10 @@ def drop_attempts_on(state: State, node: int, at_s: float) -> None:
 def mark_unreachable(state: State, node: int) -> None:
     """A node went silent. Jobs there keep their leases, and no job takes their GPUs before these end."""
     _take_down(state, node)
-    for job, incarnation in list(state.jobs.incarnations.items()):
-        if node in incarnation.parts:
+    for job, attempt in list(state.jobs.attempts.items()):
+        if node in attempt.parts:
             row = state.jobs.row[job]
-            if not same_gpus(state.jobs.desired.get(job, incarnation.gpus), incarnation.gpus):
+            if not same_gpus(state.jobs.desired.get(job, attempt.gpus), attempt.gpus):
                 state.set_desired(
                     job, row, -1, None
                 )  # it cannot move now, and must not keep others from joining whom it was to join
@@ -156,12 +156,12 @@ def _take_down(state: State, node: int) -> None:
 def _plan_nothing_on(state: State, gpus: Ints) -> None:
     """A job that was to start on these GPUs, or to move there, is to do neither."""
     for job in sorted(state.machines.planned.holders(gpus)):
-        incarnation = state.jobs.incarnations.get(job)
-        if incarnation is None or not same_gpus(incarnation.gpus, state.jobs.desired[job]):
+        attempt = state.jobs.attempts.get(job)
+        if attempt is None or not same_gpus(attempt.gpus, state.jobs.desired[job]):
             state.set_desired(job, state.jobs.row[job], -1, None)
             if state.machines.taken:
                 state.question.invalidate()
-            if incarnation is None:
+            if attempt is None:
                 state.jobs.unsettled.discard(job)
             else:
                 state.jobs.unsettled.add(job)
@@ -169,12 +169,12 @@ def _plan_nothing_on(state: State, gpus: Ints) -> None:
 
 def _mark_reachable(state: State, job: int) -> None:
     """Its node is back in sight: the job is where it was, unless another of its nodes is still silent."""
-    incarnation = state.jobs.incarnations.get(job)
-    if incarnation is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(incarnation.parts)].all():
+    attempt = state.jobs.attempts.get(job)
+    if attempt is None or not state.jobs.out_of_reach(job) or not state.machines.node_up[list(attempt.parts)].all():
         return
     row = state.jobs.row[job]
     flight = state.jobs.in_flight.get(job)
-    phase = Phase.PARKED if incarnation.parked else Phase.RUNNING
+    phase = Phase.PARKED if attempt.parked else Phase.RUNNING
     if job in state.jobs.doomed:
         phase = Phase.STOPPING
     elif flight is not None:

@@ -25,7 +25,7 @@ CORDON_SECONDS = 3600.0
 
 def note_exit(state: State, settings: Settings, event: Exited) -> None:
     """An attempt is about to be taken for ended. If it was not asked to end, and has just begun, its start has failed."""
-    job, parts = event.job, state.jobs.incarnations[event.job].parts
+    job, parts = event.job, state.jobs.attempts[event.job].parts
     row, table = state.jobs.row[job], state.jobs.table
     if event.outcome is Outcome.FINISHED:
         _ran_well(state, job, parts)
@@ -54,13 +54,13 @@ def review(state: State, settings: Settings) -> None:
     machines.failing_jobs &= jobs.row.keys()
     ended = {each.job for failed in machines.failed_starts.values() for each in failed if each.job not in jobs.row}
     _leave_out(state, {job for job in ended if not _elsewhere(state, job)})
-    for job in {each.job for failed in machines.failed_starts.values() for each in failed} & jobs.incarnations.keys():
+    for job in {each.job for failed in machines.failed_starts.values() for each in failed} & jobs.attempts.keys():
         if _runs_well(state, job, -FOREVER):
-            _ran_well(state, job, jobs.incarnations[job].parts)
+            _ran_well(state, job, jobs.attempts[job].parts)
     most = max(int(len(machines.cluster.nodes) * MOST), 1)
     for node, failed in list(machines.failed_starts.items()):
         first_s, times = min(each.first_s for each in failed), sum(each.times for each in failed)
-        if any(node in mine.parts and _runs_well(state, job, first_s) for job, mine in jobs.incarnations.items()):
+        if any(node in mine.parts and _runs_well(state, job, first_s) for job, mine in jobs.attempts.items()):
             acquit(state, settings, node)
         elif node not in machines.failing and times >= settings.cordon_failing_starts and len(machines.failing) < most:
             machines.failing[node] = state.now_s + TRIAL_SECONDS

@@ -31,7 +31,7 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
     for row, measured in zip(rows[news].tolist(), rate[news].tolist(), strict=True):
         option = int(options.by_account[table.kind[row], table.account[row]])
         kind, partner_kind = kinds[table.kind[row]], int(options.partner_kind[option])
-        levels = state.machines.cluster.spanned(state.jobs.incarnations[int(table.id[row])].gpus)
+        levels = state.machines.cluster.spanned(state.jobs.attempts[int(table.id[row])].gpus)
         if partner_kind >= 0 and levels and measured > 0:
             continue  # pairs are believed in one node, and what several cost them goes by what they cost each alone
         width = max(options.milligpus.item(option) // MILLI, 1)
@@ -40,7 +40,7 @@ def learn(state: State, rows: Ints, steps: Floats, seconds: Floats) -> None:
         accelerator = state.machines.cluster.pools[options.pool[option]]
         partner = kinds[partner_kind].profile if partner_kind >= 0 else ""
         measured *= state.slowdown(
-            int(table.id[row]), state.jobs.incarnations[int(table.id[row])].gpus
+            int(table.id[row]), state.jobs.attempts[int(table.id[row])].gpus
         )  # a slow GPU says nothing of the kind
         rates, batch_size = state.knowledge.rates, options.batch_size.item(option)
         if not partner and rates.goes_by_batch(kind.profile, kind.demand, accelerator, width, batch_size):
@@ -70,5 +70,5 @@ def _believe(state: State, numbers: list[int]) -> None:
     table.rate[runs] = state.knowledge.options.rate[state.knowledge.options.by_account[table.kind[runs], table.account[runs]]]
     for row in runs[table.beside[runs] != NO_JOB].tolist() if state.knowledge.sharing else ():
         colocation.colocated_rate(state, row)
-    table.rate[runs] /= [state.slowdown(job, state.jobs.incarnations[job].gpus) for job in table.id[runs].tolist()]
+    table.rate[runs] /= [state.slowdown(job, state.jobs.attempts[job].gpus) for job in table.id[runs].tolist()]
     state.question.invalidate()

@@ -59,7 +59,7 @@ def _compare(state: State, known: Variability, row: int, rate: float, exact: lis
     """How many times slower than usual a job ran. Runs that differ in nothing but the place say it exactly. Where there are none,
     runs on other numbers of GPUs say whether it is more than the model of how they scale could be wrong."""
     job = state.jobs.table.id.item(row)
-    profile, gpus = state.jobs.specs[job].profile, state.jobs.incarnations[job].gpus
+    profile, gpus = state.jobs.specs[job].profile, state.jobs.attempts[job].gpus
     key, partner = _key(state, job, row)
     slowdown = _slowdown(state, known, profile, key, gpus, rate)
     option = int(state.knowledge.options.by_account[state.jobs.table.kind[row], state.jobs.table.account[row]])
@@ -92,7 +92,7 @@ def _slowdown(state: State, known: Variability, profile: str, key: PaceKey, gpus
 
 def _key(state: State, job: int, row: int) -> tuple[PaceKey, str]:
     """What must be the same for two runs to be compared, and the profile of its partner; `#`: the partner has none."""
-    options, spec, gpus = state.knowledge.options, state.jobs.specs[job], state.jobs.incarnations[job].gpus
+    options, spec, gpus = state.knowledge.options, state.jobs.specs[job], state.jobs.attempts[job].gpus
     option = int(options.by_account[state.jobs.table.kind[row], state.jobs.table.account[row]])
     partner_kind = int(options.partner_kind[option])
     partner = list(state.jobs.kind_of)[partner_kind].profile or "#" if partner_kind >= 0 else ""
@@ -112,7 +112,7 @@ def _believe(state: State, at_s: float) -> None:
         return
     table = state.jobs.table
     running = (table.using[: table.size] > 0).nonzero()[0]
-    places = [(state.jobs.specs[job].profile, state.jobs.incarnations[job].gpus) for job in table.id[running].tolist()]
+    places = [(state.jobs.specs[job].profile, state.jobs.attempts[job].gpus) for job in table.id[running].tolist()]
     state.knowledge.variability = learned
     table.rate[running] *= [believed.slowdown(*place) / learned.slowdown(*place) for place in places]
     state.question.invalidate()

@@ -23,16 +23,16 @@ def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants, aliv
     for at in grants.position.tolist():
         row, asked = table.rows.item(at), grants.option.item(at)
         job = jobs.id.item(row)
-        incarnation = state.jobs.incarnations.get(job)
+        attempt = state.jobs.attempts.get(job)
         if not state.jobs.specs[job].can_resize:
             continue
-        if incarnation is None or incarnation.parked or job not in state.jobs.desired:
+        if attempt is None or attempt.parked or job not in state.jobs.desired:
             again_s = min(again_s, state.now_s + tactic.idle_seconds)  # it starts now
             continue
         has = table.granted_option.item(at)
         pool, count = options.pool.item(asked), options.gpus.item(asked)
-        here = idle & (state.machines.cluster.gpu_node == state.machines.cluster.gpu_node[incarnation.gpus[0]])
-        room = int(here.sum()) if len(incarnation.parts) == 1 else 0
+        here = idle & (state.machines.cluster.gpu_node == state.machines.cluster.gpu_node[attempt.gpus[0]])
+        room = int(here.sum()) if len(attempt.parts) == 1 else 0
         busy = job in state.jobs.in_flight  # it starts, or changes its size
         idle_s = jobs.phase_s.item(row) + tactic.idle_seconds
         for option in options.by_kind[table.kind.item(at)].tolist():
@@ -40,7 +40,7 @@ def grow(state: State, tactic: Grow, table: CandidateTable, grants: Grants, aliv
             if option < 0 or options.pool.item(option) != pool or more <= 0:
                 continue
             gain = options.rate.item(option) / options.rate.item(asked)
-            fits = options.gpus.item(option) - len(incarnation.gpus) <= room
+            fits = options.gpus.item(option) - len(attempt.gpus) <= room
             if option != has and fits and gain >= tactic.least_gain and (busy or state.now_s < idle_s):
                 again_s = min(again_s, state.now_s + tactic.idle_seconds if busy else idle_s)
             ready = option == has or (fits and state.now_s >= idle_s and not busy)

@@ -140,8 +140,8 @@ def _hosts(state: State, allocation: Allocation, table: CandidateTable, grants: 
         if gpus is None or len(gpus) != table.options.gpus.item(option) or not (measured or begins[at]):
             continue
         gib, own_gib = _gib(state, job), 0.0
-        incarnation = state.jobs.incarnations.get(job)
-        if incarnation is not None and incarnation.reserved:
+        attempt = state.jobs.attempts.get(job)
+        if attempt is not None and attempt.reserved:
             own_gib = state.knowledge.costs.memory.context_gib
         room = float((machines.gpu_gib[gpus] - machines.context_gib[gpus]).min()) + own_gib - (gib if gib == gib else 0.0)
         found.append(
@@ -154,13 +154,13 @@ def _hosts(state: State, allocation: Allocation, table: CandidateTable, grants: 
 
 def _seat_of(state: State, allocation: Allocation, position: int, job: int, begins: bool) -> Ints | None:
     """The GPUs of a job that goes on, or begins where it sleeps or where the policy wants it; None: the placer will pick them."""
-    incarnation = state.jobs.incarnations.get(job)
+    attempt = state.jobs.attempts.get(job)
     if not begins:
         gpus = state.jobs.desired.get(job)
-        stays = gpus is not None and incarnation is not None and same_gpus(incarnation.gpus, gpus)
+        stays = gpus is not None and attempt is not None and same_gpus(attempt.gpus, gpus)
         return gpus if stays else None
-    if incarnation is not None:
-        return incarnation.gpus if incarnation.parked else None
+    if attempt is not None:
+        return attempt.gpus if attempt.parked else None
     wanted = allocation.hints.get(position, ())
     return np.array(sorted(wanted), dtype=np.int64) if wanted else None
 
@@ -176,8 +176,8 @@ def _guests(
         job = jobs.id.item(table.rows[at])
         if state.jobs.specs[job].gpus < 1 or job in state.jobs.in_flight:
             continue
-        incarnation = state.jobs.incarnations.get(job)
-        seat = tuple(incarnation.gpus.tolist()) if incarnation is not None else ()
+        attempt = state.jobs.attempts.get(job)
+        seat = tuple(attempt.gpus.tolist()) if attempt is not None else ()
         for option in options.by_kind[table.kind.item(at)].tolist():
             if option < 0 or options.too_slow.item(option):
                 continue
@@ -198,10 +198,10 @@ def _packable(state: State, position: int, job: int, option: int) -> Packable:
 
 def _start_seconds(state: State, job: int) -> float:
     """How long a job is believed to take until it runs."""
-    row, incarnation = state.jobs.row[job], state.jobs.incarnations.get(job)
-    if incarnation is None:
+    row, attempt = state.jobs.row[job], state.jobs.attempts.get(job)
+    if attempt is None:
         return state.jobs.table.move_seconds.item(row)
-    return state.jobs.table.resume_seconds.item(row) if incarnation.parked else 0.0
+    return state.jobs.table.resume_seconds.item(row) if attempt.parked else 0.0
 
 
 def _baseline(state: State, job: int, option: int) -> float | None:

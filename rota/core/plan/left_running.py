@@ -24,7 +24,7 @@ def keeps_gpus_unsaved(state: State, rows: Ints) -> Bools | None:
     stays: Bools = ~jobs.saves[rows] & (jobs.option[rows] >= 0) & np.isin(jobs.phase[rows], _ALIVE)
     for at in (stays & jobs.can_park[rows]).nonzero()[0].tolist():
         job = jobs.id.item(rows[at])
-        stays[at] = not may_park(state, job, state.jobs.incarnations[job], state.machines.host_gib.copy())
+        stays[at] = not may_park(state, job, state.jobs.attempts[job], state.machines.host_gib.copy())
     return _with_partners(state, rows, stays)
 
 
@@ -44,7 +44,7 @@ def moved_unsaved(state: State, plan: Plan, rows: Ints) -> Bools | None:
     none."""
     jobs, moved = state.jobs, []
     for change in plan.changes:
-        mine = jobs.incarnations.get(change.job)
+        mine = jobs.attempts.get(change.job)
         if mine is None or mine.parked or change.gpus is None or jobs.table.saves.item(jobs.row[change.job]):
             continue
         if (

@@ -55,7 +55,7 @@ def _start(mover: Mover, tactic: Defragment, position: int, option: int) -> None
     row = mover.table.rows.item(position)
     job, pool, gpus = state.jobs.table.id.item(row), options.pool.item(option), options.gpus.item(option)
     request = pairing.ask(state, job, pool, gpus, state.jobs.table.move_seconds.item(row))
-    if job in state.jobs.incarnations or not mover.placer.keeps_together(request):
+    if job in state.jobs.attempts or not mover.placer.keeps_together(request):
         return
     nodes = state.fewest_nodes(pool, gpus)
     found = tactic.clear(mover.room_by_node(pool), _movable(mover, pool), gpus, nodes)
@@ -77,7 +77,7 @@ def _start(mover: Mover, tactic: Defragment, position: int, option: int) -> None
 def _scattered(mover: Mover, change: PlacementChange) -> bool:
     """Whether a job that starts spans more levels of locality than it must, and is slower for it."""
     state = mover.state
-    if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.incarnations:
+    if change.gpus is None or len(change.gpus) == 1 or change.partner >= 0 or change.job in state.jobs.attempts:
         return False
     return state.stretch(change.job, change.gpus) > 1.0
 

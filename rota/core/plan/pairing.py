@@ -112,8 +112,8 @@ def _seat(state: State, floor: PlacementView, unit: Unit, running: bool) -> Ints
     """GPUs that a member has, that serve the unit and that no other unit has taken."""
     pool, need = _wants(state, unit)
     for job, _ in unit:
-        gpus, incarnation = state.jobs.desired.get(job), state.jobs.incarnations.get(job)
-        if gpus is None or (running and (incarnation is None or incarnation.parked or not same_gpus(gpus, incarnation.gpus))):
+        gpus, attempt = state.jobs.desired.get(job), state.jobs.attempts.get(job)
+        if gpus is None or (running and (attempt is None or attempt.parked or not same_gpus(gpus, attempt.gpus))):
             continue
         if len(gpus) == need and state.machines.cluster.gpu_pool[gpus[0]] == pool and floor.available[gpus].all():
             floor.available[gpus] = False
@@ -137,10 +137,10 @@ def _request(state: State, unit: Unit) -> PlacementRequest:
 
 def ask(state: State, job: int, pool: int, gpus: int, price: float) -> PlacementRequest:
     """A job that sleeps is where it sleeps, and never moves for free: it would have to be written to storage first."""
-    incarnation = state.jobs.incarnations.get(job)
+    attempt = state.jobs.attempts.get(job)
     traits = state.placement_traits(job, pool, gpus)
-    if incarnation is not None and incarnation.parked:
-        return PlacementRequest(job, pool, gpus, max(price, 1.0), incarnation.gpus, True, *traits)
+    if attempt is not None and attempt.parked:
+        return PlacementRequest(job, pool, gpus, max(price, 1.0), attempt.gpus, True, *traits)
     return PlacementRequest(job, pool, gpus, price, state.jobs.desired.get(job), False, *traits)
 
 

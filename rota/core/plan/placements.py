@@ -89,7 +89,7 @@ def with_parked_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[P
     """The plan with parked jobs going on where they sleep instead of elsewhere, or by another option, and those that can't
     because others have their GPUs, or because they were to join another. One that has to leave its node, or a GPU that is out of
     service, may go, and so may one that saves its state, unless all are to stay."""
-    moves = {change.job: state.jobs.incarnations[change.job] for change in plan.changes if _moves_parked(state, change, all_stay)}
+    moves = {change.job: state.jobs.attempts[change.job] for change in plan.changes if _moves_parked(state, change, all_stay)}
     if not moves:
         return plan, []
     wanted = dict(state.jobs.desired)
@@ -115,7 +115,7 @@ def with_parked_in_place(state: State, plan: Plan, *, all_stay: bool) -> tuple[P
 
 def _moves_parked(state: State, change: PlacementChange, all_stay: bool) -> bool:
     """Whether it wakes a job that is parked, or being parked, elsewhere than where it sleeps, though that could stay."""
-    mine = state.jobs.incarnations.get(change.job)
+    mine = state.jobs.attempts.get(change.job)
     if mine is None or change.gpus is None or state.runs_by(mine, change.option, change.gpus):
         return False
     if not mine.parked and not state.jobs.being_parked(change.job):

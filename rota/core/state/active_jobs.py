@@ -7,7 +7,7 @@ import numpy as np
 from rota.core.state.copying import copied
 from rota.core.state.job_table import NO_JOB, JobTable
 from rota.core.state.phases import LEGAL_CODES, refuse
-from rota.core.state.records import Incarnation, InFlight, Setback
+from rota.core.state.records import Attempt, InFlight, Setback
 from rota.model.commands import Suspend, SuspendKind
 from rota.model.job import JobSpec, Phase
 from rota.model.options import Kind
@@ -24,7 +24,7 @@ class ActiveJobs:
     """Each job's row in the table."""
     specs: dict[int, JobSpec] = field(default_factory=dict)
     """What each job asked for."""
-    incarnations: dict[int, Incarnation] = field(default_factory=dict)
+    attempts: dict[int, Attempt] = field(default_factory=dict)
     """Jobs that have processes, or were told to start some."""
     desired: dict[int, Ints] = field(default_factory=dict)
     """GPUs that each job should hold by the plan."""
@@ -33,17 +33,17 @@ class ActiveJobs:
     unsettled: set[int] = field(default_factory=set)
     """Jobs whose desired and observed placement may differ."""
     doomed: set[int] = field(default_factory=set)
-    """Jobs whose incarnation must be killed."""
+    """Jobs whose attempt must be killed."""
     orphans: set[tuple[int, int, int]] = field(default_factory=set)
-    """(job, incarnation, node) seen on a node where it should not run."""
+    """(job, attempt, node) seen on a node where it should not run."""
     cancelling: set[int] = field(default_factory=set)
-    """Jobs that are over once their incarnation is."""
+    """Jobs that are over once their attempt is."""
     held: set[int] = field(default_factory=set)
     """Jobs that a user holds back."""
     setbacks: dict[int, Setback] = field(default_factory=dict)
     """Jobs whose last attempt failed in a way in which the next is likely to fail too."""
     barred: set[int] = field(default_factory=set)
-    """Jobs with an incarnation that cannot be scheduled now. Their GPUs cannot be granted."""
+    """Jobs with an attempt that cannot be scheduled now. Their GPUs cannot be granted."""
     kind_of: dict[Kind, int] = field(default_factory=dict)
     """Numbers of the kinds of jobs, in the order in which they came."""
     tenant_of: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class ActiveJobs:
         return self._rows
 
     def out_of_reach(self, job: int) -> bool:
-        """A node of its incarnation is silent, so that no command can reach it."""
+        """A node of its attempt is silent, so that no command can reach it."""
         return self.table.phase.item(self.row[job]) == Phase.UNREACHABLE
 
     def being_parked(self, job: int) -> bool:

@@ -61,7 +61,7 @@ class JobTable:
         "can_park": (np.bool_, False),
         "park_seconds": (np.float64, 0.0),
         "resume_seconds": (np.float64, 0.0),
-        "incarnation": (np.int32, 0),
+        "attempt": (np.int32, 0),
         "sequence": (np.int32, 0),
         "lease_s": (np.float64, FOREVER),
         "suspensions": (np.int32, 0),
@@ -137,7 +137,7 @@ class JobTable:
     """What parking it took last time, or is believed to take."""
     resume_seconds: Floats
     """The same of waking it."""
-    incarnation: Ints
+    attempt: Ints
     sequence: Ints
     lease_s: Floats
     suspensions: Ints

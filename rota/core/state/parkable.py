@@ -1,20 +1,20 @@
 """Whether a job can be parked now."""
 
-from rota.core.state.records import Incarnation
+from rota.core.state.records import Attempt
 from rota.core.state.state import State
 from rota.model.units import Floats
 
 
-def may_park(state: State, job: int, incarnation: Incarnation, host_gib: Floats) -> bool:
+def may_park(state: State, job: int, attempt: Attempt, host_gib: Floats) -> bool:
     """It can sleep, every node of it has the memory for that (taken off `host_gib` if so), and what it keeps on its GPUs leaves
     enough there for any other job."""
-    nodes = list(incarnation.parts)
+    nodes = list(attempt.parts)
     if not state.jobs.table.can_park.item(state.jobs.row[job]):
         return False
-    more_gib = state.gib_per_node(job, incarnation) - incarnation.host_gib
+    more_gib = state.gib_per_node(job, attempt) - attempt.host_gib
     if more_gib > 0 and (host_gib[nodes] < more_gib).any():
         return False
-    if state.crowded(incarnation.gpus, state.knowledge.costs.memory.context_gib):
+    if state.crowded(attempt.gpus, state.knowledge.costs.memory.context_gib):
         return False
     host_gib[nodes] -= more_gib
     return True

@@ -1,4 +1,4 @@
-"""What the records of the state hold: small frozen values, one incarnation, one command on its way, one answer."""
+"""What the records of the state hold: small frozen values, one attempt, one command on its way, one answer."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -22,7 +22,7 @@ def same_gpus(a: Ints, b: Ints) -> bool:
 
 
 class AttemptEnd(IntEnum):
-    """How an incarnation ends. Of several parts' ends the highest counts: a gang reaches its end together, so one part that
+    """How an attempt ends. Of several parts' ends the highest counts: a gang reaches its end together, so one part that
     finished means that the work is done, even if another was lost on the way out."""
 
     OPEN = 0
@@ -33,8 +33,8 @@ class AttemptEnd(IntEnum):
 
 
 @value
-class Incarnation:
-    """One incarnation, from the command that launches it until its last part is known to be gone."""
+class Attempt:
+    """One attempt, from the command that launches it until its last part is known to be gone."""
 
     number: int
     """Which life of the job it is, from 1."""

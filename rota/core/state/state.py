@@ -19,7 +19,7 @@ from rota.core.state.beliefs import Beliefs
 from rota.core.state.cycle import SchedulingCycle
 from rota.core.state.job_table import NO_JOB
 from rota.core.state.node_table import NodeTable
-from rota.core.state.records import NO_GPUS, Incarnation, PlacementTraits, same_gpus
+from rota.core.state.records import NO_GPUS, Attempt, PlacementTraits, same_gpus
 from rota.model.cluster import Cluster, Node
 from rota.model.job import JobSpec
 from rota.model.occupancy import HALF
@@ -125,7 +125,7 @@ class State:
         machines, jobs = self.machines, self.jobs
         mask = np.zeros(machines.cluster.gpus, dtype=bool)
         for job in machines.observed.holders(np.array(machines.observed.shared, dtype=np.int64)) - jobs.barred:
-            gpus = jobs.incarnations[job].gpus
+            gpus = jobs.attempts[job].gpus
             mask[gpus] = same_gpus(jobs.desired.get(job, NO_GPUS), gpus)
         for job in jobs.barred:
             mask[jobs.desired.get(job, NO_GPUS)] = False
@@ -173,21 +173,21 @@ class State:
 
     def gpus_of(self, job: int) -> Ints:
         """GPUs a job is observed to hold."""
-        gpus = self.jobs.incarnations[job].gpus
+        gpus = self.jobs.attempts[job].gpus
         held: Ints = gpus[self.machines.observed.held(job, gpus)]
         return held
 
-    def gib_per_node(self, job: int, incarnation: Incarnation) -> float:
+    def gib_per_node(self, job: int, attempt: Attempt) -> float:
         """Host memory its parts take on each node while parked: as it took before, or as its spec says; else at most what it has
         on its GPUs, by its spec or as it was seen; 0: not known."""
-        if incarnation.kept_gib:
-            return incarnation.kept_gib
+        if attempt.kept_gib:
+            return attempt.kept_gib
         spec = self.jobs.specs[job]
         if spec.parked_gib or spec.least_gib:
             host_gib = spec.host_gib
         else:
-            host_gib = max(self._seen_gib(job), spec.gpu_gib) * len(incarnation.gpus)
-        return host_gib / len(self.machines.nodes_of(incarnation.gpus))
+            host_gib = max(self._seen_gib(job), spec.gpu_gib) * len(attempt.gpus)
+        return host_gib / len(self.machines.nodes_of(attempt.gpus))
 
     def gib_of(self, job: int) -> float:
         """The most memory it takes on each GPU: as its spec says, or as it was seen; 0: not known."""
@@ -206,8 +206,8 @@ class State:
         gpu_gib = self.gib_of(job)
         if not gpu_gib:
             return True
-        incarnation = self.jobs.incarnations.get(job)
-        own_gib = self.knowledge.costs.memory.context_gib if incarnation is not None and incarnation.reserved else 0.0
+        attempt = self.jobs.attempts.get(job)
+        own_gib = self.knowledge.costs.memory.context_gib if attempt is not None and attempt.reserved else 0.0
         taken_gib = machines.context_gib[gpus] - own_gib
         if self.knowledge.sharing and (partner_comes or partner in machines.observed.holders(gpus)):
             taken_gib = taken_gib + self.gib_of(partner)
@@ -225,22 +225,22 @@ class State:
         jobs = self.jobs
         if job in jobs.in_flight or job in jobs.doomed:
             return False
-        incarnation, want = jobs.incarnations.get(job), jobs.desired.get(job)
-        if incarnation is None:
+        attempt, want = jobs.attempts.get(job), jobs.desired.get(job)
+        if attempt is None:
             return want is None
-        if incarnation.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
-            stays = self.machines.draining.isdisjoint(incarnation.parts) and not self.crowded(incarnation.gpus)
+        if attempt.parked:  # where a node is drained or a GPU is crowded, it has to be written to storage
+            stays = self.machines.draining.isdisjoint(attempt.parts) and not self.crowded(attempt.gpus)
             return want is None and stays
-        if want is None or not same_gpus(want, incarnation.gpus):
+        if want is None or not same_gpus(want, attempt.gpus):
             return False
-        return not self.knowledge.options.elastic or self.runs_by(incarnation, jobs.table.option.item(jobs.row[job]), want)
+        return not self.knowledge.options.elastic or self.runs_by(attempt, jobs.table.option.item(jobs.row[job]), want)
 
-    def runs_by(self, incarnation: Incarnation, option: int, gpus: Ints) -> bool:
-        """Whether an incarnation has these GPUs and the batch size of this option."""
-        if not same_gpus(gpus, incarnation.gpus):
+    def runs_by(self, attempt: Attempt, option: int, gpus: Ints) -> bool:
+        """Whether an attempt has these GPUs and the batch size of this option."""
+        if not same_gpus(gpus, attempt.gpus):
             return False
         options = self.knowledge.options
-        return not options.elastic or options.batch_size.item(option) == options.batch_size.item(incarnation.option)
+        return not options.elastic or options.batch_size.item(option) == options.batch_size.item(attempt.option)
 
     # Writing: only `fold` and `learn` call these -------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class State:
                 grew.add(pool)
         if grew:
             pool_of = machines.cluster.gpu_pool
-            parked = [(job, each) for job, each in self.jobs.incarnations.items() if each.parked]
+            parked = [(job, each) for job, each in self.jobs.attempts.items() if each.parked]
             self.jobs.unsettled |= {
                 job for job, each in parked if pool_of.item(each.gpus.item(0)) in grew and not self.settled(job)
             }
@@ -311,7 +311,7 @@ class State:
 
     def set_schedulable(self, job: int, row: int, yes: bool) -> None:
         self.jobs.set_schedulable(row, yes)
-        self._set_barred(job, not yes and job in self.jobs.incarnations)
+        self._set_barred(job, not yes and job in self.jobs.attempts)
 
     def _set_barred(self, job: int, barred: bool) -> None:
         if barred != (job in self.jobs.barred):
@@ -406,41 +406,41 @@ class State:
         if self.jobs.barred or self.machines.taken:
             self._usable = None
 
-    def reserve(self, job: int, incarnation: Incarnation) -> Incarnation:
+    def reserve(self, job: int, attempt: Attempt) -> Attempt:
         """Set memory aside for a job that parks: on its hosts, and what its processes keep on its GPUs."""
-        self._keep_context(incarnation, incarnation.parts, self.knowledge.costs.memory.context_gib)
-        return replace(self._set_aside(incarnation, self.gib_per_node(job, incarnation)), reserved=True)
+        self._keep_context(attempt, attempt.parts, self.knowledge.costs.memory.context_gib)
+        return replace(self._set_aside(attempt, self.gib_per_node(job, attempt)), reserved=True)
 
-    def note_parked(self, incarnation: Incarnation, gib: float, keeps: bool) -> Incarnation:
+    def note_parked(self, attempt: Attempt, gib: float, keeps: bool) -> Attempt:
         """It took so much host memory when it was parked, over all its nodes; `keeps`: and has it until it ends."""
-        host_gib = max(gib / len(self.machines.nodes_of(incarnation.gpus)), incarnation.kept_gib)
-        return replace(self._set_aside(incarnation, host_gib), kept_gib=host_gib if keeps else incarnation.kept_gib)
+        host_gib = max(gib / len(self.machines.nodes_of(attempt.gpus)), attempt.kept_gib)
+        return replace(self._set_aside(attempt, host_gib), kept_gib=host_gib if keeps else attempt.kept_gib)
 
-    def unreserve(self, incarnation: Incarnation) -> Incarnation:
+    def unreserve(self, attempt: Attempt) -> Attempt:
         """It runs again: it uses its GPUs for itself, and of the host what it really took there."""
-        self._keep_context(incarnation, incarnation.parts, -self.knowledge.costs.memory.context_gib)
-        return replace(self._set_aside(incarnation, incarnation.kept_gib), reserved=False)
+        self._keep_context(attempt, attempt.parts, -self.knowledge.costs.memory.context_gib)
+        return replace(self._set_aside(attempt, attempt.kept_gib), reserved=False)
 
-    def free_reserve(self, incarnation: Incarnation, nodes: tuple[int, ...]) -> None:
+    def free_reserve(self, attempt: Attempt, nodes: tuple[int, ...]) -> None:
         """It is gone from these nodes."""
-        self.machines.host_gib[list(nodes)] += incarnation.host_gib
-        if incarnation.reserved:
-            self._keep_context(incarnation, nodes, -self.knowledge.costs.memory.context_gib)
+        self.machines.host_gib[list(nodes)] += attempt.host_gib
+        if attempt.reserved:
+            self._keep_context(attempt, nodes, -self.knowledge.costs.memory.context_gib)
 
     def set_context(self, gib: float) -> None:
         """A parked process is believed to keep so much of its GPU from now on."""
-        for incarnation in self.jobs.incarnations.values():
-            if incarnation.reserved:
-                self._keep_context(incarnation, incarnation.parts, gib - self.knowledge.costs.memory.context_gib)
+        for attempt in self.jobs.attempts.values():
+            if attempt.reserved:
+                self._keep_context(attempt, attempt.parts, gib - self.knowledge.costs.memory.context_gib)
 
-    def _set_aside(self, incarnation: Incarnation, host_gib: float) -> Incarnation:
+    def _set_aside(self, attempt: Attempt, host_gib: float) -> Attempt:
         """So much on each of its nodes, whatever it was before."""
-        self.machines.host_gib[list(incarnation.parts)] -= host_gib - incarnation.host_gib
-        return replace(incarnation, host_gib=host_gib)
+        self.machines.host_gib[list(attempt.parts)] -= host_gib - attempt.host_gib
+        return replace(attempt, host_gib=host_gib)
 
-    def _keep_context(self, incarnation: Incarnation, nodes: tuple[int, ...], gib: float) -> None:
+    def _keep_context(self, attempt: Attempt, nodes: tuple[int, ...], gib: float) -> None:
         if gib:
-            gpus = incarnation.gpus[np.isin(self.machines.cluster.gpu_node[incarnation.gpus], nodes)]
+            gpus = attempt.gpus[np.isin(self.machines.cluster.gpu_node[attempt.gpus], nodes)]
             self.machines.context_gib[gpus] += gib
 
     def vacate(self, job: int, gpus: Ints) -> None:

@@ -14,9 +14,9 @@ from rota.agent.attempt_files import read_order
 from rota.agent.attempt_handle import PACKAGES
 from rota.agent.constants import ATTEMPT_ID
 from rota.agent.datagrams import send
-from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, incarnation_folder, is_free
+from rota.agent.disk import CONTROL, JOB_LOCK, SUPERVISOR_LOCK, attempt_folder, is_free
 from rota.agent.log import LIMIT_BYTES
-from rota.agent.machine import AttemptManager, IncarnationStatus, LaunchOrder
+from rota.agent.machine import AttemptManager, AttemptStatus, LaunchOrder
 from rota.agent.processes import ProcessIdentity, end_all
 
 LONG_SECONDS = 120.0
@@ -59,7 +59,7 @@ class Bench:
         self,
         *argv: str,
         job: int = 1,
-        incarnation: int = 1,
+        attempt: int = 1,
         sequence: int = 1,
         env: dict[str, str] | None = None,
         workdir: str = "/",
@@ -75,7 +75,7 @@ class Bench:
     ) -> LaunchOrder:
         return LaunchOrder(
             job=job,
-            incarnation=incarnation,
+            attempt=attempt,
             sequence=sequence,
             argv=argv,
             env={"PATH": os.environ["PATH"]} if env is None else env,
@@ -102,8 +102,8 @@ class Bench:
         order = self.sh(script, **how)
         before = self.said(order.job).count("ready\n")
         self.machine.launch(order)
-        until(lambda: self.said(order.job).count("ready\n") > before or self.part(order.job, order.incarnation).state == "ended")
-        self.wait(order.job, order.incarnation, "running")
+        until(lambda: self.said(order.job).count("ready\n") > before or self.part(order.job, order.attempt).state == "ended")
+        self.wait(order.job, order.attempt, "running")
 
     def log(self, job: int = 1) -> Path:
         return self.home / "logs" / f"{job}.log"
@@ -111,46 +111,46 @@ class Bench:
     def said(self, job: int = 1) -> str:
         return self.log(job).read_text(errors="replace") if self.log(job).exists() else ""
 
-    def folder(self, job: int = 1, incarnation: int = 1) -> Path:
-        return incarnation_folder(self.home, job, incarnation)
+    def folder(self, job: int = 1, attempt: int = 1) -> Path:
+        return attempt_folder(self.home, job, attempt)
 
-    def part(self, job: int = 1, incarnation: int = 1) -> IncarnationStatus:
+    def part(self, job: int = 1, attempt: int = 1) -> AttemptStatus:
         self.machine.poll()
-        (found,) = [part for part in self.machine.inventory() if (part.job, part.incarnation) == (job, incarnation)]
+        (found,) = [part for part in self.machine.inventory() if (part.job, part.attempt) == (job, attempt)]
         return found
 
-    def wait(self, job: int = 1, incarnation: int = 1, state: str = "ended") -> IncarnationStatus:
-        until(lambda: self.part(job, incarnation).state in {state, "ended"}, f"state {state}")
-        part = self.part(job, incarnation)
+    def wait(self, job: int = 1, attempt: int = 1, state: str = "ended") -> AttemptStatus:
+        until(lambda: self.part(job, attempt).state in {state, "ended"}, f"state {state}")
+        part = self.part(job, attempt)
         assert part.state == state, part
         return part
 
-    def datagram(self, text: bytes, job: int = 1, incarnation: int = 1) -> None:
-        until(lambda: send(self.folder(job, incarnation), CONTROL, text), "room in its box")
+    def datagram(self, text: bytes, job: int = 1, attempt: int = 1) -> None:
+        until(lambda: send(self.folder(job, attempt), CONTROL, text), "room in its box")
 
-    def supervisor(self, job: int = 1, incarnation: int = 1) -> int:
+    def supervisor(self, job: int = 1, attempt: int = 1) -> int:
         """The number of its process."""
-        (found,) = self.processes("rota.agent.supervisor", job, incarnation)
+        (found,) = self.processes("rota.agent.supervisor", job, attempt)
         return found
 
-    def log_writer(self, job: int = 1, incarnation: int = 1) -> int:
+    def log_writer(self, job: int = 1, attempt: int = 1) -> int:
         """The number of the process beside its supervisor."""
-        (found,) = self.processes("rota.agent.log_writer", job, incarnation)
+        (found,) = self.processes("rota.agent.log_writer", job, attempt)
         return found
 
-    def processes(self, word: str, job: int = 1, incarnation: int = 1) -> list[int]:
-        """Processes of ours by what they are and for which incarnation."""
-        folder, found = str(self.folder(job, incarnation)).encode(), []
+    def processes(self, word: str, job: int = 1, attempt: int = 1) -> list[int]:
+        """Processes of ours by what they are and for which attempt."""
+        folder, found = str(self.folder(job, attempt)).encode(), []
         for process in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 words = (process / "cmdline").read_bytes().split(b"\0") if process.name.isdecimal() else []
                 found += [int(process.name)] if word.encode() in words and folder in words else []
         return found
 
-    def supervise(self, job: int = 1, incarnation: int = 1) -> "subprocess.Popen[bytes]":
+    def supervise(self, job: int = 1, attempt: int = 1) -> "subprocess.Popen[bytes]":
         """A supervisor by hand."""
         process = subprocess.Popen(
-            [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder(job, incarnation))],
+            [sys.executable, "-S", "-P", "-m", "rota.agent.supervisor", str(self.folder(job, attempt))],
             env={**os.environ, "PYTHONPATH": PACKAGES},
             start_new_session=True,
         )

@@ -1,4 +1,4 @@
-"""Another size under the same incarnation: it saves and leaves, and the same command is started again with other variables."""
+"""Another size under the same attempt: it saves and leaves, and the same command is started again with other variables."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_it_goes_on_with_other_gpus_and_says_so_with_its_first_step(bench: Bench
     assert "--- rota: started again on n1 GPUs 0,1 from step 5 ---" in bench.said()
     until(lambda: bench.part().paced_s is None, "steps on the other GPUs say nothing of its pace")
     part = bench.part()
-    assert (part.incarnation, part.state, part.steps_saved, part.start_sequence) == (1, "running", 5.0, 1)
+    assert (part.attempt, part.state, part.steps_saved, part.start_sequence) == (1, "running", 5.0, 1)
     tells(bench, 6.0, 5.0)
     until(lambda: bench.part().start_sequence == 2, "its first step says that it goes on")
     assert bench.part().paced_steps == 6.0

@@ -49,8 +49,8 @@ def test_a_killed_supervisor_takes_the_job_with_it(bench: Bench, how: str, new_d
     assert part.problem == "its supervisor was killed"
     assert not alive(main.pid) and not alive(pid_said(bench)) and bench.job_lock_is_free()
     assert (bench.folder() / TOMBSTONE).exists()
-    bench.machine.launch(bench.sh("echo next", incarnation=2, sequence=2))
-    assert bench.wait(incarnation=2).outcome == "finished"
+    bench.machine.launch(bench.sh("echo next", attempt=2, sequence=2))
+    assert bench.wait(attempt=2).outcome == "finished"
 
 
 def test_it_has_not_ended_before_its_lock_is_free(bench: Bench) -> None:
@@ -68,16 +68,16 @@ def test_it_has_not_ended_before_its_lock_is_free(bench: Bench) -> None:
 
 
 def test_a_lost_one_does_not_wait_for_the_lock_of_the_next(bench: Bench) -> None:
-    bench.machine.launch(bench.sh("echo ready", incarnation=1))
-    bench.wait(incarnation=1)
+    bench.machine.launch(bench.sh("echo ready", attempt=1))
+    bench.wait(attempt=1)
     # As if its supervisor had been killed just before it could write the end.
     status = read_status(bench.folder())
     assert status is not None
     write_status(bench.folder(), status._replace(state="running"))
-    bench.start(RUNS, incarnation=2, sequence=2)
+    bench.start(RUNS, attempt=2, sequence=2)
     bench.open()
-    assert bench.wait(incarnation=1).outcome == "lost"
-    assert bench.part(incarnation=2).state == "running", "the processes of the living one are left alone"
+    assert bench.wait(attempt=1).outcome == "lost"
+    assert bench.part(attempt=2).state == "running", "the processes of the living one are left alone"
 
 
 def test_numbers_of_another_boot_mean_nothing(bench: Bench) -> None:
@@ -151,17 +151,17 @@ def test_dead_before_the_supervisor_was_started(bench: Bench, tombstone: bool) -
 
 def test_dead_before_the_supervisor_had_its_lock(bench: Bench) -> None:
     """Many times over: either it was declared lost and never started, or it had its lock first and runs."""
-    for incarnation in range(1, 6):
-        folder = bench.folder(1, incarnation)
+    for attempt in range(1, 6):
+        folder = bench.folder(1, attempt)
         folder.mkdir(parents=True)
         (folder / SUPERVISOR_LOCK).touch()
-        write_order(folder, to_launch_file(bench.sh(f"echo i{incarnation}", incarnation=incarnation)))
-        supervisor = bench.supervise(1, incarnation)
-        time.sleep(0.03 * incarnation)
+        write_order(folder, to_launch_file(bench.sh(f"echo i{attempt}", attempt=attempt)))
+        supervisor = bench.supervise(1, attempt)
+        time.sleep(0.03 * attempt)
         bench.open()
-        part = bench.wait(incarnation=incarnation)
+        part = bench.wait(attempt=attempt)
         supervisor.wait(30)
-        assert (part.outcome == "finished") == (f"i{incarnation}\n" in bench.said()), part
+        assert (part.outcome == "finished") == (f"i{attempt}\n" in bench.said()), part
         assert part.outcome in {"finished", "lost"}
 
 

@@ -64,7 +64,7 @@ def test_gpus_by_the_number_that_the_job_was_given() -> None:
         (3, 1): {"CUDA_VISIBLE_DEVICES": "0"},
     }
     there = [RUNS, replace(RUNS, job=2, state="parked"), replace(RUNS, job=3, state="ended")]
-    found = holders(there, lambda job, incarnation: environments[job, incarnation], {0: A, 2: B})
+    found = holders(there, lambda job, attempt: environments[job, attempt], {0: A, 2: B})
     assert found == [
         GpuHolder((1, 1), "1.1.x", frozenset({A, B}), works=True),
         GpuHolder((2, 1), "2.1.x", frozenset({B}), works=False),

@@ -35,12 +35,10 @@ def test_a_flood_stays_below_the_limit_and_its_end_is_kept(bench: Bench) -> None
     assert b"continues" not in data
 
 
-def test_a_later_incarnation_goes_on_in_the_same_stream(bench: Bench) -> None:
-    for incarnation in (1, 2, 3):
-        bench.machine.launch(
-            bench.sh("seq 1 5000", incarnation=incarnation, sequence=incarnation, log_bytes=SMALLEST_LIMIT_BYTES)
-        )
-        bench.wait(incarnation=incarnation)
+def test_a_later_attempt_goes_on_in_the_same_stream(bench: Bench) -> None:
+    for attempt in (1, 2, 3):
+        bench.machine.launch(bench.sh("seq 1 5000", attempt=attempt, sequence=attempt, log_bytes=SMALLEST_LIMIT_BYTES))
+        bench.wait(attempt=attempt)
     assert on_disk(bench.home / "logs") <= SMALLEST_LIMIT_BYTES + 1000
     assert read_log(bench.log(), log_end(bench.log()) - 40, 100).data.endswith(b"5000\n--- rota: finished ---\n")
 

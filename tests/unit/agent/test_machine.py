@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent import attempt_handle as incarnations
+from rota.agent import attempt_handle as attempts
 from rota.agent.attempt_files import unix_s
 from rota.agent.disk import COMPLAINTS, JOB_LOCK, LAUNCH, try_lock, unlock
-from rota.agent.machine import AttemptManager, IncarnationStatus
+from rota.agent.machine import AttemptManager, AttemptStatus
 from rota.agent.orders import to_launch_file
 from rota.agent.processes import boot_s
 from tests.unit.agent.bench import FOREVER, Bench, until
@@ -30,12 +30,12 @@ def test_a_launch_is_done_once(bench: Bench) -> None:
     assert bench.said().count("once") == 1 and bench.said().count("started on") == 1
 
 
-def test_an_older_incarnation_is_not_launched(bench: Bench) -> None:
-    bench.machine.launch(bench.sh("echo second", incarnation=2))
-    bench.machine.launch(bench.sh("echo first", incarnation=1))
-    bench.wait(incarnation=2)
+def test_an_older_attempt_is_not_launched(bench: Bench) -> None:
+    bench.machine.launch(bench.sh("echo second", attempt=2))
+    bench.machine.launch(bench.sh("echo first", attempt=1))
+    bench.wait(attempt=2)
     bench.machine.forget(1, 2)
-    bench.machine.launch(bench.sh("echo again", incarnation=2))
+    bench.machine.launch(bench.sh("echo again", attempt=2))
     assert bench.machine.inventory() == []
     assert "first" not in bench.said() and "again" not in bench.said()
 
@@ -50,7 +50,7 @@ def test_poll_tells_what_changed(bench: Bench) -> None:
     (part,) = bench.machine.inventory()
     assert (part.state, part.sequence, part.launch_sequence) == ("starting", 7, 7)
     assert (part.steps_done, part.steps_saved, part.steps_total) == (3.0, 3.0, 9.0)
-    told: list[IncarnationStatus] = []
+    told: list[AttemptStatus] = []
     until(runs)
     assert [part.state for part in told] in (["starting", "running"], ["running"])
     until(lambda: "ready" in bench.said())
@@ -102,10 +102,10 @@ def test_a_new_daemon_takes_over(bench: Bench) -> None:
 def test_no_zombies(bench: Bench) -> None:
     for job in (1, 2, 3):
         bench.machine.launch(bench.sh("exit 0", job=job))
-    mine = incarnations._children[-3:]
+    mine = attempts._children[-3:]
     for job in (1, 2, 3):
         bench.wait(job)
-    until(lambda: bench.machine.poll() or not {child.pid for child in incarnations._children} & {child.pid for child in mine})
+    until(lambda: bench.machine.poll() or not {child.pid for child in attempts._children} & {child.pid for child in mine})
     assert all(child.returncode == 0 for child in mine)
 
 
@@ -124,7 +124,7 @@ def test_a_home_may_be_deep(tmp_path: Path) -> None:
 
 
 def test_a_supervisor_that_does_not_come_up_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incarnations, "PACKAGES", "/nowhere")
+    monkeypatch.setattr(attempts, "PACKAGES", "/nowhere")
     bench.machine.launch(bench.sh("exit 0"))
     part = bench.wait()
     assert part.outcome == "lost" and part.problem.startswith("its supervisor did not start it: ")
@@ -162,10 +162,10 @@ def test_one_that_takes_too_long_is_given_up(bench: Bench, monkeypatch: pytest.M
     bench.machine.launch(bench.sh("exit 0"))
     try:
         assert bench.part().state == "starting"
-        monkeypatch.setattr(incarnations, "PATIENCE_SECONDS", 0.0)
+        monkeypatch.setattr(attempts, "PATIENCE_SECONDS", 0.0)
         assert bench.wait().outcome == "lost"
     finally:
-        incarnations._children[-1].kill()
+        attempts._children[-1].kill()
 
 
 # Forgetting.
@@ -187,10 +187,10 @@ def test_forgetting(bench: Bench) -> None:
 def test_forgetting_one_of_two_keeps_the_job(bench: Bench) -> None:
     bench.machine.launch(bench.sh("exit 75"))
     bench.wait()
-    bench.start(RUNS, incarnation=2, sequence=2)
+    bench.start(RUNS, attempt=2, sequence=2)
     bench.machine.forget(1, 1)
     until(lambda: bench.machine.poll() or not bench.folder().exists())
-    assert not bench.job_lock_is_free() and bench.part(incarnation=2).state == "running"
+    assert not bench.job_lock_is_free() and bench.part(attempt=2).state == "running"
 
 
 def test_a_job_is_not_forgotten_while_its_lock_is_held(bench: Bench) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from rota.agent.attempt_files import read_status
 from rota.agent.node_agent import NodeAgent, interface_of, read_part
-from rota.agent.orders import IncarnationStatus, LaunchOrder
+from rota.agent.orders import AttemptStatus, LaunchOrder
 from rota.agent.overdue import PROBLEM
 from rota.agent.processes import ProcessIdentity, boot_s, end_all
 from tests.unit.agent.bench import alive, until
@@ -37,10 +37,10 @@ class Desk:
         answer: dict[str, Any] = json.loads(self.agent.exchange(json.dumps({"message": 7, "do": do, "whole": whole})))
         return answer
 
-    def launch(self, script: str, *, incarnation: int = 1, sequence: int = 1, lease_s: float | None = None) -> dict[str, Any]:
+    def launch(self, script: str, *, attempt: int = 1, sequence: int = 1, lease_s: float | None = None) -> dict[str, Any]:
         order = LaunchOrder(
             job=1,
-            incarnation=incarnation,
+            attempt=attempt,
             sequence=sequence,
             argv=("sh", "-c", script),
             env={"PATH": os.environ["PATH"], "NODE_RANK": "1"},
@@ -54,11 +54,11 @@ class Desk:
         )
         return self.ask(("launch", asdict(order)))
 
-    def part(self) -> tuple[IncarnationStatus, int]:
+    def part(self) -> tuple[AttemptStatus, int]:
         (found,) = [read_part(each) for each in self.ask(whole=True)["parts"]]
         return found
 
-    def wait(self, state: str) -> IncarnationStatus:
+    def wait(self, state: str) -> AttemptStatus:
         until(lambda: self.part()[0].state in (state, "ended"), state)
         assert self.part()[0].state == state, self.part()
         return self.part()[0]

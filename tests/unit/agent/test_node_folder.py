@@ -19,7 +19,7 @@ def order(folder: Path) -> str:
     """An order that leaves a file behind if it is obeyed."""
     wanted = LaunchFile(
         job=1,
-        incarnation=1,
+        attempt=1,
         sequence=1,
         argv=["touch", str(folder / "obeyed")],
         env={"PATH": os.environ["PATH"]},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.agent import constants
-from rota.agent.machine import IncarnationStatus
+from rota.agent.machine import AttemptStatus
 from rota.park.hook import rota_park_hook
 from rota.park.park_environment import HOOK_FOLDER, parking_environment
 from rota.park.park_method import ParkingFacts
@@ -50,12 +50,12 @@ def steps(bench: Bench) -> int:
     return int(lines[-1][1]) if lines else 0
 
 
-def park(bench: Bench, sequence: int = 2) -> IncarnationStatus:
+def park(bench: Bench, sequence: int = 2) -> AttemptStatus:
     assert bench.machine.park(1, 1, sequence)
     return bench.wait(state="parked")
 
 
-def resume(bench: Bench, sequence: int) -> IncarnationStatus:
+def resume(bench: Bench, sequence: int) -> AttemptStatus:
     assert bench.machine.resume(1, 1, sequence, 300.0)
     return bench.wait(state="running")
 

@@ -16,12 +16,12 @@ def receive(known: KnownJob, instruction: AgentCommand, now_s: float = 0.0) -> D
     return rules.receive(known, instruction, now_s=now_s, boot=BOOT)
 
 
-def launch(incarnation: int = 1, sequence: int = 1, lease_s: float = 30.0, boot: str = BOOT) -> AgentCommand:
-    return AgentCommand(LAUNCH, incarnation, sequence, lease_s, boot)
+def launch(attempt: int = 1, sequence: int = 1, lease_s: float = 30.0, boot: str = BOOT) -> AgentCommand:
+    return AgentCommand(LAUNCH, attempt, sequence, lease_s, boot)
 
 
-def launched(incarnation: int = 1, sequence: int = 1) -> KnownJob:
-    return receive(KnownJob(), launch(incarnation, sequence)).known
+def launched(attempt: int = 1, sequence: int = 1) -> KnownJob:
+    return receive(KnownJob(), launch(attempt, sequence)).known
 
 
 def held(known: KnownJob) -> rules.TrackedAttempt:
@@ -40,15 +40,15 @@ def test_a_launch_is_obeyed_once() -> None:
 @pytest.mark.parametrize(
     ("instruction", "now_s", "refusal"),
     [
-        (launch(incarnation=1, sequence=9), 0.0, rules.NOT_NEW),
-        (launch(incarnation=2, sequence=9), 0.0, rules.NOT_NEW),
-        (launch(incarnation=3, boot="second"), 0.0, rules.OTHER_BOOT),
-        (launch(incarnation=3, lease_s=30.0), 30.0, rules.LEASE_OVER),
-        (launch(incarnation=3, lease_s=30.0), 29.9, ""),
+        (launch(attempt=1, sequence=9), 0.0, rules.NOT_NEW),
+        (launch(attempt=2, sequence=9), 0.0, rules.NOT_NEW),
+        (launch(attempt=3, boot="second"), 0.0, rules.OTHER_BOOT),
+        (launch(attempt=3, lease_s=30.0), 30.0, rules.LEASE_OVER),
+        (launch(attempt=3, lease_s=30.0), 29.9, ""),
     ],
 )
 def test_what_is_not_launched(instruction: AgentCommand, now_s: float, refusal: str) -> None:
-    known = launched(incarnation=2)
+    known = launched(attempt=2)
     decision = receive(known, instruction, now_s)
     assert decision.refusal == refusal and (decision.action is None) == bool(refusal)
     assert not refusal or (decision.known == known and decision.answers)
@@ -62,10 +62,10 @@ def test_a_kill_that_overtakes_its_launch_keeps_it_from_starting() -> None:
 
 
 @pytest.mark.parametrize("op", [SUSPEND, KILL, RESUME, RESIZE])
-def test_only_a_newer_command_for_this_incarnation_changes_it(op: str) -> None:
-    known = launched(incarnation=2, sequence=5)
-    for incarnation, sequence in ((1, 9), (2, 4), (2, 5)):
-        assert receive(known, AgentCommand(op, incarnation, sequence)) == Decision(known, refusal=rules.NOT_NEW)
+def test_only_a_newer_command_for_this_attempt_changes_it(op: str) -> None:
+    known = launched(attempt=2, sequence=5)
+    for attempt, sequence in ((1, 9), (2, 4), (2, 5)):
+        assert receive(known, AgentCommand(op, attempt, sequence)) == Decision(known, refusal=rules.NOT_NEW)
     of_the_next = receive(known, AgentCommand(op, 3, 6))
     assert (of_the_next.action, of_the_next.known.held) == (None, known.held)
     newer = receive(known, AgentCommand(op, 2, 6))
@@ -126,14 +126,14 @@ def test_a_lease_ends_once_and_not_after_something_else_was_asked() -> None:
 
 
 def test_of_two_renewals_the_one_sent_later_counts() -> None:
-    def renewal(sent_s: float, lease_s: float, incarnation: int = 1) -> AgentCommand:
-        return AgentCommand(RENEW, incarnation, lease_s=lease_s, sent_s=sent_s)
+    def renewal(sent_s: float, lease_s: float, attempt: int = 1) -> AgentCommand:
+        return AgentCommand(RENEW, attempt, lease_s=lease_s, sent_s=sent_s)
 
     known = receive(launched(), renewal(10.0, 40.0)).known
     assert held(known).lease_s == 40.0
     assert held(receive(known, renewal(5.0, 35.0)).known).lease_s == 40.0, "it was overtaken"
     assert held(receive(known, renewal(12.0, 20.0)).known).lease_s == 20.0, "it may also shorten it"
-    assert receive(known, renewal(11.0, math.inf, incarnation=2)) == Decision(known, refusal=rules.NOT_HERE, answers=False), (
+    assert receive(known, renewal(11.0, math.inf, attempt=2)) == Decision(known, refusal=rules.NOT_HERE, answers=False), (
         "its launch may be on the way"
     )
     gone = KnownJob((1, 1), rules.ended(held(known), "failed"))
@@ -156,7 +156,7 @@ def test_a_machine_never_starts_what_it_said_is_lost(bench: Bench) -> None:
     assert not bench.machine.kill(1, 1, 2) and bench.machine.answer(1, 1) == Reply("exited")
     bench.machine.launch(bench.sh("echo never"))
     assert bench.machine.inventory() == [] and bench.said() == ""
-    bench.start(f"echo ready; {FOREVER}", incarnation=2, sequence=3)
+    bench.start(f"echo ready; {FOREVER}", attempt=2, sequence=3)
     assert bench.machine.answer(1, 2) is None, "poll tells it"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rota.agent import overdue
 from rota.agent.attempt_files import StatusFile, read_status
-from rota.agent.attempt_handle import IncarnationHandle
+from rota.agent.attempt_handle import AttemptHandle
 from rota.agent.processes import boot_s
 from tests.unit.agent.bench import FOREVER, Bench, alive, until
 
@@ -215,7 +215,7 @@ def renew(bench: Bench, seconds: float) -> None:
     until(lambda: bench.machine.poll() is not None and handle_of(bench).gone_s(fresh=False) < boot_s() + seconds + 1.0)
 
 
-def handle_of(bench: Bench) -> IncarnationHandle:
+def handle_of(bench: Bench) -> AttemptHandle:
     (handle,) = bench.machine._handles.values()
     return handle
 
@@ -258,7 +258,7 @@ def test_the_agent_leaves_a_supervisor_alone_that_runs(bench: Bench, monkeypatch
     """A full disk may keep it from writing that its lease was renewed."""
     bench.start(STUBBORN)
     monkeypatch.setattr(overdue, "STILL_SECONDS", -1.0)
-    monkeypatch.setattr(IncarnationHandle, "gone_s", lambda handle, *, fresh: 0.0)
+    monkeypatch.setattr(AttemptHandle, "gone_s", lambda handle, *, fresh: 0.0)
     handle = handle_of(bench)
     assert overdue._is_overdue(handle)
     bench.machine._leases._look(handle, {})

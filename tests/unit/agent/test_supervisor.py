@@ -39,7 +39,7 @@ def test_it_ends_of_itself(bench: Bench, script: str, outcome: str, code: int, m
     assert (part.outcome, part.exit_code, part.asked, part.steps_saved) == (outcome, code, None, 40.0)
     assert part.started_s is not None and part.ended_s is not None and part.started_s <= part.ended_s
     *before, last = bench.said().splitlines()
-    assert before == ["--- rota: resumed on n1 GPUs 0,1 (incarnation 1, from step 40) ---", "begun"]
+    assert before == ["--- rota: resumed on n1 GPUs 0,1 (attempt 1, from step 40) ---", "begun"]
     assert re.fullmatch(f"--- rota: {marker} ---", last)
     assert bench.job_lock_is_free()
 
@@ -269,17 +269,17 @@ def test_the_supervisor_does_not_heed_sigterm(bench: Bench) -> None:
     assert bench.part().state == "running"
 
 
-def test_a_second_incarnation_is_kept_out_while_the_first_lives(bench: Bench) -> None:
+def test_a_second_attempt_is_kept_out_while_the_first_lives(bench: Bench) -> None:
     bench.start(leaves_with(75))
     assert not bench.job_lock_is_free()
-    bench.machine.launch(bench.sh("echo second", incarnation=2, sequence=2))
-    part = bench.wait(incarnation=2)
-    assert (part.outcome, part.problem) == ("lost", "a process of an earlier incarnation of job 1 still lives")
-    assert bench.part(incarnation=1).state == "running" and "second" not in bench.said()
+    bench.machine.launch(bench.sh("echo second", attempt=2, sequence=2))
+    part = bench.wait(attempt=2)
+    assert (part.outcome, part.problem) == ("lost", "a process of an earlier attempt of job 1 still lives")
+    assert bench.part(attempt=1).state == "running" and "second" not in bench.said()
     bench.machine.suspend(1, 1, 3)
-    bench.wait(incarnation=1)
-    bench.machine.launch(bench.sh("echo third", incarnation=3, sequence=4))
-    assert bench.wait(incarnation=3).outcome == "finished" and "third" in bench.said()
+    bench.wait(attempt=1)
+    bench.machine.launch(bench.sh("echo third", attempt=3, sequence=4))
+    assert bench.wait(attempt=3).outcome == "finished" and "third" in bench.said()
 
 
 def test_progress_is_told_while_it_runs(bench: Bench) -> None:

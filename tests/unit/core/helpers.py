@@ -74,9 +74,9 @@ class Bench:
             answers: list[External] = []
             for command in waiting:
                 if isinstance(command, Launch | Resume):
-                    answers.append(Started(command.job, command.incarnation, command.sequence, self.now_s))
+                    answers.append(Started(command.job, command.attempt, command.sequence, self.now_s))
                 elif isinstance(command, Suspend):
-                    answers.append(Suspended(command.job, command.incarnation, command.sequence, self.now_s, command.kind, steps))
+                    answers.append(Suspended(command.job, command.attempt, command.sequence, self.now_s, command.kind, steps))
             waiting = self.tell(*answers) if answers else []
             seen += waiting
         return seen

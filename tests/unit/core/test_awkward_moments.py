@@ -196,7 +196,7 @@ def test_solve_every_plans_at_events_and_asks_when_it_may() -> None:
     commands = bench.submit(at_s=1.0)
     assert of_type(commands, SetTimer)[-1].at_s == 50.0 and bench.state.question.decision == 1
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert not bench.state.jobs.incarnations
+    assert not bench.state.jobs.attempts
     assert of_type(bench.tell(TimerFired(50.0), at_s=50.0), Launch)
 
 

@@ -44,7 +44,7 @@ def test_jobs_behind_a_gang_do_not_take_what_moves_would_give_it(behind: int) ->
     assert not {5, 6} & found.state.jobs.desired.keys()
     assert found.state.jobs.table.moved_s[found.state.jobs.row[suspend.job]] == found.now_s
     found.obey(commands)
-    assert 4 in found.state.jobs.incarnations
+    assert 4 in found.state.jobs.attempts
 
 
 def test_without_moves_they_take_it() -> None:

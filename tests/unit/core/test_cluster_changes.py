@@ -53,23 +53,23 @@ def test_a_job_that_fitted_nowhere_fits_when_a_wider_node_or_another_type_joins(
 def test_a_drained_node_is_left_and_comes_back() -> None:
     made = bench(A, B)
     made.obey(made.submit(gpus=2))
-    home = made.state.jobs.incarnations[0].parts[0]
+    home = made.state.jobs.attempts[0].parts[0]
     (suspend,) = of_type(made.tell(NodeDrainChanged(home, 5.0), at_s=5.0), Suspend)
     assert suspend.job == 0 and suspend.kind is SuspendKind.CHECKPOINT
     made.obey([suspend])
-    assert made.state.jobs.incarnations[0].parts == (1 - home,) and phase(made, 0) is Phase.RUNNING
+    assert made.state.jobs.attempts[0].parts == (1 - home,) and phase(made, 0) is Phase.RUNNING
     made.obey(made.submit(gpus=2))
     assert phase(made, 1) is Phase.QUEUED and explain(made.state, 1)[0].code is Reason.NO_FREE_GPUS
     made.obey(made.tell(NodeDrainChanged(home, 9.0, draining=False), at_s=9.0))
-    assert phase(made, 1) is Phase.RUNNING and made.state.jobs.incarnations[1].parts == (home,)
+    assert phase(made, 1) is Phase.RUNNING and made.state.jobs.attempts[1].parts == (home,)
 
 
 def test_a_job_parked_on_a_drained_node_is_written_to_storage() -> None:
     made = Bench([Node("a", "V100", 1, host_gib=8.0), Node("b", "V100", 1, host_gib=8.0)])
     for steps in (500.0, 500.0, 10.0):
         made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
-    (job,) = (job for job, mine in made.state.jobs.incarnations.items() if mine.parked)
-    commands = made.tell(NodeDrainChanged(made.state.jobs.incarnations[job].parts[0], 9.0), at_s=9.0)
+    (job,) = (job for job, mine in made.state.jobs.attempts.items() if mine.parked)
+    commands = made.tell(NodeDrainChanged(made.state.jobs.attempts[job].parts[0], 9.0), at_s=9.0)
     assert job in {command.job for command in of_type(commands, Suspend) if command.kind is SuspendKind.CHECKPOINT}
 
 
@@ -78,19 +78,19 @@ def test_a_parked_job_that_may_sleep_on_is_settled() -> None:
     made = Bench([Node("a", "V100", 1, host_gib=8.0), Node("b", "V100", 1, host_gib=8.0)])
     for steps in (500.0, 500.0, 10.0):
         made.obey(made.submit(steps=steps, can_park=True, parked_gib=1.0))
-    (job,) = (job for job, mine in made.state.jobs.incarnations.items() if mine.parked)
-    made.obey(made.tell(NodeDrainChanged(made.state.jobs.incarnations[job].parts[0], 9.0, draining=False), at_s=9.0))
+    (job,) = (job for job, mine in made.state.jobs.attempts.items() if mine.parked)
+    made.obey(made.tell(NodeDrainChanged(made.state.jobs.attempts[job].parts[0], 9.0, draining=False), at_s=9.0))
     assert not made.state.jobs.unsettled
     made.obey(made.submit(steps=5000.0, gpu_gib=4.0))
-    assert made.state.jobs.incarnations[job].parked and not made.state.jobs.unsettled, "the new job leaves it its memory"
+    assert made.state.jobs.attempts[job].parked and not made.state.jobs.unsettled, "the new job leaves it its memory"
 
 
 def test_a_node_that_left_is_never_heard_again_and_its_jobs_go_elsewhere() -> None:
     made = bench(A, B)
     made.obey(made.submit(gpus=2))
-    home = made.state.jobs.incarnations[0].parts[0]
+    home = made.state.jobs.attempts[0].parts[0]
     made.obey(made.tell(NodeLeft(home, 5.0), at_s=5.0))
-    assert made.state.jobs.incarnations[0].parts == (1 - home,)
+    assert made.state.jobs.attempts[0].parts == (1 - home,)
     made.tell(NodeReported(home, 7, 6.0), NodeReported(99, 0, 6.0), at_s=6.0)
     assert not made.state.machines.node_up[home] and made.state.machines.gone == {home}
     made.obey(made.submit(gpus=4))
@@ -103,7 +103,7 @@ def test_a_machine_comes_back_with_other_gpus_as_another_node() -> None:
     made.tell(NodeLeft(0, 1.0), at_s=1.0)
     made.tell(NodeJoined(Node("a", "V100", 4), 2.0), at_s=2.0)
     made.obey(made.submit(gpus=4))
-    assert made.state.jobs.incarnations[0].gpus.tolist() == [2, 3, 4, 5] and made.state.machines.gone == {0}
+    assert made.state.jobs.attempts[0].gpus.tolist() == [2, 3, 4, 5] and made.state.machines.gone == {0}
 
 
 def test_snapshots_and_forks_know_the_cluster() -> None:

@@ -37,10 +37,10 @@ class Desk(Bench):
                     self.starts += [(command.job, node) for node in command.nodes]
                     if self.bad_nodes & set(command.nodes) or command.job in self.bad_jobs:
                         node = next((each for each in command.nodes if each in self.bad_nodes), command.nodes[0])
-                        answers.append(Exited(command.job, command.incarnation, self.now_s + 0.5, self.outcome, 0.0, node))
+                        answers.append(Exited(command.job, command.attempt, self.now_s + 0.5, self.outcome, 0.0, node))
                     else:
                         for node in command.nodes:
-                            answers.append(Started(command.job, command.incarnation, command.sequence, self.now_s, node))
+                            answers.append(Started(command.job, command.attempt, command.sequence, self.now_s, node))
             self.waiting = self.tell(*answers, at_s=self.now_s + 1.0) if answers else []
         if until_s is not None:
             while self.now_s < until_s:
@@ -108,7 +108,7 @@ def test_a_job_that_runs_on_a_failing_node_stays() -> None:
     desk.bad_nodes = {0}
     desk.play(desk.submit(gpus=1, steps=1e9), until_s=200.0)
     assert desk.nodes_of(1)[:3] == [0, 0, 0] and desk.nodes_of(1)[3] != 0 and failing_nodes(desk.state)
-    assert desk.nodes_of(0) == [0] and 0 in desk.state.jobs.incarnations
+    assert desk.nodes_of(0) == [0] and 0 in desk.state.jobs.attempts
     assert desk.state.machines.cordoned == (1,), "only its free GPU"
 
 

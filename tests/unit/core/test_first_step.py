@@ -39,7 +39,7 @@ def suspended(commands: list[object]) -> bool:
 def test_it_makes_a_step_before_a_better_job_has_its_turn() -> None:
     core, launch = starting()
     assert not suspended(step(core, 1.0, Submitted(1, JobSpec(steps=10.0), 1.0)))
-    assert not suspended(step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0, from_step=0.0)))
+    assert not suspended(step(core, 5.0, Started(0, launch.attempt, launch.sequence, 5.0, from_step=0.0)))
     assert core.state.question.wake_s == pytest.approx(6.0), "it looks again when a step is made"
     assert not suspended(step(core, 5.5, TimerFired(5.5)))
     assert suspended(step(core, 6.0, TimerFired(6.0)))
@@ -47,22 +47,22 @@ def test_it_makes_a_step_before_a_better_job_has_its_turn() -> None:
 
 def test_one_that_has_made_steps_is_suspended_at_once() -> None:
     core, launch = starting()
-    step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0, from_step=0.0))
+    step(core, 5.0, Started(0, launch.attempt, launch.sequence, 5.0, from_step=0.0))
     assert suspended(step(core, 20.0, Submitted(1, JobSpec(steps=10.0), 20.0)))
 
 
 def test_one_that_has_told_a_step_is_suspended_at_once() -> None:
     """Live, it is faster than we believe: its first step is what shows that it has started."""
     core, launch = starting()
-    number = np.array([launch.incarnation])
+    number = np.array([launch.attempt])
     told = Progressed(np.array([0]), number, np.array([1.0]), np.array([0.0]), 5.0)
-    step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0), told)
+    step(core, 5.0, Started(0, launch.attempt, launch.sequence, 5.0), told)
     assert suspended(step(core, 5.1, Submitted(1, JobSpec(steps=10.0), 5.1)))
 
 
 def test_one_that_does_not_get_going_is_not_waited_for_for_ever() -> None:
     core, launch = starting(rate=1e-4)
-    step(core, 5.0, Started(0, launch.incarnation, launch.sequence, 5.0, from_step=0.0))
+    step(core, 5.0, Started(0, launch.attempt, launch.sequence, 5.0, from_step=0.0))
     assert not suspended(step(core, 20.0, Submitted(1, JobSpec(steps=1e-3), 20.0)))
     wake_s = core.state.question.wake_s
     assert wake_s == pytest.approx(55.0), "ten times what starting took"
@@ -72,7 +72,7 @@ def test_one_that_does_not_get_going_is_not_waited_for_for_ever() -> None:
 def test_where_starting_costs_nothing_nothing_is_protected() -> None:
     core = Scheduler(Cluster.parse("1xV100"), Packed())
     (launch,) = [c for c in step(core, 0.0, Submitted(0, JobSpec(steps=1000.0), 0.0)) if isinstance(c, Launch)]
-    step(core, 0.0, Started(0, launch.incarnation, launch.sequence, 0.0, from_step=0.0))
+    step(core, 0.0, Started(0, launch.attempt, launch.sequence, 0.0, from_step=0.0))
     assert suspended(step(core, 0.1, Submitted(1, JobSpec(steps=10.0), 0.1)))
 
 

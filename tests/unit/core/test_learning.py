@@ -39,7 +39,7 @@ def running(rates: Rates, variability: Variability | None = None) -> Scheduler:
     answer = policy.allocate(core.view())
     for command in core.step(0.0, [Allocated(core.state.question.decision, answer, 0.0)]):
         if hasattr(command, "gpus"):
-            core.step(0.0, [Started(0, command.incarnation, command.sequence, 0.0, from_step=0.0)])
+            core.step(0.0, [Started(0, command.attempt, command.sequence, 0.0, from_step=0.0)])
     assert core.state.jobs.table.using[0] > 0 and commands
     return core
 
@@ -47,7 +47,7 @@ def running(rates: Rates, variability: Variability | None = None) -> Scheduler:
 def tell(core: Scheduler, steps: float, at_s: float) -> None:
     one = np.array([0])
     core.step(
-        at_s, [Progressed(one, core.state.jobs.table.incarnation[:1].astype(np.int64), np.array([steps]), np.array([0.0]), at_s)]
+        at_s, [Progressed(one, core.state.jobs.table.attempt[:1].astype(np.int64), np.array([steps]), np.array([0.0]), at_s)]
     )
 
 
@@ -142,8 +142,8 @@ def test_what_spreading_costs_is_believed_before_and_after_and_by_a_restored_cor
         core.step(0.0, [Submitted(number, spec, 0.0)])
         for command in core.step(0.0, [Allocated(core.state.question.decision, Fifo().allocate(core.view()), 0.0)]):
             if hasattr(command, "gpus"):
-                core.step(0.0, [Started(command.job, command.incarnation, command.sequence, 0.0, from_step=0.0)])
-    assert core.state.machines.cluster.spanned(core.state.jobs.incarnations[3].gpus) == 1 and core.state.jobs.table.rate[3] == 0.5
+                core.step(0.0, [Started(command.job, command.attempt, command.sequence, 0.0, from_step=0.0)])
+    assert core.state.machines.cluster.spanned(core.state.jobs.attempts[3].gpus) == 1 and core.state.jobs.table.rate[3] == 0.5
     words = make_codec()
     twin = Scheduler(Cluster.parse("3x(2xV100)"), Spread(), core.settings, rates=rates)
     twin.restore(core.snapshot(words), words)

@@ -17,7 +17,7 @@ from tests.unit.core.helpers import Bench, of_type
 
 
 def started(made: Bench, launch: Launch, seconds: float, at_s: float) -> None:
-    made.tell(Started(launch.job, launch.incarnation, launch.sequence, at_s + seconds), at_s=at_s + seconds)
+    made.tell(Started(launch.job, launch.attempt, launch.sequence, at_s + seconds), at_s=at_s + seconds)
 
 
 def running(factor: float = 10.0, start_seconds: float = 2.0, **spec: object) -> Bench:

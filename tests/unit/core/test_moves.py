@@ -38,7 +38,7 @@ def bench(cluster: str = "2x(4xV100)", tactics: Tactics = BOTH, penalty: float =
 
 
 def ends(found: Bench, job: int) -> list[Any]:
-    return found.tell(Exited(job, found.state.jobs.incarnations[job].number, found.now_s, Outcome.FINISHED, LONG))
+    return found.tell(Exited(job, found.state.jobs.attempts[job].number, found.now_s, Outcome.FINISHED, LONG))
 
 
 def scattered(**settings: Any) -> Bench:
@@ -54,9 +54,7 @@ def test_a_job_moves_aside_and_the_gang_gets_the_node() -> None:
     commands = found.submit(at_s=60.0, gpus=4, steps=LONG)
     (suspend,) = of_type(commands, Suspend)
     (node,) = set((found.state.jobs.desired[2] // 4).tolist())
-    assert (
-        node == found.state.jobs.incarnations[suspend.job].gpus.item() // 4 != found.state.jobs.desired[suspend.job].item() // 4
-    )
+    assert node == found.state.jobs.attempts[suspend.job].gpus.item() // 4 != found.state.jobs.desired[suspend.job].item() // 4
     assert not of_type(commands, Launch), "the gang waits until the job has left"
     launches = of_type(found.obey(commands), Launch)
     assert sorted(launch.job for launch in launches) == sorted([suspend.job, 2])
@@ -77,7 +75,7 @@ def test_no_other_job_gets_the_nodes_meanwhile() -> None:
     gang = set(found.state.jobs.desired[2].tolist())
     assert gang.isdisjoint(found.state.jobs.desired[3].tolist())
     found.obey(commands + later)
-    assert set(found.state.jobs.incarnations[2].gpus.tolist()) == gang
+    assert set(found.state.jobs.attempts[2].gpus.tolist()) == gang
 
 
 def test_a_job_without_a_step_is_not_moved_and_is_looked_at_again() -> None:
@@ -132,7 +130,7 @@ def test_a_split_job_comes_together_when_a_node_is_free() -> None:
     found.now_s = 60.0
     found.obey(ends(found, 0))
     assert len(set((found.state.jobs.desired[2] // 4).tolist())) == 1
-    assert len(set((found.state.jobs.incarnations[2].gpus // 4).tolist())) == 1
+    assert len(set((found.state.jobs.attempts[2].gpus // 4).tolist())) == 1
 
 
 def test_a_job_that_was_moved_rests() -> None:

@@ -37,7 +37,7 @@ def phase(bench: Bench, job: int) -> Phase:
 def start_gang(bench: Bench, **spec: object) -> Launch:
     (launch,) = of_type(bench.submit(**spec), Launch)
     for node in launch.nodes:
-        bench.tell(Started(launch.job, launch.incarnation, launch.sequence, bench.now_s, node))
+        bench.tell(Started(launch.job, launch.attempt, launch.sequence, bench.now_s, node))
     return launch
 
 
@@ -59,7 +59,7 @@ def test_a_lost_part_takes_the_gang_with_it_and_it_starts_again_from_storage() -
     assert bench.state.machines.observed.holder.tolist() == [0, 0, -1, -1]
     again = bench.tell(Exited(0, 1, 6.0, Outcome.LOST, 2.0, 0), at_s=6.0)
     (launch,) = of_type(again, Launch)
-    assert (launch.incarnation, launch.from_step) == (2, 2.0)
+    assert (launch.attempt, launch.from_step) == (2, 2.0)
 
 
 def test_the_last_part_frees_only_what_is_still_its_own() -> None:
@@ -109,7 +109,7 @@ def test_a_silent_nodes_job_waits_for_its_lease_before_it_starts_elsewhere() -> 
     bench.tell(NodeReported(1, 0, 30.9), at_s=30.9)
     assert phase(bench, 0) is Phase.UNREACHABLE, "the lease is over, the margin is not"
     (launch,) = of_type(bench.tell(NodeReported(1, 0, 31.0), at_s=31.0), Launch)
-    assert (launch.incarnation, launch.nodes) == (2, (1,))
+    assert (launch.attempt, launch.nodes) == (2, (1,))
 
 
 def test_a_node_that_comes_back_in_time_goes_on_as_if_nothing_happened() -> None:
@@ -119,7 +119,7 @@ def test_a_node_that_comes_back_in_time_goes_on_as_if_nothing_happened() -> None
         bench.tell(NodeReported(1, 0, at_s), at_s=at_s)
     part = InventoryItem(0, 1, launch.sequence, ProcessState.RUNNING, 13.0)
     bench.tell(NodeReported(0, 0, 14.0, (part,)), at_s=14.0)
-    assert phase(bench, 0) is Phase.RUNNING and bench.state.jobs.table.incarnation[bench.state.jobs.row[0]] == 1
+    assert phase(bench, 0) is Phase.RUNNING and bench.state.jobs.table.attempt[bench.state.jobs.row[0]] == 1
 
 
 def test_leases_are_renewed_at_half_time() -> None:
@@ -127,7 +127,7 @@ def test_leases_are_renewed_at_half_time() -> None:
     commands = bench.obey(bench.submit())
     assert of_type(commands, SetTimer)[-1].at_s == 15.0
     (renew,) = of_type(bench.tell(TimerFired(15.0), at_s=15.0), Renew)
-    assert (renew.job, renew.incarnation, renew.lease_s) == (0, 1, 45.0)
+    assert (renew.job, renew.attempt, renew.lease_s) == (0, 1, 45.0)
 
 
 def test_a_long_lease_is_renewed_early_and_most_of_it_is_left_at_any_time() -> None:
@@ -143,7 +143,7 @@ def test_an_unanswered_command_is_sent_again_with_the_same_key() -> None:
     (first,) = of_type(bench.submit(), Launch)
     assert not of_type(bench.tell(TimerFired(3.9), at_s=3.9), Launch)
     (again,) = of_type(bench.tell(TimerFired(4.0), at_s=4.0), Launch)
-    assert (again.incarnation, again.sequence) == (first.incarnation, first.sequence)
+    assert (again.attempt, again.sequence) == (first.attempt, first.sequence)
 
 
 def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
@@ -151,7 +151,7 @@ def test_a_stray_is_killed_and_nothing_else_is_disturbed() -> None:
     start_gang(bench, gpus=1)
     stray = InventoryItem(0, 7, 3, ProcessState.RUNNING, 1.0)
     (kill,) = of_type(bench.tell(NodeReported(1, 0, 5.0, (stray,)), at_s=5.0), Kill)
-    assert (kill.job, kill.incarnation, kill.nodes) == (0, 7, (1,))
+    assert (kill.job, kill.attempt, kill.nodes) == (0, 7, (1,))
     assert not bench.state.jobs.in_flight and phase(bench, 0) is Phase.RUNNING
 
 
@@ -204,7 +204,7 @@ def test_a_parked_job_gives_its_gpu_back_and_resumes_in_place(parking: Bench) ->
     assert phase(parking, 0) is Phase.PARKED and parking.state.machines.observed.holder.tolist() == [3, 2]
     ended = parking.tell(Exited(3, 1, 9.0, Outcome.FINISHED, 2.0), at_s=9.0)
     (resume,) = of_type(ended, Resume)
-    assert (resume.job, resume.incarnation) == (0, 1)
+    assert (resume.job, resume.attempt) == (0, 1)
     parking.tell(Started(0, 1, resume.sequence, 9.5), at_s=9.5)
     assert phase(parking, 0) is Phase.RUNNING and parking.state.machines.host_gib.tolist() == [10.0, 10.0]
 
@@ -240,7 +240,7 @@ def test_a_parked_job_that_should_go_elsewhere_saves_first(parking: Bench) -> No
     (suspend,) = of_type(moved, Suspend)
     assert (suspend.job, suspend.kind) == (0, SuspendKind.CHECKPOINT)
     (launch,) = of_type(parking.tell(Suspended(0, 1, suspend.sequence, 10.0, SuspendKind.CHECKPOINT, 6.0), at_s=10.0), Launch)
-    assert (launch.job, launch.incarnation, launch.from_step) == (0, 2, 6.0)
+    assert (launch.job, launch.attempt, launch.from_step) == (0, 2, 6.0)
 
 
 def test_a_parked_job_waits_for_its_own_gpus_where_that_is_set(parking: Bench) -> None:

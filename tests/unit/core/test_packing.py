@@ -53,7 +53,7 @@ def column(made: Bench, name: str, *jobs: int) -> list[float]:
 
 
 def exits(made: Bench, job: int, outcome: Outcome = Outcome.FINISHED) -> Exited:
-    return Exited(job, int(made.state.jobs.table.incarnation[made.state.jobs.row[job]]), made.now_s, outcome, 0.0)
+    return Exited(job, int(made.state.jobs.table.attempt[made.state.jobs.row[job]]), made.now_s, outcome, 0.0)
 
 
 def steps(made: Bench, *jobs: int) -> list[float]:
@@ -94,9 +94,9 @@ def test_a_job_runs_alone_until_its_partner_does() -> None:
     made.policy = Told((0, 1))
     made.state.question.touch()
     first, second = of_type(made.tell(TimerFired(0.0)), Launch)
-    made.tell(Started(0, first.incarnation, first.sequence, 0.0))
+    made.tell(Started(0, first.attempt, first.sequence, 0.0))
     assert column(made, "rate", 0) == [1.0] and column(made, "using", 0, 1) == [1.0, 0.0]
-    made.tell(Started(1, second.incarnation, second.sequence, 4.0), at_s=6.0)
+    made.tell(Started(1, second.attempt, second.sequence, 4.0), at_s=6.0)
     # The report came two seconds late: what happened since then happened in company.
     assert steps(made, 0, 1) == pytest.approx([4.0 + 2 * 0.8, 2 * 0.6])
     alone, shared = made.state.knowledge.options.account[[0, column(made, "option", 0)[0]]]
@@ -192,9 +192,7 @@ def test_a_lost_node_takes_both() -> None:
     made = bench((0, 1), cluster=[Node("n", "V100", 1), Node("m", "K80", 1)])
     made.tell(NodeLost(0, 0, 5.0), at_s=5.0)
     assert made.state.machines.observed.free.all()
-    assert not any(
-        job in made.state.jobs.incarnations and made.state.jobs.incarnations[job].gpus.tolist() == [0] for job in (0, 1)
-    )
+    assert not any(job in made.state.jobs.attempts and made.state.jobs.attempts[job].gpus.tolist() == [0] for job in (0, 1))
 
 
 def test_a_parked_job_wakes_beside_its_partner() -> None:
@@ -257,7 +255,5 @@ def test_a_lease_that_ends_frees_only_its_own_half() -> None:
     made.state.jobs.table.lease_s[1] = 100.0  # job 1 was renewed, job 0 was not
     made.state.jobs.table.lease_s[0] = 9.0
     made.tell(TimerFired(10.0), at_s=10.0)
-    assert 0 not in made.state.jobs.incarnations or made.state.jobs.incarnations[0].number == 2
-    assert made.state.jobs.incarnations[1].number == 1 and 1 in made.state.machines.observed.holders(
-        made.state.jobs.incarnations[1].gpus
-    )
+    assert 0 not in made.state.jobs.attempts or made.state.jobs.attempts[0].number == 2
+    assert made.state.jobs.attempts[1].number == 1 and 1 in made.state.machines.observed.holders(made.state.jobs.attempts[1].gpus)

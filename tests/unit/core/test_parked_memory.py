@@ -98,7 +98,7 @@ def test_memory_without_a_pace_is_no_pace() -> None:
 def test_memory_that_was_asked_for_and_memory_that_was_seen() -> None:
     made = bench()
     made.obey(made.submit(steps=1000.0, gpu_gib=8.0, can_park=True))
-    assert made.state.gib_per_node(0, made.state.jobs.incarnations[0]) == 8.0, "all of it may have to go to the host"
+    assert made.state.gib_per_node(0, made.state.jobs.attempts[0]) == 8.0, "all of it may have to go to the host"
     made.tell(seen(0, 30.0, 5.0), at_s=5.0)
     assert made.state.gib_of(0) == 8.0, "what a job is given on a GPU is what it asked for"
     displaced(made, 10.0)
@@ -149,11 +149,11 @@ def test_never_more_than_the_host_has_and_all_of_it_back_at_the_end(
         made.tell(seen(number, gib, at_s + 0.01), at_s=at_s + 0.02)
         at_s += 0.1
         assert room(made) >= -1e-9
-        kept = sum(each.host_gib for each in made.state.jobs.incarnations.values())
+        kept = sum(each.host_gib for each in made.state.jobs.attempts.values())
         assert abs(room(made) + kept - host_gib) < 1e-6
-    while made.state.jobs.incarnations:
+    while made.state.jobs.attempts:
         at_s += 0.1
-        job, life = min(made.state.jobs.incarnations.items())
+        job, life = min(made.state.jobs.attempts.items())
         made.obey(made.tell(Exited(job, life.number, at_s, Outcome.FINISHED, 1e9), at_s=at_s))
         assert room(made) >= -1e-9
     assert abs(room(made) - host_gib) < 1e-6

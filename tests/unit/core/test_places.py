@@ -40,7 +40,7 @@ def scattered(policy: Any = None, wait: bool = True) -> Bench:
 
 
 def ends(bench: Bench, job: int) -> list[Any]:
-    return bench.tell(Exited(job, bench.state.jobs.incarnations[job].number, bench.now_s, Outcome.FINISHED, 1000.0))
+    return bench.tell(Exited(job, bench.state.jobs.attempts[job].number, bench.now_s, Outcome.FINISHED, 1000.0))
 
 
 def test_it_waits_and_says_why_and_starts_when_a_node_is_free() -> None:

@@ -27,8 +27,8 @@ def bench(foresees: bool = True) -> Bench:
 
 
 def end(made: Bench, job: int, steps: float, at_s: float) -> None:
-    incarnation = made.state.jobs.incarnations[job].number
-    made.obey(made.tell(Exited(job, incarnation, at_s, Outcome.FINISHED, steps), at_s=at_s))
+    attempt = made.state.jobs.attempts[job].number
+    made.obey(made.tell(Exited(job, attempt, at_s, Outcome.FINISHED, steps), at_s=at_s))
 
 
 def run(made: Bench, steps: float, at_s: float = 0.0, **fields: Any) -> int:
@@ -126,7 +126,7 @@ def test_what_is_noted_of_a_job_goes_when_it_is_gone() -> None:
     job = run(made, 2000.0)
     run(made, 100.0, 200.0)
     assert noted(made, job)
-    made.tell(Exited(job, made.state.jobs.incarnations[job].number, 300.0, Outcome.FAILED, 0.0), at_s=300.0)
+    made.tell(Exited(job, made.state.jobs.attempts[job].number, 300.0, Outcome.FAILED, 0.0), at_s=300.0)
     assert not noted(made, job) and not made.state.knowledge.predictions
 
 

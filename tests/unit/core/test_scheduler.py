@@ -37,7 +37,7 @@ def test_a_submission_asks_the_policy_and_an_answer_launches() -> None:
     assert solve.ticket == 1 and len(solve.view.jobs) == 1
     commands = bench.core.step(5.0, [Allocated(1, bench.policy.allocate(solve.view), 5.0)])
     (launch,) = of_type(commands, Launch)
-    assert (launch.job, launch.incarnation, launch.sequence, launch.from_step) == (0, 1, 1, 0.0)
+    assert (launch.job, launch.attempt, launch.sequence, launch.from_step) == (0, 1, 1, 0.0)
     assert launch.gpus.tolist() == [0, 1] and launch.nodes == (0,)
     assert phase(bench, 0) is Phase.STARTING
 
@@ -62,13 +62,13 @@ def test_a_launch_waits_for_its_victim() -> None:
     assert phase(bench, 0) is Phase.CHECKPOINTED and phase(bench, 1) is Phase.RUNNING
 
 
-def test_a_resumed_job_goes_on_from_its_checkpoint_in_a_new_incarnation() -> None:
+def test_a_resumed_job_goes_on_from_its_checkpoint_in_a_new_attempt() -> None:
     bench = Bench("1xV100")
     bench.obey(bench.submit(steps=1000.0))
     bench.obey(bench.submit(at_s=10.0, steps=5.0), steps=7.0)
     done = bench.tell(Exited(1, 1, 15.0, Outcome.FINISHED, 5.0), at_s=15.0)
     (launch,) = of_type(done, Launch)
-    assert (launch.job, launch.incarnation, launch.from_step) == (0, 2, 7.0)
+    assert (launch.job, launch.attempt, launch.from_step) == (0, 2, 7.0)
     assert 1 not in bench.state.jobs.row
 
 
@@ -79,8 +79,8 @@ def test_fifo_is_strict_and_backfill_overtakes_without_delaying() -> None:
         bench.obey(bench.submit(gpus=4, steps=10.0))
         bench.obey(bench.submit(gpus=1, steps=50.0))
         bench.obey(bench.submit(gpus=1, steps=200.0))
-    assert sorted(strict.state.jobs.incarnations) == [0]
-    assert sorted(loose.state.jobs.incarnations) == [0, 2], "job 2 ends before job 0 does, job 3 would delay job 1"
+    assert sorted(strict.state.jobs.attempts) == [0]
+    assert sorted(loose.state.jobs.attempts) == [0, 2], "job 2 ends before job 0 does, job 3 would delay job 1"
 
 
 def test_tiresias_wakes_exactly_when_a_job_sinks() -> None:
@@ -97,7 +97,7 @@ def test_a_failure_uses_a_retry_and_then_ends_the_job() -> None:
     bench = Bench("1xV100")
     bench.obey(bench.submit(retries=1))
     again = bench.tell(Exited(0, 1, 4.0, Outcome.FAILED, 0.0), at_s=4.0)
-    assert of_type(again, Launch)[0].incarnation == 2
+    assert of_type(again, Launch)[0].attempt == 2
     bench.obey(again)
     bench.tell(Exited(0, 2, 9.0, Outcome.FAILED, 0.0), at_s=9.0)
     assert 0 not in bench.state.jobs.row
@@ -136,7 +136,7 @@ def test_cancel_kills_what_lives_and_forgets_what_does_not() -> None:
     assert 1 not in bench.state.jobs.row
     (kill,) = bench.tell(CancelRequested(0, 6.0), at_s=6.0)
     assert phase(bench, 0) is Phase.STOPPING
-    bench.tell(Exited(0, kill.incarnation, 7.0, Outcome.LOST, 0.0), at_s=7.0)
+    bench.tell(Exited(0, kill.attempt, 7.0, Outcome.LOST, 0.0), at_s=7.0)
     assert not bench.state.jobs.row and bench.state.machines.observed.holder.tolist() == [-1]
 
 
@@ -170,7 +170,7 @@ def test_an_answer_to_an_old_question_is_ignored() -> None:
 def test_rounds_fall_on_multiples_and_idle_time_skips_them() -> None:
     bench = Bench("1xV100", decide=AtRounds(round_seconds=60.0))
     assert of_type(bench.submit(at_s=130.0), SetTimer)[-1].at_s == 180.0
-    assert not bench.state.jobs.incarnations
+    assert not bench.state.jobs.attempts
     assert of_type(bench.tell(TimerFired(180.0), at_s=180.0), Launch)
 
 
@@ -186,7 +186,7 @@ def test_solve_every_plans_from_the_last_answer_in_between() -> None:
     bench.obey(bench.submit(steps=10.0))
     bench.submit(at_s=1.0)
     bench.tell(Exited(0, 1, 10.0, Outcome.FINISHED, 10.0), at_s=10.0)
-    assert bench.state.question.decision == 1 and not bench.state.jobs.incarnations, "job 1 came after the answer in force"
+    assert bench.state.question.decision == 1 and not bench.state.jobs.attempts, "job 1 came after the answer in force"
 
 
 def test_progress_is_believed_between_reports_and_corrected_by_them() -> None:
@@ -199,7 +199,7 @@ def test_progress_is_believed_between_reports_and_corrected_by_them() -> None:
     assert bench.core.view().jobs.steps_done.tolist() == [4.0]
     bench.tell(Progressed(ids, np.array([99]), np.array([50.0]), np.array([50.0]), 12.0), at_s=12.0)
     jobs = bench.core.view().jobs
-    assert jobs.steps_done.tolist() == [6.0], "a report of another incarnation counts for nothing"
+    assert jobs.steps_done.tolist() == [6.0], "a report of another attempt counts for nothing"
     assert jobs.attained_gpu_seconds.tolist() == [12.0] and jobs.run_seconds.tolist() == [12.0]
 
 
@@ -224,7 +224,7 @@ def test_ended_rows_are_compacted_away() -> None:
     for number in range(700):
         commands = bench.obey(bench.submit(at_s=float(number)))
         launch = of_type(commands, Launch)[0]
-        bench.tell(Exited(launch.job, launch.incarnation, bench.now_s, Outcome.FINISHED, 100.0))
+        bench.tell(Exited(launch.job, launch.attempt, bench.now_s, Outcome.FINISHED, 100.0))
     assert bench.state.jobs.table.size < 600 and bench.state.knowledge.finished == 700
 
 

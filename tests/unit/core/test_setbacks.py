@@ -32,7 +32,7 @@ def test_the_pauses_grow_and_the_fifth_setback_is_the_last() -> None:
         wake_s = made.state.question.wake_s
         assert of_type(made.tell(TimerFired(wake_s - 0.1), at_s=wake_s - 0.1), Launch) == [], "it waits"
         (launch,) = of_type(made.obey(made.tell(TimerFired(wake_s), at_s=wake_s)), Launch)
-        assert launch.incarnation == attempt + 1
+        assert launch.attempt == attempt + 1
     assert pauses == pytest.approx([FIRST_PAUSE_SECONDS * 2**n for n in range(MOST - 1)])
     assert made.tell(left(MOST, made.now_s)) == []
     assert 0 not in made.state.jobs.row and not made.state.jobs.setbacks, "it has failed"

@@ -48,7 +48,7 @@ def test_a_job_that_runs_there_stays_and_the_next_one_does_not_come() -> None:
     commands = made.tell(GpusTaken(0, (0,), (BOB,), 5.0), at_s=5.0)
     assert not of_type(commands, Suspend) and phase(made, 0) is phase(made, 1) is Phase.RUNNING
     assert taken_gpus(made.state) == [f"GPU 0 of a has a job, and {BOB} uses it too."]
-    gpu = made.state.jobs.incarnations[0].gpus.tolist()
+    gpu = made.state.jobs.attempts[0].gpus.tolist()
     assert gpu == [0]
     assert not of_type(made.tell(Exited(0, 1, 6.0, Outcome.FINISHED, 100.0), at_s=6.0), Launch)
     assert phase(made, 2) is Phase.QUEUED

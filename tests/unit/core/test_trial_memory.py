@@ -23,9 +23,9 @@ def measured(bench: Bench, since_s: float, **rates: float) -> Measured:
     jobs = np.array([int(name[1:]) for name in rates], dtype=np.int64)
     table, row = bench.state.jobs.table, bench.state.jobs.row
     unknown = np.full(len(jobs), math.nan)
-    incarnations = np.array([table.incarnation[row[job]] for job in jobs.tolist()], dtype=np.int64)
+    attempts = np.array([table.attempt[row[job]] for job in jobs.tolist()], dtype=np.int64)
     values = np.array(list(rates.values()))
-    return Measured(jobs, incarnations, np.full(len(jobs), since_s), values, unknown, unknown, unknown, bench.now_s)
+    return Measured(jobs, attempts, np.full(len(jobs), since_s), values, unknown, unknown, unknown, bench.now_s)
 
 
 def on_trial() -> Bench:
@@ -33,7 +33,7 @@ def on_trial() -> Bench:
     bench = Bench("1xV100", Fifo(), tactics=Tactics(pack=Pack(settle_seconds=10.0)))
     for _ in range(2):
         bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
-    assert set(bench.state.jobs.incarnations) == {0}
+    assert set(bench.state.jobs.attempts) == {0}
     bench.now_s = 20.0
     launches = of_type(bench.obey(bench.tell(measured(bench, 0.0, j0=10.0))), Launch)
     assert [(launch.job, launch.partner) for launch in launches] == [(1, 0)], "the first measurement is news where a job waits"
@@ -82,7 +82,7 @@ def test_a_pair_of_which_one_stands_still_is_undone_once() -> None:
     bench.now_s = given_up_s - 1
     assert bench.tell(measured(bench, 25.0, j0=9.0)) == [], "the other one makes no steps to measure"
     bench.obey(bench.submit(gpus=1, profile="net", steps=1e6))
-    assert set(bench.state.jobs.incarnations) == {0, 1}
+    assert set(bench.state.jobs.attempts) == {0, 1}
     bench.now_s = given_up_s + 1
     suspended = of_type(bench.obey(bench.submit(gpus=1, profile="net", steps=1e6)), Suspend)
     known = bench.state.knowledge

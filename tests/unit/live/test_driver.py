@@ -13,7 +13,7 @@ import pytest
 
 from rota.agent.gpu_readings import Readings
 from rota.agent.log import LogPiece
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.live import daemon as daemon_module
 from rota.live.cluster_changes import pretend_devices
@@ -62,8 +62,8 @@ class Instant:
             if isinstance(command, Launch):
                 now = self.context.clock()
                 self.launched.append(self.context.submitted(command.job))
-                self._events.append(Started(command.job, command.incarnation, command.sequence, now))
-                self._events.append(Exited(command.job, command.incarnation, now, Outcome.FINISHED, 1.0))
+                self._events.append(Started(command.job, command.attempt, command.sequence, now))
+                self._events.append(Exited(command.job, command.attempt, now, Outcome.FINISHED, 1.0))
                 self.context.wake()
         return []
 
@@ -77,10 +77,10 @@ class Instant:
     def kill_unknown_attempts(self, wanted: Callable[[int, int], bool]) -> None:
         pass
 
-    def inventory(self) -> list[IncarnationStatus]:
+    def inventory(self) -> list[AttemptStatus]:
         return []
 
-    def running(self) -> Mapping[int, IncarnationStatus]:
+    def running(self) -> Mapping[int, AttemptStatus]:
         return {}
 
     def readings(self) -> Readings:
@@ -128,8 +128,8 @@ def test_the_daemon_imports_no_driver() -> None:
 # The local driver.
 
 
-def launch(job: int = 1, incarnation: int = 1, lease_s: float = 1e12) -> Launch:
-    return Launch(job, incarnation, 1, 0, np.array([0, 1]), (0,), (0,), 0.0, lease_s)
+def launch(job: int = 1, attempt: int = 1, lease_s: float = 1e12) -> Launch:
+    return Launch(job, attempt, 1, 0, np.array([0, 1]), (0,), (0,), 0.0, lease_s)
 
 
 def submitted(*argv: str) -> SubmittedJob:
@@ -180,7 +180,7 @@ def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local
         assert (status.outcome, status.exit_code, dict(local.running())) == ("finished", 0, {})
         local.acknowledge()
         assert local.inventory() == []
-        assert local.carry_out([launch()]) != [], "an incarnation that was forgotten is lost, and not started again"
+        assert local.carry_out([launch()]) != [], "an attempt that was forgotten is lost, and not started again"
     finally:
         local.close()
 

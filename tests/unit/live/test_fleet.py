@@ -160,10 +160,10 @@ class Bench:
         until(look, "such an event")
         return found
 
-    def launch(self, incarnation: int = 1, sequence: int = 1, seconds: float = 60.0) -> Launch:
+    def launch(self, attempt: int = 1, sequence: int = 1, seconds: float = 60.0) -> Launch:
         boots = tuple(agent.facts.boot for agent in self.hosts.agents.values())
         lease_s = time.time() + self.ahead_s + seconds
-        return Launch(1, incarnation, sequence, 0, np.arange(4), (0, 1), boots, 0.0, lease_s)
+        return Launch(1, attempt, sequence, 0, np.arange(4), (0, 1), boots, 0.0, lease_s)
 
     def launch_one(self) -> Launch:
         """On the first GPU of the first node."""

@@ -14,7 +14,7 @@ LOST, FINISHED, FAILED = Outcome.LOST, Outcome.FINISHED, Outcome.FAILED
 
 def fold(history: JobHistory, core: Scheduler, event: Exited) -> None:
     state = core.state
-    before, lives = set(state.jobs.row), {job: each.number for job, each in state.jobs.incarnations.items()}
+    before, lives = set(state.jobs.row), {job: each.number for job, each in state.jobs.attempts.items()}
     core.fold(event.at_s, [event])
     history.note([event], before, set(), lives, state, {})
 

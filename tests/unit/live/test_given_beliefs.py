@@ -76,7 +76,7 @@ def started(chosen: Mapping[str, Any], profiles: Sequence[str] = ("net", "old", 
     order = np.arange(len(profiles))
     answer = Ranking(order=order, option=scheduler.state.knowledge.options.best[scheduler.state.jobs.table.kind[order]])
     scheduler.step(0.0, [Allocated(scheduler.state.question.decision, answer, 0.0)])
-    for job, life in list(scheduler.state.jobs.incarnations.items()):
+    for job, life in list(scheduler.state.jobs.attempts.items()):
         scheduler.step(1.0, [Started(job, life.number, scheduler.state.jobs.in_flight[job].command.sequence, 1.0)])
     return scheduler
 
@@ -154,7 +154,7 @@ def test_a_type_of_which_nothing_was_known_becomes_an_option() -> None:
 def test_measured_rates_stay() -> None:
     before, now = configuration(told(FAST_V100), learn=True), configuration(told(FAST_K80), learn=True)
     scheduler = started(before)
-    life = scheduler.state.jobs.incarnations[1].number
+    life = scheduler.state.jobs.attempts[1].number
     for at_s in (1.0, 101.0, 201.0):
         scheduler.step(at_s, [Progressed(np.array([1]), np.array([life]), np.array([10 * (at_s - 1)]), np.array([0.0]), at_s)])
     assert scheduler.state.knowledge.rates.table["net", "V100", 1] == pytest.approx(10.0)

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.live.history import _UNSAVED, JobRecord, _how, _parking, _quiet_seconds, step_rate
 from rota.live.requests import submitted_job
 from rota.wire.spec import Spec
 
 
-def left(exit_code: int | None, done: float, saved: float, stepped_s: float | None = 1.0) -> IncarnationStatus:
-    return IncarnationStatus(
+def left(exit_code: int | None, done: float, saved: float, stepped_s: float | None = 1.0) -> AttemptStatus:
+    return AttemptStatus(
         job=1,
-        incarnation=1,
+        attempt=1,
         sequence=2,
         state="ended",
         steps_done=done,
@@ -40,7 +40,7 @@ def left(exit_code: int | None, done: float, saved: float, stepped_s: float | No
         (left(None, 8, 5), ""),
     ],
 )
-def test_how_it_left(part: IncarnationStatus, said: str) -> None:
+def test_how_it_left(part: AttemptStatus, said: str) -> None:
     assert _how(part) == said
 
 
@@ -61,7 +61,7 @@ def test_how_it_is_parked_is_what_its_node_found(way: str, before: str, saves: b
     assert _parking(record, part) == said
 
 
-def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> IncarnationStatus:
+def running(done: float, stepped_s: float, paced: tuple[float, float] | None, **changes: Any) -> AttemptStatus:
     """At step `done`, started at 0, its first step at 60 s; `paced`: since when its pace is measured, and from which step."""
     since_s, since_steps = paced if paced is not None else (None, 0.0)
     status = replace(left(None, done, 0.0, stepped_s), state="running", ended_s=None, asked=None, outcome=None, began_s=60.0)

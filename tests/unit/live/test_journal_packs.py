@@ -63,7 +63,7 @@ class Queue:
 
     def _answer(self, command: object) -> Iterator[External]:
         if isinstance(command, Launch):
-            yield Started(command.job, command.incarnation, command.sequence, self.now_s)
+            yield Started(command.job, command.attempt, command.sequence, self.now_s)
         elif isinstance(command, CallPolicy):
             plain = encode_view(command.view)
             memory = None if plain["memory"] is None else self.memories.decode(json.loads(plain["memory"]))

@@ -125,7 +125,7 @@ def test_what_a_job_took_of_the_host_when_it_was_parked_is_counted(tmp_path: Pat
         while daemon.job(str(job)).phase != "parked":
             assert time.monotonic() < end, daemon.job(str(job))
             time.sleep(0.05)
-        assert state.jobs.incarnations[job].host_gib == 12.5
+        assert state.jobs.attempts[job].host_gib == 12.5
         assert state.machines.host_gib.tolist() == [HOST_GIB_PER_GPU - 12.5]
         daemon.cancel(other)
         while daemon.job(str(job)).phase != "running":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.live.queued_requests import NewJob
 from rota.live.reported_steps import within_requested
 from rota.live.requests import asked_for, submitted_job, to_job_spec
@@ -22,7 +22,7 @@ from tests.unit.live.test_history import left
 LIAR = "for i in 1 2 3; do echo step 1{}; sleep 0.3; done"
 
 
-def status() -> IncarnationStatus:
+def status() -> AttemptStatus:
     return left(None, 1.0, 0.0)
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.live.starts import LONGEST_USUAL_SECONDS, PATIENCE, USUAL_SECONDS, Starts
 
-RUNS = IncarnationStatus(
+RUNS = AttemptStatus(
     job=1,
-    incarnation=1,
+    attempt=1,
     sequence=1,
     state="running",
     steps_done=0.0,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.agent.gpu_use import GpuUse
-from rota.agent.orders import IncarnationStatus
+from rota.agent.orders import AttemptStatus
 from rota.live.step_rates import FIRST_SECONDS, LATER_SECONDS, LEAST_STEPS, StepRates
 from rota.model.events import Measured
 from tests.unit.live.test_starts import RUNS
@@ -16,15 +16,15 @@ from tests.unit.live.test_starts import RUNS
 HERE = replace(RUNS, gpus_text="n1:0", began_s=100.0)
 
 
-def at(status: IncarnationStatus, steps: float, moment_s: float) -> IncarnationStatus:
+def at(status: AttemptStatus, steps: float, moment_s: float) -> AttemptStatus:
     return replace(status, steps_done=steps, stepped_s=moment_s)
 
 
-def began(*parts: IncarnationStatus) -> dict[tuple[int, int], float]:
-    return {(part.job, part.incarnation): part.began_s for part in parts if part.began_s is not None}
+def began(*parts: AttemptStatus) -> dict[tuple[int, int], float]:
+    return {(part.job, part.attempt): part.began_s for part in parts if part.began_s is not None}
 
 
-def look(rates: StepRates, *parts: IncarnationStatus) -> Measured | None:
+def look(rates: StepRates, *parts: AttemptStatus) -> Measured | None:
     """A look, and what it completes."""
     rates.look(parts, began(*parts))
     return rates.measured(1e6)
@@ -46,7 +46,7 @@ def test_from_step_to_step_and_not_from_look_to_look() -> None:
     found = look(rates, at(HERE, 9, 104.0))
     assert found is not None and rates_of(found) == {1: (100.0, 2.0)}
     assert all(math.isnan(each[0]) for each in (found.utilisation, found.peak_gib, found.least_gib)) and found.at_s == 1e6
-    assert found.incarnations.tolist() == [1]
+    assert found.attempts.tolist() == [1]
 
 
 def test_later_windows_are_longer_and_follow_each_other() -> None:
@@ -59,7 +59,7 @@ def test_later_windows_are_longer_and_follow_each_other() -> None:
 
 
 def test_a_partner_begins_and_leaves() -> None:
-    rates, partner = StepRates(), replace(HERE, job=2, incarnation=3, began_s=110.0)
+    rates, partner = StepRates(), replace(HERE, job=2, attempt=3, began_s=110.0)
     look(rates, at(HERE, 1, 100.0))
     starting = replace(partner, began_s=None)
     assert look(rates, at(HERE, 19, 109.0), starting) is None, "while it starts nobody is measured"
@@ -98,11 +98,11 @@ def test_every_measurement_is_of_one_company(stretches: list[float], alone: floa
     """A partner comes and goes; steps fall where they fall, and looks too. What is measured is one of the two true rates."""
     rates, now_s, progress, begun_s = StepRates(), 100.0, 0.0, 100.0
     steps, step_s, look_s = 0.0, 100.0, 100.0
-    before: IncarnationStatus | None = None
+    before: AttemptStatus | None = None
     for number, seconds in enumerate(stretches):
         together = number % 2 == 1
         pace = alone * share if together else alone
-        partner = replace(HERE, job=2, incarnation=number, began_s=now_s) if together else None
+        partner = replace(HERE, job=2, attempt=number, began_s=now_s) if together else None
         while look_s < now_s + seconds:
             done = progress + pace * (look_s - now_s)
             if math.floor(done) > steps:
@@ -135,7 +135,7 @@ def used(at_s: float, utilisation: float = math.nan, gib: float = math.nan) -> d
     return {(1, 1): GpuUse(at_s, utilisation, gib)}
 
 
-def looked(rates: StepRates, status: IncarnationStatus, use: dict[tuple[int, int], GpuUse]) -> Measured | None:
+def looked(rates: StepRates, status: AttemptStatus, use: dict[tuple[int, int], GpuUse]) -> Measured | None:
     rates.look([status], began(status), use)
     return rates.measured(1e6)
 

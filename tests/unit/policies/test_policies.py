@@ -79,7 +79,7 @@ def test_tiresias_never_preempts_inside_a_queue_while_the_job_fits() -> None:
     bench.obey(bench.submit(steps=900.0))
     for at_s in range(1, 20):
         bench.obey(bench.submit(at_s=float(at_s), steps=1.0))
-    assert list(bench.state.jobs.incarnations) == [0]
+    assert list(bench.state.jobs.attempts) == [0]
 
 
 def test_tiresias_sinks_one_queue_after_the_other() -> None:
@@ -108,11 +108,11 @@ def test_promotion_brings_a_starving_job_back_once_it_waited_long_enough() -> No
     bench.obey(bench.submit(steps=900.0))
     bench.obey(bench.submit(at_s=5.0, steps=9.9))
     bench.obey(bench.tell(TimerFired(10.0), at_s=10.0))
-    assert list(bench.state.jobs.incarnations) == [1]
+    assert list(bench.state.jobs.attempts) == [1]
     ended = bench.obey(bench.tell(Exited(1, 1, 19.0, Outcome.FINISHED, 9.9), at_s=19.0))
-    assert list(bench.state.jobs.incarnations) == [0] and ended
+    assert list(bench.state.jobs.attempts) == [0] and ended
     bench.obey(bench.submit(at_s=20.0, steps=500.0))
-    assert list(bench.state.jobs.incarnations) == [2]
+    assert list(bench.state.jobs.attempts) == [2]
     bench.obey(bench.submit(at_s=21.0, steps=500.0))
     # Job 0 ran 11 s, so it comes back to the first queue after 22 s of waiting: 9 s before, 13 s now.
     bench.tell(at_s=32.9)

@@ -21,16 +21,16 @@ def entry(now_s: float, *happened: External | JobCommand) -> JournalEntry:
     return JournalEntry(0, now_s, events, Decided(now_s, None, commands) if commands else None)
 
 
-def launch(job: int, incarnation: int = 1, sequence: int = 1) -> Launch:
-    return Launch(job, incarnation, sequence, 0, GPU, (0,), (0,), 0.0)
+def launch(job: int, attempt: int = 1, sequence: int = 1) -> Launch:
+    return Launch(job, attempt, sequence, 0, GPU, (0,), (0,), 0.0)
 
 
-def progressed(job: int, incarnation: int, steps: float, at_s: float) -> Progressed:
-    return Progressed(np.array([job]), np.array([incarnation]), np.array([steps]), np.array([0.0]), at_s)
+def progressed(job: int, attempt: int, steps: float, at_s: float) -> Progressed:
+    return Progressed(np.array([job]), np.array([attempt]), np.array([steps]), np.array([0.0]), at_s)
 
 
-def finished(job: int, incarnation: int, at_s: float, steps: float, stepped_s: float) -> Exited:
-    return Exited(job, incarnation, at_s, Outcome.FINISHED, steps, steps_done=steps, stepped_s=stepped_s)
+def finished(job: int, attempt: int, at_s: float, steps: float, stepped_s: float) -> Exited:
+    return Exited(job, attempt, at_s, Outcome.FINISHED, steps, steps_done=steps, stepped_s=stepped_s)
 
 
 def test_neither_starting_nor_stopping_nor_leaving_is_training() -> None:

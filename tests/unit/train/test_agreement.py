@@ -217,7 +217,7 @@ def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int, nod
     work, run = tmp_path / "work", tmp_path / "run"
     work.mkdir()
     run.mkdir()
-    where = {"ROTA_RUN_DIR": str(run), "ROTA_CHECKPOINT_DIR": place, "ROTA_JOB_ID": "7", "ROTA_INCARNATION": "1"}
+    where = {"ROTA_RUN_DIR": str(run), "ROTA_CHECKPOINT_DIR": place, "ROTA_JOB_ID": "7", "ROTA_ATTEMPT": "1"}
     where["NNODES"] = str(nodes)
     ranks = [
         subprocess.Popen(
@@ -234,7 +234,7 @@ def test_four_processes_leave_after_the_same_step(tmp_path: Path, seed: int, nod
     assert any(run.iterdir()) == (nodes == 1), "what they tell each other is where they all see it"
     saved = tmp_path / "rota-7" if nodes == 1 else f"{place}/rota-7"
     for rank in range(4):
-        made = checkpoints_at(saved, FolderRankStore(tmp_path / "unused"), incarnation=2, rank=rank, world_size=4)
+        made = checkpoints_at(saved, FolderRankStore(tmp_path / "unused"), attempt=2, rank=rank, world_size=4)
         found = made.newest()
         assert found is not None and found.step == step
         assert (found.rank_folder(rank) / "n").read_text() == str(step)

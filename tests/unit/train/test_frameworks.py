@@ -80,16 +80,16 @@ print("weights", job.step, hashlib.sha256(state).hexdigest())
 """
 
 
-def run(folder: Path, script: str, stop: int, incarnation: int, *, under_rota: bool = True) -> tuple[int, str]:
+def run(folder: Path, script: str, stop: int, attempt: int, *, under_rota: bool = True) -> tuple[int, str]:
     (folder / "script.py").write_text(script)
-    (folder / f"run-{incarnation}").mkdir(exist_ok=True)
+    (folder / f"run-{attempt}").mkdir(exist_ok=True)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1", "HOME": str(folder)}
     if under_rota:
         env |= {
-            "ROTA_RUN_DIR": str(folder / f"run-{incarnation}"),
+            "ROTA_RUN_DIR": str(folder / f"run-{attempt}"),
             "ROTA_CHECKPOINT_DIR": str(folder),
             "ROTA_JOB_ID": "1",
-            "ROTA_INCARNATION": str(incarnation),
+            "ROTA_ATTEMPT": str(attempt),
         }
     command = [sys.executable, str(folder / "script.py"), str(folder / "out"), str(stop)]
     # A group of its own: the signal goes to the whole group, as from Rota, and so to the processes that load data.
@@ -105,8 +105,8 @@ def test_a_suspended_run_is_the_same_run(tmp_path: Path, package: str, script: s
         (tmp_path / name).mkdir()
     code, whole = run(tmp_path / "whole", script, 0, 1, under_rota=False)
     assert code == 0 and whole.startswith("weights 48 "), whole
-    for incarnation, stop in ((1, 7), (2, 30)):
-        code, said = run(tmp_path / "parts", script, stop, incarnation)
+    for attempt, stop in ((1, 7), (2, 30)):
+        code, said = run(tmp_path / "parts", script, stop, attempt)
         assert code == 75, said
     assert run(tmp_path / "parts", script, 0, 3) == (0, whole)
 

@@ -59,8 +59,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, memory: str) -> str:
     return memory if request.param == "memory" else f"file://{tmp_path}/store/a"
 
 
-def store(url: str, incarnation: int = 1, keep: int = 2) -> ObjectCheckpoints:
-    return ObjectCheckpoints(open_object_store(url), incarnation=incarnation, keep=keep)
+def store(url: str, attempt: int = 1, keep: int = 2) -> ObjectCheckpoints:
+    return ObjectCheckpoints(open_object_store(url), attempt=attempt, keep=keep)
 
 
 def writes(text: str) -> Callable[[Path], None]:
@@ -97,7 +97,7 @@ def test_what_is_written_is_found_again(url: str, scratch: Path) -> None:
     made.write(120, {"epoch": 2, "offset": 7}, writes("x"))
     again = store(url, 4)
     found = again.newest()
-    assert found is not None and (found.step, found.incarnation, found.facts) == (120, 3, {"epoch": 2, "offset": 7})
+    assert found is not None and (found.step, found.attempt, found.facts) == (120, 3, {"epoch": 2, "offset": 7})
     assert read(found) == "x" and (found.rank_folder(0) / "empty").is_dir()
     assert names(url) == whole("step-000000000120.i3.1")
     again.release(found)
@@ -127,7 +127,7 @@ def test_a_name_that_begins_alike_is_another(url: str) -> None:
     objects.delete("a.i1.1")
 
 
-def test_a_late_process_of_an_earlier_incarnation_neither_pushes_in_front_nor_removes(url: str) -> None:
+def test_a_late_process_of_an_earlier_attempt_neither_pushes_in_front_nor_removes(url: str) -> None:
     late = store(url, 1, keep=1)
     late.write(100, {}, writes("first"))
     new = store(url, 2, keep=3)
@@ -141,7 +141,7 @@ def test_a_late_process_of_an_earlier_incarnation_neither_pushes_in_front_nor_re
 
 
 def test_what_another_job_left_is_gone_on_with(url: str) -> None:
-    """The user names a place, and the new job counts its incarnations from 1."""
+    """The user names a place, and the new job counts its attempts from 1."""
     store(url, 5).write(100, {}, writes("old"))
     made = store(url, 1)
     assert read(made.newest()) == "old"
@@ -268,7 +268,7 @@ WRITER = """
 import sys
 import tests.unit.train.stores
 from rota.train.object_checkpoints import checkpoints_at
-made = checkpoints_at(sys.argv[1], None, incarnation=int(sys.argv[2]))
+made = checkpoints_at(sys.argv[1], None, attempt=int(sys.argv[2]))
 found = made.newest()
 if found is not None:
     print((found.part(0) / "a").read_text(), flush=True)
@@ -284,8 +284,8 @@ def test_killed_in_the_middle_of_any_object_the_one_before_is_used(tmp_path: Pat
     place = f"deadly://{tmp_path}/store"
     env = {"PYTHONPATH": PACKAGES, "TMPDIR": str(scratch)}
 
-    def run(incarnation: int, kill_at: int) -> tuple[int, str]:
-        command = [sys.executable, "-c", WRITER, place, str(incarnation)]
+    def run(attempt: int, kill_at: int) -> tuple[int, str]:
+        command = [sys.executable, "-c", WRITER, place, str(attempt)]
         done = subprocess.run(
             command, env={**env, "ROTA_TEST_KILL_AT": str(kill_at)}, cwd=PACKAGES, capture_output=True, text=True
         )
@@ -293,8 +293,8 @@ def test_killed_in_the_middle_of_any_object_the_one_before_is_used(tmp_path: Pat
         return done.returncode, done.stdout.strip()
 
     assert run(1, 0) == (0, "")
-    for incarnation, kill_at in enumerate((1, 2, 3), 2):  # in its first file, in its second, in the manifest
-        assert run(incarnation, kill_at) == (-signal.SIGKILL, "1")
+    for attempt, kill_at in enumerate((1, 2, 3), 2):  # in its first file, in its second, in the manifest
+        assert run(attempt, kill_at) == (-signal.SIGKILL, "1")
     assert run(5, 0) == (0, "1")
     assert names(place) == whole("step-000000000010.i1.1", "step-000000000050.i5.1"), "what was begun is gone"
     assert list(scratch.iterdir()) == [], "here too"
@@ -346,7 +346,7 @@ def test_ranks_write_one_checkpoint_together(memory: str, board: RankStore, scra
     kept = {path.relative_to(first.folder).parts[0] for path in first.folder.rglob("*") if path.is_file()}
     assert kept == {"rank-0"}, "it has read the others' parts, and keeps its own"
     for rank in (1, 2, 6):
-        made = ObjectCheckpoints(open_object_store(memory), board, incarnation=2, rank=rank, world_size=7)
+        made = ObjectCheckpoints(open_object_store(memory), board, attempt=2, rank=rank, world_size=7)
         part = made.named(name)
         assert (part.rank_folder(rank) / "mine").read_text() == str(rank if rank < 3 else 0)
         assert sorted(path.name for path in (part.folder / "rank-0" / "state").iterdir()) == ["random-0", "random-1", "random-2"]
@@ -373,13 +373,13 @@ class Run:
     def __init__(self, folder: Path, place: str) -> None:
         self.folder, self.place = folder, place
         self.done: list[int] = []
-        self.incarnation = 0
+        self.attempt = 0
 
     def once(self, stop_after: int | None) -> int | None:
         """Run until it is done, or told to stop after so many steps. The step it left at."""
-        self.incarnation += 1
+        self.attempt += 1
         self.done = []
-        where = JobEnvironment(self.folder, self.place, self.incarnation)
+        where = JobEnvironment(self.folder, self.place, self.attempt)
         save = lambda folder: (folder / "done").write_text(json.dumps(self.done))  # noqa: E731
         load = lambda folder: self.done.extend(json.loads((folder / "done").read_text()))  # noqa: E731
         before = signal.getsignal(signal.SIGTERM)

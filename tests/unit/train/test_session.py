@@ -39,7 +39,7 @@ class Run:
     def __init__(self, folder: Path, epochs: int, batches: int, **options: object) -> None:
         self.folder, self.epochs, self.batches, self.options = folder, epochs, batches, options
         self.done: list[object] = []
-        self.incarnation = 0
+        self.attempt = 0
 
     def save(self, folder: Path) -> None:
         (folder / "done").write_text(repr(self.done))
@@ -48,10 +48,10 @@ class Run:
         self.done = eval((folder / "done").read_text())
 
     def once(self, stop_after: int | None) -> int | None:
-        """Run until it is done, or told to stop after so many steps of this incarnation. The step it left at."""
-        self.incarnation += 1
+        """Run until it is done, or told to stop after so many steps of this attempt. The step it left at."""
+        self.attempt += 1
         self.done = []
-        where = JobEnvironment(self.folder, self.folder / "ckpt", self.incarnation)
+        where = JobEnvironment(self.folder, self.folder / "ckpt", self.attempt)
         made = 0
         try:
             with Session(self.save, self.load, environment=where, every_seconds=None, **self.options) as job:  # type: ignore
@@ -135,8 +135,8 @@ def test_ranks_that_are_suspended_with_the_last_step_of_an_epoch_resume_behind_i
     (tmp_path / "run").mkdir()
     folders = {"ROTA_RUN_DIR": str(tmp_path / "run"), "ROTA_CHECKPOINT_DIR": str(tmp_path / "ckpt"), "ROTA_JOB_ID": "1"}
     left = []
-    for incarnation in range(1, 13):
-        env = {"PYTHONPATH": PACKAGES, **folders, "ROTA_INCARNATION": str(incarnation), "WORLD_SIZE": "2"}
+    for attempt in range(1, 13):
+        env = {"PYTHONPATH": PACKAGES, **folders, "ROTA_ATTEMPT": str(attempt), "WORLD_SIZE": "2"}
         command = [sys.executable, "-c", EPOCHS_OF_ONE_STEP, str(tmp_path)]
         ranks = [subprocess.Popen(command, env={**env, "RANK": str(rank)}) for rank in range(2)]
         codes = [rank.wait(timeout=120) for rank in ranks]
@@ -205,8 +205,8 @@ def test_passes_without_epochs_are_skipped_when_they_are_done(tmp_path: Path) ->
     seen: list[tuple[int, int]] = []
     state = {"n": 0}
 
-    def loop(incarnation: int, stop_at: int | None) -> None:
-        where = JobEnvironment(tmp_path, tmp_path / "ckpt", incarnation)
+    def loop(attempt: int, stop_at: int | None) -> None:
+        where = JobEnvironment(tmp_path, tmp_path / "ckpt", attempt)
         with Session(lambda folder: (folder / "n").touch(), lambda folder: None, environment=where) as job:
             for epoch in range(3):
                 for batch in job.steps(range(4)):

@@ -137,11 +137,11 @@ print("done", *done, flush=True)
 def test_killed_while_it_saves_it_goes_on_from_the_checkpoint_before(bench: Bench, tmp_path: Path) -> None:
     """And its supervisor knows what is lost: the steps since then."""
     env = {"PYTHONPATH": PACKAGES, "ROTA_CHECKPOINT_DIR": str(tmp_path), "ROTA_JOB_ID": "1"}
-    for incarnation, die_at in ((1, 5), (2, 9), (3, 0)):
-        env["ROTA_INCARNATION"] = str(incarnation)
+    for attempt, die_at in ((1, 5), (2, 9), (3, 0)):
+        env["ROTA_ATTEMPT"] = str(attempt)
         argv = (sys.executable, "-c", KILLED, str(tmp_path), str(die_at))
-        bench.machine.launch(bench.order(*argv, env=dict(env), incarnation=incarnation, progress="session"))
-        part = bench.wait(1, incarnation)
+        bench.machine.launch(bench.order(*argv, env=dict(env), attempt=attempt, progress="session"))
+        part = bench.wait(1, attempt)
         if die_at:
             assert (part.exit_code, part.steps_saved) == (-9, die_at - 1)
     said = bench.said()

@@ -65,19 +65,19 @@ SCHEDULERS: dict[str, Any] = {
 
 
 class Run:
-    """One training run, in as many incarnations as it takes."""
+    """One training run, in as many attempts as it takes."""
 
     def __init__(self, folder: Path, scheduler: str = "step", optimizer: str = "Adam", **options: Any) -> None:
         self.folder, self.scheduler, self.optimizer, self.options = folder, scheduler, optimizer, options
         self.seen: list[int] = []
-        self.incarnation = 0
+        self.attempt = 0
         self.batch_size = 0
         """What Rota grants."""
 
     def once(self, stop_after: int | None) -> Any:
         """Its weights when it is done; None: it was told to stop after so many steps, and left."""
-        self.incarnation += 1
-        seed = 5 if self.incarnation == 1 else 1000 + self.incarnation  # what a resumed one begins with must not matter
+        self.attempt += 1
+        seed = 5 if self.attempt == 1 else 1000 + self.attempt  # what a resumed one begins with must not matter
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed)
@@ -86,7 +86,7 @@ class Run:
         )
         optimizer = getattr(torch.optim, self.optimizer)(model.parameters(), lr=0.01)
         scheduler = SCHEDULERS[self.scheduler](optimizer)
-        where = JobEnvironment(self.folder, self.folder / "ckpt", self.incarnation, batch_size=self.batch_size)
+        where = JobEnvironment(self.folder, self.folder / "ckpt", self.attempt, batch_size=self.batch_size)
         made = 0
         try:
             with TorchSession(model, optimizer, scheduler, seed=3, environment=where, every_seconds=None) as job:
@@ -301,7 +301,7 @@ def test_loading_runs_no_code(tmp_path: Path) -> None:
     from rota.train.checkpoint import FolderCheckpoints
 
     facts = {"epoch": 0, "offset": 1, "work": 1}
-    FolderCheckpoints(tmp_path, incarnation=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
+    FolderCheckpoints(tmp_path, attempt=9).write(1, facts, lambda folder: torch.save({"parts": Evil()}, folder / "common.pt"))
     with pytest.raises(Exception, match="Weights only load failed"), session(model, folder=tmp_path):
         pass
     assert not (tmp_path / "owned").exists()
@@ -338,8 +338,8 @@ torch.save(model.module.state_dict(), work / f"weights.{rank}")
 """
 
 
-def gang(folder: Path, script: Path, incarnation: int, stop: int) -> list[int]:
-    work, run = folder / f"work-{incarnation}", folder / f"run-{incarnation}"
+def gang(folder: Path, script: Path, attempt: int, stop: int) -> list[int]:
+    work, run = folder / f"work-{attempt}", folder / f"run-{attempt}"
     work.mkdir(parents=True)
     run.mkdir()
     packages = str(Path(session.__code__.co_filename).parents[2])
@@ -348,7 +348,7 @@ def gang(folder: Path, script: Path, incarnation: int, stop: int) -> list[int]:
         "ROTA_RUN_DIR": str(run),
         "ROTA_CHECKPOINT_DIR": str(folder),
         "ROTA_JOB_ID": "1",
-        "ROTA_INCARNATION": str(incarnation),
+        "ROTA_ATTEMPT": str(attempt),
         "WORLD_SIZE": "2",
         "PATH": os.environ["PATH"],
     }
@@ -397,9 +397,9 @@ def test_a_job_under_torchrun_is_suspended_without_loss(bench: Bench, tmp_path: 
         "0",
     )
 
-    def launch(incarnation: int) -> None:
-        where = {**env, "ROTA_INCARNATION": str(incarnation)}
-        order = bench.order(*run, env=where, incarnation=incarnation, progress="session", workdir=str(tmp_path))
+    def launch(attempt: int) -> None:
+        where = {**env, "ROTA_ATTEMPT": str(attempt)}
+        order = bench.order(*run, env=where, attempt=attempt, progress="session", workdir=str(tmp_path))
         bench.machine.launch(order)
 
     launch(1)
