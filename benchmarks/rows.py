@@ -91,9 +91,9 @@ def runs(quick: bool) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def digest(record: Any) -> str:
     found = hashlib.sha256()
-    for column in (record.finished_s, record.first_run_s, record.held_gpu_seconds, record.suspensions, record.migrations):
+    for column in (record.finished_s, record.first_run_s, record.occupied_gpu_seconds, record.suspensions, record.migrations):
         found.update(np.ascontiguousarray(column).tobytes())
-    found.update(record.holds.gpus.tobytes())
+    found.update(record.gpu_intervals.gpus.tobytes())
     return found.hexdigest()[:16]
 
 

@@ -15,7 +15,7 @@ class Budget:
 
     def allocate(self, view: rota.View) -> rota.Shares:
         program = rota.Program(view)
-        progress = program.rate * (program.gpus / program.usual_rate)
+        progress = program.rate * (program.gpus / program.average_type_rate)
         program.subject_to(program.dollars_per_hour.sum() <= self.dollars_per_hour)
         program.subject_to(program.rate >= self.floor * program.equal_rate)
         program.maximise(program.members @ progress)

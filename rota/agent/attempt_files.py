@@ -129,7 +129,11 @@ def _read(path: Path) -> dict[str, Any] | None:
         value = json.loads(read_file(path))
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    if "incarnation" in value:  # written by an earlier version, whose supervisors may still run
+        value["attempt"] = value.pop("incarnation")
+    return value
 
 
 def read_order(folder: Path) -> LaunchFile | None:

@@ -112,8 +112,8 @@ class NodeAgent:
     def exchange(self, text: str) -> str:
         """Carry out what is asked, in order, and tell how things are.
 
-        `do` is a list of [operation, arguments]: those of `AttemptManager`, with a plain order for a launch. `whole`: tell everything.
-        `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
+        `do` is a list of [operation, arguments]: those of `AttemptManager`, with a plain order for a launch. `whole`: tell
+        everything. `gpus`: tell also how the GPUs are and how jobs use them, as far as that is known within a second.
         Leases end at instants of this machine's own clock, which every answer tells: however long a message was on its way, or
         this process stood still, no lease gets longer by it. A scheduler of an earlier `epoch` than the latest is refused.
         `agent`: the agent that gave the last answer. If that was another, what the node is has to be read again. `boot`: the

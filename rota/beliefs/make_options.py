@@ -102,7 +102,7 @@ def _alone(number: int, kind: Kind, cluster: Cluster, rates: Rates) -> list[Opti
             levels = cluster.fewest_levels(pool, width)
             rate, spread = rates.rate_of(kind.profile, kind.demand, accelerator, width, batch_size, levels)
             asked = milligpus == kind.demand.milligpus and batch_size == kind.demand.batch_size
-            row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size, asked=asked)
+            row = OptionRow(number, pool, milligpus, rate, spread, batch_size=batch_size, requested=asked)
             if rate > 0:
                 ways.append(row)
             elif rates.only_guessed(kind.profile, accelerator, width):

@@ -27,11 +27,12 @@ from rota.model.cluster import Cluster, Node
 from rota.model.codec import Codec, Plain
 from rota.model.length_prediction import LengthPrediction
 from rota.model.occupancy import Occupancy
+from rota.model.old_names import current_fields
 from rota.model.options import Kind, OptionRow, Options
 
-VERSION = 14
-READABLE = (12, 13, VERSION)
-"""What a later version added has its default in an earlier one."""
+VERSION = 15
+READABLE = (12, 13, 14, VERSION)
+"""Fields that a later version added have their defaults. Version 15 renamed types and fields (`model/old_names.py`)."""
 
 EVENT_TYPES: tuple[type, ...] = (
     events.Submitted,
@@ -146,6 +147,7 @@ def _take_record(record: object, words: Codec) -> Plain:
 
 def _restore_record(record: type, plain: Plain, words: Codec) -> Any:
     """A field that did not exist when it was taken has its default."""
+    plain = current_fields(plain)
     shapes = {name: _shape(kind) for name, kind in _fields_of(record).items() if name in plain}
     return record(**{name: shape.unpack(words.decode(plain[name])) for name, shape in shapes.items()})
 
@@ -167,6 +169,7 @@ def _pack_table(table: JobTable) -> dict[str, Any]:
 
 
 def _unpack_table(packed: dict[str, Any]) -> JobTable:
+    packed = current_fields(packed)
     size = len(packed["id"])
     table = JobTable(packed["received"].shape[1], max(256, 2 * size))
     table.size, table.dead = size, packed.pop("dead")

@@ -49,6 +49,7 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "ROTA_JOB_KEY": f"{home_id}-{command.job}",
         "ROTA_JOB_NAME": job.name,
         "ROTA_ATTEMPT": str(command.attempt),
+        "ROTA_INCARNATION": str(command.attempt),  # its name until 0.1, for scripts that read it
         "ROTA_RESTARTS": str(command.attempt - 1),
         "ROTA_CHECKPOINT_DIR": job.checkpoint_dir,
         "ROTA_FROM_STEP": f"{command.from_step:g}",

@@ -96,8 +96,8 @@ class Journal:
         jobs: Mapping[int, KeptJob] | None = None,
         asked: AskedAbout | None = None,
     ) -> None:
-        """Durable when this returns; after a `JournalUnavailable`, append the same again. `jobs`: what clients see of the jobs that
-        changed, by number; `asked`: the question that was open before these events."""
+        """Durable when this returns; after a `JournalUnavailable`, append the same again. `jobs`: what clients see of the jobs
+        that changed, by number; `asked`: the question that was open before these events."""
         plain, kept = self._plain_events(events, asked)
         text = short(json.dumps(plain, separators=(",", ":")))
         answer = None if decided is None else json.dumps(self._words.encode(decided), separators=(",", ":"))

@@ -38,8 +38,8 @@ def encode_view(view: View) -> Plain:
         "history": VIEW_CODEC.encode(view.history_gpu_seconds),
         "memory": view.memory,
         "usable": None if view.usable is None else VIEW_CODEC.encode(view.usable),
-        "foresight": None if view.predictions is None else VIEW_CODEC.encode(view.predictions),
-        "held": [[job, gpus.tolist()] for job, gpus in view.placements.items()],
+        "predictions": None if view.predictions is None else VIEW_CODEC.encode(view.predictions),
+        "placements": [[job, gpus.tolist()] for job, gpus in view.placements.items()],
         "seed": view.seed,
         "decision": view.decision,
     }
@@ -65,8 +65,8 @@ def decode_view(plain: Plain, memory: Any) -> View:
         seed=plain["seed"],
         decision=plain["decision"],
         usable=None if plain["usable"] is None else VIEW_CODEC.decode(plain["usable"]),
-        predictions=None if plain["foresight"] is None else VIEW_CODEC.decode(plain["foresight"]),
-        placements={job: np.array(gpus, dtype=np.int64) for job, gpus in plain["held"]},
+        predictions=None if plain["predictions"] is None else VIEW_CODEC.decode(plain["predictions"]),
+        placements={job: np.array(gpus, dtype=np.int64) for job, gpus in plain["placements"]},
     )
 
 

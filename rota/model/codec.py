@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rota.model.old_names import OLD_FIELD_NAMES, OLD_TYPE_NAMES
+
 Plain = Any
 """None, bool, int, float, str, list or dict of these."""
 
@@ -76,7 +78,8 @@ class Codec:
             return [self.decode(item) for item in plain["list"]]
         if "dict" in plain:
             return {self.decode(key): self.decode(item) for key, item in plain["dict"]}
-        return self.named(plain["type"])(**{name: self.decode(item) for name, item in plain["fields"].items()})
+        fields = {OLD_FIELD_NAMES.get(name, name): self.decode(item) for name, item in plain["fields"].items()}
+        return self.named(plain["type"])(**fields)
 
     def _known(self, kind: type) -> str:
         if self._types.get(kind.__name__) is not kind:
@@ -84,7 +87,9 @@ class Codec:
         return kind.__name__
 
     def named(self, name: str) -> Any:
-        """The type of this name."""
+        """The type of this name, which may be the name that an earlier version used."""
+        if name not in self._types:
+            name = OLD_TYPE_NAMES.get(name, name)
         if name not in self._types:
             raise ValueError(f"unknown type {name!r} in plain data")
         return self._types[name]

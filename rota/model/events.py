@@ -270,7 +270,7 @@ class HoldRequested:
 
 @value
 class Allocated:
-    """Answers Solve."""
+    """Answers CallPolicy."""
 
     ticket: int
     allocation: Allocation
@@ -281,7 +281,7 @@ class Allocated:
 
 @plain_value
 class PolicyFailed:
-    """Answers Solve: the policy raised. The plan in force stands."""
+    """Answers CallPolicy: the policy raised. The plan in force stands."""
 
     ticket: int
     at_s: float
@@ -290,7 +290,7 @@ class PolicyFailed:
 
 @plain_value
 class PolicyTimedOut:
-    """Answers Solve: no answer in time, or the asker was lost. The plan in force stands."""
+    """Answers CallPolicy: no answer in time, or the asker was lost. The plan in force stands."""
 
     ticket: int
     at_s: float
@@ -298,7 +298,7 @@ class PolicyTimedOut:
 
 @plain_value
 class TimerFired:
-    """The instant asked for with WakeAt has come."""
+    """The instant asked for with SetTimer has come."""
 
     at_s: float
 

@@ -43,7 +43,7 @@ class OptionRow(NamedTuple):
     """Examples per step; 0: the job did not say."""
     account: int = -1
     """Where a job's account of it is kept; -1: it has none yet."""
-    asked: bool = False
+    requested: bool = False
     """It is the size that its kind asked for."""
 
     @property
@@ -142,7 +142,7 @@ class Options:
         alone = [sizes.get((w.kind, w.pool, w.milligpus, w.batch_size), -1) for w in ordered]
         usual = partner_kind >= 0
         solo = np.flatnonzero(~usual)
-        asked = np.array([w.asked for w in ordered], dtype=bool)
+        asked = np.array([w.requested for w in ordered], dtype=bool)
         first = solo[np.argsort(~asked[solo], kind="stable")]
         usual[first[np.unique(kind[first] * (1 << 32) + pool[first], return_index=True)[1]]] = True
         of_kind = _by_kind(kind, np.arange(len(ordered)), kinds)

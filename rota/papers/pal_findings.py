@@ -210,7 +210,8 @@ def _locality(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     other = ends.get(PM_FIRST, (None, None))[1]
     flat = (
         "Published, the gain falls as locality matters more: PAL from 30% to 20%, PM-First from 30% to 9%. Here PAL goes "
-        f"from {format_percent(first)} to {format_percent(last)} and PM-First from {format_percent(ends.get(PM_FIRST, (None, None))[0])} to {format_percent(other)}: "
+        f"from {format_percent(first)} to {format_percent(last)} and PM-First "
+        f"from {format_percent(ends.get(PM_FIRST, (None, None))[0])} to {format_percent(other)}: "
         "most of it is time not spent on a slow GPU, and that does not depend on the penalty."
     )
     ahead = last - other if last is not None and other is not None else None
@@ -269,8 +270,9 @@ def _seeds(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     one, other = list(drawn[PAL].values()), list(medians[PAL].values())
     if one and other:
         said = [
-            f"With one run drawn for each GPU, PAL saves {format_percent(min(one))} to {format_percent(max(one))} of mean JCT, depending on the "
-            f"draw alone; with the median of each GPU's runs {format_percent(min(other))} to {format_percent(max(other))}.",
+            f"With one run drawn for each GPU, PAL saves {format_percent(min(one))} to {format_percent(max(one))} of mean JCT, "
+            f"depending on the draw alone; with the median of each GPU's runs {format_percent(min(other))} "
+            f"to {format_percent(max(other))}.",
             "The difference is what a score means. In the file one or two runs in a hundred took far longer than the median, "
             "on GPUs whose other runs were as good as any. Drawing a run freezes such an accident into a property of a GPU "
             "for as long as the simulation lasts: sticky packed keeps jobs on it for days, and whoever avoids it looks good. "
@@ -358,8 +360,8 @@ def _shifts(results: Sequence[CellResult]) -> tuple[list[Claim], Section]:
     experiment = "shifts"
     gains = _gains_by(results, experiment)
     said = [
-        f"{NAMES[placer]} saves {format_percent(min(curve.values()))} to {format_percent(max(curve.values()))}, {format_percent(median(curve.values()))} in "
-        "the middle."
+        f"{NAMES[placer]} saves {format_percent(min(curve.values()))} to {format_percent(max(curve.values()))}, "
+        f"{format_percent(median(curve.values()))} in the middle."
         for placer, curve in gains.items()
         if curve
     ]

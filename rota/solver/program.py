@@ -1,7 +1,7 @@
 """Programs: say what to maximise and under which constraints, over the shares of time of each way to run.
 
     program = Program(view)                                     # one claimant per kind of job
-    program.maximise(least(program.rate / program.usual_rate))
+    program.maximise(least(program.rate / program.average_type_rate))
     return program.solve().shares()
 
 Vectors such as `program.rate` have one entry per claimant and are linear in the shares; `+ - * /` with numbers and arrays,

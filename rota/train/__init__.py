@@ -1,7 +1,7 @@
 """What runs inside the user's training script, in three depths.
 
 Nothing: a script that saves on SIGTERM and exits with 75 needs no line of Rota's.
-One line: `train.tell(step, total)` tells the scheduler how far it is.
+One line: `train.report(step, total)` tells the scheduler how far it is.
 Three lines: `train.session(save=..., load=...)` counts steps, saves, and leaves at a step boundary when Rota asks for the GPUs.
 
     from rota import train

@@ -203,11 +203,14 @@ def manifest_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def parse_manifest(data: bytes, name: str) -> dict[str, Any]:
-    """What was sealed, if it is that."""
+    """Parse a manifest and check its digest."""
     try:
         outer = json.loads(data)
         if _digest(outer["body"].encode()) == outer["sha256"]:
-            return dict(json.loads(outer["body"]))
+            body = dict(json.loads(outer["body"]))
+            if "incarnation" in body:  # written by an earlier version
+                body["attempt"] = body.pop("incarnation")
+            return body
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{name} is damaged: {error}.") from error
     raise CheckpointError(f"{name} is damaged.")

@@ -104,7 +104,7 @@ def report(step: float, total: float | None = None, *, saved: float | None = Non
     global _teller
     for name, value in (("step", step), ("total", total), ("saved", saved)):
         if not is_number(value) and (name == "step" or value is not None):
-            raise OptionError("is not a number of steps.", field=name, value=value, hint="train.tell(step, total)")
+            raise OptionError("is not a number of steps.", field=name, value=value, hint="train.report(step, total)")
     step, total, saved = _plain(step), _plain(total), _plain(saved)
     if _teller is None:
         where = read_rank_environment()

@@ -144,12 +144,12 @@ def test_only_fold_and_learn_write_the_state() -> None:
 def test_the_writing_methods_are_found() -> None:
     methods = writing_methods()
     assert {
-        "want",
-        "hold",
-        "let_go",
+        "set_desired",
+        "occupy",
+        "vacate",
         "forget",
-        "touch",
-        "ask",
+        "invalidate",
+        "begin_policy_call",
         "set_phase",
         "add_node",
         "finish",
@@ -168,8 +168,8 @@ def test_the_writing_methods_are_found() -> None:
         "state.now_s, other = 1.0, 2",
         "del state.jobs.desired[3]",
         "state.jobs.unsettled.add(3)",
-        "state.question.touch()",
-        "self.state.want(3, 0, -1, None)",
+        "state.question.invalidate()",
+        "self.state.set_desired(3, 0, -1, None)",
         "self._state.machines.host_gib[0] -= 1.0",
         "table = state.jobs.table; table.rate[0] = 2.0",
         "jobs, known = state.jobs, state.knowledge; known.rates = None",

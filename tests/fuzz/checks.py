@@ -176,7 +176,7 @@ def check_same(record: Record, again: Record) -> None:
     for name in (
         "first_run_s",
         "finished_s",
-        "held_gpu_seconds",
+        "occupied_gpu_seconds",
         "suspensions",
         "migrations",
         "resizes",

@@ -33,9 +33,9 @@ echo "done $I $(date +%s%N)" >> "$HERE/told"
 DAEMON = """
 import sys, time
 from pathlib import Path
-from rota.agent.machine import Machine, Order
+from rota.agent.machine import AttemptManager, LaunchOrder
 home, script = Path(sys.argv[1]), sys.argv[2]
-machine = Machine(home, lambda: None)
+machine = AttemptManager(home, lambda: None)
 while True:
     machine.poll()
     open_jobs = 0
@@ -53,7 +53,7 @@ while True:
             with (here / "told").open("a") as file:
                 print("ended", last.attempt, time.time_ns(), file=file)
         attempt = last.attempt + 1 if last else 1
-        machine.launch(Order(
+        machine.launch(LaunchOrder(
             job=job, attempt=attempt, sequence=attempt, argv=("sh", "-c", script), workdir="/", gpus_text="n1 GPU 0",
             env={"PATH": "/usr/bin:/bin", "HERE": str(here), "I": str(attempt)}, log=home / "logs" / f"{job}.log",
             from_step=0.0, lease_seconds=300.0, grace_seconds=60.0, lease_grace_seconds=1.0,

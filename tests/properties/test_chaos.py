@@ -357,7 +357,7 @@ def shrink_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         original(state, resize, attempt)
         given_up = np.setdiff1d(attempt.gpus, resize.gpus)
         if len(given_up):
-            state.let_go(resize.job, given_up)
+            state.vacate(resize.job, given_up)
 
     monkeypatch.setattr(fold, "_resizing", hasty)
 

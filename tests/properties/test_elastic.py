@@ -164,7 +164,7 @@ def test_limits_are_kept_and_no_run_beats_its_bounds(case: Case) -> None:
 @examples(20)
 def test_the_same_seed_gives_the_same_run(case: Case) -> None:
     first, second = case.run(), case.run()
-    for name in ("first_run_s", "finished_s", "held_gpu_seconds", "suspensions", "resizes", "launches"):
+    for name in ("first_run_s", "finished_s", "occupied_gpu_seconds", "suspensions", "resizes", "launches"):
         assert np.array_equal(getattr(first, name), getattr(second, name)), name
 
 

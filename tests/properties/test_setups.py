@@ -101,9 +101,9 @@ def idle_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
         (generous_placer, "promised twice|held by jobs|more of GPU"),
         (forgetful_placer, "gang is not whole|asked for"),
         (overbooking_mechanism, "AssertionError|ValueError|IndexError"),
-        pytest.param(unfair_mechanism, "Stalled", marks=pytest.mark.nightly),
+        pytest.param(unfair_mechanism, "SimulationStalled", marks=pytest.mark.nightly),
         (hasty_reconcile, "held by jobs|more of GPU|overlap|holds GPUs|strangers|is held|promised"),
-        pytest.param(idle_reconcile, "Stalled", marks=pytest.mark.nightly),
+        pytest.param(idle_reconcile, "SimulationStalled", marks=pytest.mark.nightly),
     ],
 )
 def test_a_broken_part_is_noticed(

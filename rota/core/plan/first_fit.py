@@ -1,7 +1,7 @@
 """First fit: in order, each job takes the best of its options that still has room.
 
-It gives what walking the candidates of `expand_options` gives. A job may have a hundred options, and most jobs of a long queue are
-never reached, so options are looked at only when a job has its turn."""
+The result is the same as walking the candidates of `expand_options`. A job may have a hundred options, and most jobs of a long
+queue are never reached, so a job's options are looked at only when it has its turn."""
 
 import numpy as np
 

@@ -106,7 +106,7 @@ def test_it_survives_a_copy_of_the_state() -> None:
 
 def lives(record: object) -> list[float]:
     """How long jobs had their GPUs each time, but for the last time."""
-    holds, found = record.holds, []  # type: ignore[attr-defined]
+    holds, found = record.gpu_intervals, []  # type: ignore[attr-defined]
     for job in range(len(record.finished_s)):  # type: ignore[attr-defined]
         mine = (holds.job == job).nonzero()[0]
         found += (holds.end_s[mine] - holds.start_s[mine]).tolist()[:-1]

@@ -282,4 +282,4 @@ def test_a_type_on_which_a_job_hardly_runs_is_taken_when_the_others_have_left() 
     (launch, *_) = of_type(made.tell(NodeLeft(0, 5.0), at_s=5.0), Launch)
     assert launch.nodes == (1,)
     twin = restore(take(made.state, make_codec()), make_codec())
-    assert twin.knowledge.options.too_slow.tolist() == made.state.knowledge.options.hopeless.tolist() == [False, False]
+    assert twin.knowledge.options.too_slow.tolist() == made.state.knowledge.options.too_slow.tolist() == [False, False]

@@ -44,7 +44,7 @@ def bench(*units: tuple[int, ...], cluster: Any = "2xV100", gpus: int = 1, count
 def told(made: Bench, *units: tuple[int, ...], at_s: float | None = None) -> list[Any]:
     """Have the policy asked again with this answer, and obey."""
     made.policy = Told(*units)
-    made.state.question.touch()
+    made.state.question.invalidate()
     return made.obey(made.tell(TimerFired(at_s or made.now_s), at_s=at_s))
 
 
@@ -92,7 +92,7 @@ def test_who_is_alone_stays_when_somebody_joins_it() -> None:
 def test_a_job_runs_alone_until_its_partner_does() -> None:
     made = bench()
     made.policy = Told((0, 1))
-    made.state.question.touch()
+    made.state.question.invalidate()
     first, second = of_type(made.tell(TimerFired(0.0)), Launch)
     made.tell(Started(0, first.attempt, first.sequence, 0.0))
     assert column(made, "rate", 0) == [1.0] and column(made, "using", 0, 1) == [1.0, 0.0]
@@ -121,7 +121,7 @@ def test_who_is_left_keeps_its_gpus_and_speeds_up() -> None:
 def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
     made = bench((0, 1), count=3)
     made.policy = Told((1, 2))
-    made.state.question.touch()
+    made.state.question.invalidate()
     (suspend,) = of_type(made.tell(TimerFired(10.0), at_s=10.0), Launch, Suspend)
     assert suspend.job == 0
     assert [(e.code, e.facts["victims"]) for e in explain(made.state, 2)] == [(Reason.WAITING_FOR_SUSPEND, [0])]
@@ -135,7 +135,7 @@ def test_a_new_partner_waits_until_the_old_one_is_gone_and_says_so() -> None:
 def test_a_pair_waits_for_both_of_the_pair_before_it() -> None:
     made = bench((0, 1), cluster="1xV100", count=4)
     made.policy = Told((2, 3))
-    made.state.question.touch()
+    made.state.question.invalidate()
     first, second = of_type(made.tell(TimerFired(10.0), at_s=10.0), Suspend)
     assert not of_type(made.tell(Suspended(0, 1, first.sequence, 11.0, first.kind, 1.0), at_s=11.0), Launch)
     launches = of_type(made.tell(Suspended(1, 1, second.sequence, 12.0, second.kind, 1.0), at_s=12.0), Launch)

@@ -64,7 +64,7 @@ def test_halves_fill_gpus(placer: str, halves: int, wholes: int) -> None:
 def test_parts_of_every_size_share_a_gpu() -> None:
     record = run(at_once(0.5, 0.25, 0.125, 0.125), cluster="1xV100")
     assert record.finished_s.tolist() == [100.0] * 4
-    assert record.held_gpu_seconds.tolist() == [50.0, 25.0, 12.5, 12.5]
+    assert record.occupied_gpu_seconds.tolist() == [50.0, 25.0, 12.5, 12.5]
     assert record.pool_gpu_seconds.tolist() == [100.0]
 
 

@@ -138,7 +138,7 @@ def test_what_is_owed_is_paid_back_when_shares_change() -> None:
     at_s = 0.0
     for _ in range(6):  # every 10 s a new answer: without debts the same job would win each time
         at_s += 10.0
-        made.state.question.touch()
+        made.state.question.invalidate()
         made.obey(made.tell(TimerFired(at_s), at_s=at_s), steps=0.0)
     assert policy.asked >= 6
     assert ran(made) == pytest.approx([30.0, 30.0], abs=10.1), f"{first} had the first turn"

@@ -57,8 +57,8 @@ def test_a_slow_gpu_is_found_and_avoided() -> None:
     known = core.state.knowledge.variability
     assert known is not None and [(gpu, round(score, 2)) for gpu, _, score in known.outliers(1.2)] == [(5, 2.0)]
     assert slow_gpus(core.state) == ["GPU 5 on n2 takes 2.00 times as long as others for class A."]
-    there = record.holds.gpus[record.holds.first[:-1]] == 5
-    late = record.holds.start_s > 6000
+    there = record.gpu_intervals.gpus[record.gpu_intervals.first[:-1]] == 5
+    late = record.gpu_intervals.start_s > 6000
     assert there.any() and there[late].sum() < there[~late].sum(), "used for a while, then only where nothing else is free"
 
 
@@ -78,7 +78,7 @@ def test_company_is_not_taken_for_a_slow_gpu() -> None:
     rates = Rates({(name, "V100", 1): 1.0 for name in "pq"}, pairs={("p", "q", "V100", 1): (0.8, 0.8)})
     jobs = [Arrival(60.0 * i, JobSpec(steps=1500.0, profile="pq"[i % 2])) for i in range(40)]
     core, record = run(jobs, rates=rates, placer=Packed(), packing=True)
-    assert record.holds.shared, "some shared"
+    assert record.gpu_intervals.shared, "some shared"
     assert core.state.knowledge.variability is not None
     assert core.state.knowledge.variability.feared == pytest.approx(np.ones((1, 8)), rel=0.02)
 
@@ -122,7 +122,7 @@ def test_the_journal_tells_it_again_and_a_snapshot_keeps_it() -> None:
 def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
     jobs = arrivals(12, every_s=5.0, steps=4000.0)
     _, free = run(jobs, SLOW, Packed())
-    assert 5 in free.holds.gpus.tolist()
+    assert 5 in free.gpu_intervals.gpus.tolist()
     told = Variability(("A",), np.array([[1 / speed for speed in SLOW]]), np.zeros((1, 8)))
     known = Scheduler(CLUSTER, Packed(), Settings(cordon_slower_than=1.5), variability=told)
     record = Engine(known, Fifo(), Physics(gpu_speed=np.array(SLOW)), jobs).run()
@@ -134,11 +134,8 @@ def test_a_cordoned_gpu_is_left_and_not_used_again() -> None:
 def test_who_runs_there_when_the_rule_strikes_moves() -> None:
     core, record = run(arrivals(60, every_s=400.0, steps=2600.0), SLOW, Pal(sticky=True), cordon_slower_than=1.5)
     assert core.state.machines.cordoned == (5,)
-    there = [
-        (s, e)
-        for s, e, g in zip(record.holds.start_s, record.holds.end_s, record.holds.gpus[record.holds.first[:-1]], strict=True)
-        if g == 5
-    ]
+    held = record.gpu_intervals
+    there = [(s, e) for s, e, g in zip(held.start_s, held.end_s, held.gpus[held.first[:-1]], strict=True) if g == 5]
     assert there and max(end for _, end in there) < 15_000, "early on, and then never again"
     assert record.ended == 60
 

@@ -42,7 +42,7 @@ def text(answer: Allocation) -> str:
 
 def remembered(**columns: Any) -> str:
     """As the worker of a policy writes what the policy remembers."""
-    return json.dumps({"type": "Standing", "fields": {name: JOURNAL_CODEC.encode(column) for name, column in columns.items()}})
+    return json.dumps({"type": "QueueMemory", "fields": {name: JOURNAL_CODEC.encode(column) for name, column in columns.items()}})
 
 
 numbers = st.lists(st.integers(1, 60), unique=True, min_size=1, max_size=30).map(sorted)

@@ -240,8 +240,8 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
         before = texts(journal)
     packing = (
         "import sys; from rota.live import journal_packs as p; p.PACK_ENTRIES, p.NEW_ENTRIES = 20, 10\n"
-        "from rota.live.journal import Journal; from rota.core.snapshot import codec\n"
-        "journal = Journal(sys.argv[1], codec()); print('ready', flush=True)\n"
+        "from rota.live.journal import Journal; from rota.core.snapshot import make_codec\n"
+        "journal = Journal(sys.argv[1], make_codec()); print('ready', flush=True)\n"
         "for line in sys.stdin: print(journal.compact(), flush=True)\n"
     )
     for done in range(6):

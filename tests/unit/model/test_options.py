@@ -6,7 +6,7 @@ SLOW, FAST = 1e-9, 1.0
 
 
 def test_an_option_that_no_longer_fits_makes_no_other_hopeless() -> None:
-    rows = [OptionRow(0, 0, 3000, SLOW, 0.0, asked=True), OptionRow(0, 1, 3000, FAST, 0.0, asked=True)]
+    rows = [OptionRow(0, 0, 3000, SLOW, 0.0, requested=True), OptionRow(0, 1, 3000, FAST, 0.0, requested=True)]
     options = Options.of(rows, 1)
     assert options.too_slow.tolist() == [True, False] and options.has_too_slow
     assert options.with_lasting((6, 3)).too_slow.tolist() == [True, False], "the fast pool still holds the gang"

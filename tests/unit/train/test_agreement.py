@@ -155,7 +155,7 @@ def test_a_process_alone_does_at_once_what_it_is_asked() -> None:
 RANK = """
 import os, sys, time, random
 from pathlib import Path
-from rota.train import session, Yielded
+from rota.train import session, YieldExit
 work, seed = Path(sys.argv[1]), int(sys.argv[2])
 rank = int(os.environ["RANK"])
 draw = random.Random(seed * 10 + rank)
@@ -178,7 +178,7 @@ try:
             time.sleep(draw.random() * 0.01)
             if rank == 0 and job.step == 20 + seed:
                 os.kill(os.getpid(), 15)
-except Yielded as left:
+except YieldExit as left:
     (work / f"left.{rank}").write_text(f"{left.step} {state['n']}")
     raise
 """

@@ -211,3 +211,14 @@ def test_if_one_rank_cannot_save_none_has_saved(tmp_path: Path) -> None:
     assert all(isinstance(each, CheckpointError) for each in found), found
     assert "rank 2: [Errno 28] No space left on device" in found[0].message  # type: ignore[union-attr]
     assert names(tmp_path) == []
+
+
+def test_a_checkpoint_of_the_version_before_is_found(tmp_path: Path) -> None:
+    """Its manifest calls an attempt an incarnation."""
+    FolderCheckpoints(tmp_path, attempt=2).write(7, {}, writes("seven"))
+    (folder,) = tmp_path.iterdir()
+    body = checkpoint.parse_manifest((folder / MANIFEST).read_bytes(), "it")
+    body["incarnation"] = body.pop("attempt")
+    (folder / MANIFEST).write_bytes(checkpoint.manifest_bytes(body))
+    found = FolderCheckpoints(tmp_path, attempt=3).newest()
+    assert found is not None and (found.step, found.attempt) == (7, 2) and read(found) == "seven"

@@ -21,8 +21,8 @@ __all__ = ["bench"]
 def test_a_script_tells_by_one_line(bench: Bench) -> None:
     script = (
         "from rota import train\n"
-        "for step in range(1, 101):\n    train.tell(step, 100, loss=1 / step)\n"
-        "train.tell(100, 100, saved=100)\n"
+        "for step in range(1, 101):\n    train.report(step, 100, loss=1 / step)\n"
+        "train.report(100, 100, saved=100)\n"
     )
     bench.machine.launch(bench.order(sys.executable, "-c", script, env={"PYTHONPATH": PACKAGES}, progress="session"))
     part = bench.wait()
@@ -32,7 +32,7 @@ def test_a_script_tells_by_one_line(bench: Bench) -> None:
 
 def test_it_counts_as_begun_with_its_first_step(bench: Bench) -> None:
     """If its spec says that it tells its steps itself; else with its process."""
-    wait = 'from rota import train\nopen("go").read()\ntrain.tell(1)\nopen("go").read()'
+    wait = 'from rota import train\nopen("go").read()\ntrain.report(1)\nopen("go").read()'
     os.mkfifo(bench.home / "go")
     for job, progress in ((1, "session"), (2, "")):
         env = {"PYTHONPATH": PACKAGES}

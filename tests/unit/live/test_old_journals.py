@@ -1,0 +1,64 @@
+"""Journals that earlier versions wrote are read with the names of today."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.core import snapshot
+from rota.core.validate import validate
+from rota.live.journal import Journal
+from rota.live.recovery import recover
+from rota.live.replay import replay
+from rota.model.events import CancelRequested, Started, Suspended
+from rota.model.old_names import OLD_FIELD_NAMES, OLD_TYPE_NAMES
+from rota.policies.ones import OnesMemory
+from rota.policies.optimus import OptimusMemory
+from rota.policies.queues import QueueMemory
+from rota.policies.slots import SlotMemory
+
+JOURNALS = Path(__file__).parent / "journals"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """Eight jobs under `tiresias` on three pretend GPUs, with suspensions and a cancel, as the version before wrote them."""
+    path = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript((JOURNALS / "before-attempts.sql").read_text(encoding="utf-8"))
+    return Journal(path, JOURNAL_CODEC)
+
+
+def test_an_old_journal_replays_to_the_same_decisions(journal: Journal) -> None:
+    events, entries = [], 0
+    for entry, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
+        assert difference is None, difference
+        validate(scheduler.state)
+        events += entry.events
+        entries += 1
+    journal.close()
+    assert entries == 79
+    assert {event.attempt for event in events if isinstance(event, Started)} == {1, 2}
+    assert any(isinstance(event, Suspended) for event in events) and any(isinstance(event, CancelRequested) for event in events)
+
+
+def test_an_old_snapshot_is_the_state_that_its_entries_lead_to(journal: Journal) -> None:
+    found = journal.snapshot()
+    assert found is not None and found[1]["version"] < snapshot.VERSION
+    configuration = journal.configuration(found[0])
+    assert configuration is not None
+    restored = recover(journal, JOURNAL_CODEC, make_scheduler, configuration)
+    *_, (_, folded, _) = replay(journal, JOURNAL_CODEC, make_scheduler)
+    journal.close()
+    assert snapshot.take(restored.state, JOURNAL_CODEC) == snapshot.take(folded.state, JOURNAL_CODEC)
+    assert sorted(restored.state.jobs.attempts) == [5, 6]
+
+
+def test_an_old_name_is_not_a_name_of_today() -> None:
+    known = snapshot.make_codec(OnesMemory, OptimusMemory, QueueMemory, SlotMemory)
+    for old, new in OLD_TYPE_NAMES.items():
+        assert old != new and known.named(old) is known.named(new)
+        assert known.named(new).__name__ == new, "the old name of one type is not the name of another"
+    assert not set(OLD_FIELD_NAMES) & set(OLD_FIELD_NAMES.values())
