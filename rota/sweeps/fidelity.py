@@ -157,7 +157,7 @@ def _simulate(observed: Observed, configuration: Mapping[str, Any], jobs: Mappin
     engine = SeenEngine(
         scheduler,
         make_policy(configuration["policy"]),
-        SeenPhysics(jobs=jobs, answer_seconds=observed.answer_seconds),
+        SeenPhysics(jobs=jobs, answer_seconds=observed.answer_seconds, answers=observed.answers),
         observed.trace.arrivals,
         report_seconds=PROGRESS_EVERY_SECONDS,
     )
