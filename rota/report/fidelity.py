@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from rota.live.journal_entries import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
@@ -15,7 +16,7 @@ from rota.model.events import Allocated, Decided, Exited, External, Measured, Ou
 from rota.model.job import Arrival, JobSpec
 from rota.report.job_time import JobTime, JobTimes
 from rota.sim.record import Record
-from rota.sim.seen import SeenAttempt, SeenJob
+from rota.sim.seen import SeenAnswer, SeenAttempt, SeenJob
 from rota.traces.trace import Trace
 
 SHORTEST_SECONDS = 1e-3
@@ -29,6 +30,10 @@ TOLD_WITH_START_SECONDS = 0.4
 Span = tuple[float, float]
 """From when to when."""
 COSTS = tuple(each.name for each in fields(SeenJob) if each.name.endswith("_seconds") and each.name != "work_seconds")
+LEAST_STEPS = 10.0
+"""An attempt with fewer steps says little of its rate: half a step is not known."""
+LATEST_SECONDS = 1.0
+"""A timer is not later than this: then it was another one."""
 HALF_STEP = 0.5
 """A job that is asked to stop ends its step. On average it had made half of that when it was asked."""
 
@@ -54,8 +59,8 @@ class Observed:
     """From the last step until its GPUs were free, the mean."""
     answer_seconds: float
     """From asking the policy until the scheduler had its answer, the mean..."""
-    answers: tuple[float, ...]
-    """...and one after the other."""
+    answers: tuple[SeenAnswer, ...]
+    """...and one after the other, in the time of the trace."""
     times: list[JobTime]
     """Where the time of each job went, in the order of the trace."""
     rate_spread: float = 0.0
@@ -98,7 +103,8 @@ def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> Obse
         for event in entry.events:
             reader.hear(event, entry.now_s)
         if entry.decided is not None:
-            reader.decided(entry.decided, entry.now_s)
+            by_timer = not any(isinstance(event, Submitted | Suspended | Exited) for event in entry.events)
+            reader.decided(entry.decided, entry.now_s, by_timer)
     return reader.observed(round_seconds)
 
 
@@ -123,7 +129,7 @@ class _Attempt:
 
     def seen(self, rate: float) -> SeenAttempt:
         """`rate`: of the whole job; 0: it is not known."""
-        known = rate > 0 and self.steps > 0 and self.seconds >= LEAST_SECONDS
+        known = rate > 0 and self.steps >= LEAST_STEPS
         return SeenAttempt(
             start_seconds=self.start_seconds,
             start_notice_seconds=self.start_notice_seconds,
@@ -226,12 +232,18 @@ class _Reader:
         self.jobs: dict[int, _Job] = {}
         self.asked_s: dict[int, float] = {}
         """When the policy was asked, by ticket."""
-        self.answers: list[float] = []
+        self.answers: list[SeenAnswer] = []
+        self.until_s = math.inf
+        """When the plan in force ends."""
         self.times = JobTimes()
 
-    def decided(self, decided: Decided, now_s: float) -> None:
+    def decided(self, decided: Decided, now_s: float, by_timer: bool) -> None:
+        """`by_timer`: nothing had happened that the policy would be asked about."""
         if decided.ticket:
-            self.asked_s[decided.ticket] = now_s
+            late = by_timer and self.until_s <= now_s < self.until_s + LATEST_SECONDS
+            self.asked_s[decided.ticket] = self.until_s if late else now_s
+        if decided.plan is not None:
+            self.until_s = decided.plan.until_s
         for command in decided.commands:
             self.told(command, now_s)
 
@@ -258,7 +270,8 @@ class _Reader:
         elif isinstance(event, Started | Suspended | Exited) and event.job in self.jobs:
             self._changed(self.jobs[event.job], event, max(now_s - event.at_s, 0.0))
         elif isinstance(event, Allocated) and event.ticket in self.asked_s:
-            self.answers.append(max(now_s - self.asked_s.pop(event.ticket), 0.0))
+            asked_s = self.asked_s.pop(event.ticket)
+            self.answers.append(SeenAnswer(asked_s, max(now_s - asked_s, 0.0)))
 
     def _changed(self, job: _Job, event: Started | Suspended | Exited, notice_seconds: float) -> None:
         if isinstance(event, Started):
@@ -332,7 +345,7 @@ class _Reader:
         took = {name: [each for job in done.values() for each in job.took[name]] for name in COSTS}
         took["relaunch_seconds"] = took["relaunch_seconds"] or took["launch_seconds"]
         lone = [to_s - from_s for from_s, to_s in _lone(span for job in done.values() for span in job.starts)]
-        usual = {name: _mean(seconds) for name, seconds in took.items()}
+        usual: dict[str, Any] = {name: _mean(seconds) for name, seconds in took.items()}
         seen = {name: _seen(job, usual) for name, job in done.items()}
         return Observed(
             trace=Trace.of(
@@ -348,8 +361,8 @@ class _Reader:
             launch_seconds=_mean([to_s - from_s for job in done.values() for from_s, to_s in job.starts]),
             suspend_seconds=usual["suspend_seconds"],
             leave_seconds=usual["leave_seconds"],
-            answer_seconds=_mean(self.answers),
-            answers=tuple(self.answers),
+            answer_seconds=_mean([answer.seconds for answer in self.answers]),
+            answers=tuple(SeenAnswer(answer.asked_s - origin_s, answer.seconds) for answer in self.answers),
             rate_spread=_spread(job.paces for job in done.values()),
             left_out=len(self.jobs) - len(done),
         )

@@ -30,7 +30,7 @@ class JobTime:
 
     @property
     def jct_seconds(self) -> float:
-        return sum(getattr(self, part) for part in PARTS)
+        return float(sum(getattr(self, part) for part in PARTS))
 
 
 PARTS = tuple(each.name for each in fields(JobTime))
@@ -101,7 +101,9 @@ class _Timeline:
 
     def sent(self, command: JobCommand, now_s: float) -> None:
         before = self.command
-        if self.finished or (before is not None and (before.incarnation, before.sequence) == (command.incarnation, command.sequence)):
+        if self.finished or (
+            before is not None and (before.incarnation, before.sequence) == (command.incarnation, command.sequence)
+        ):
             return  # sent again
         self.command = command
         if isinstance(command, Launch) and not self.launched:

@@ -2,17 +2,18 @@
 
 import heapq
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rota.beliefs.costs import MoveCosts
-from rota.model.cluster import Cluster
 from rota.core.scheduler import Scheduler
+from rota.model.cluster import Cluster
 from rota.model.commands import Launch, Resize, Resume, Solve, Suspend, SuspendKind
 from rota.model.events import Allocated, Exited, External, Progressed, Started
 from rota.model.job import Arrival, JobSpec
@@ -105,6 +106,13 @@ class SeenCosts(MoveCosts):
         return self.jobs[spec.name].resume_seconds
 
 
+class SeenAnswer(NamedTuple):
+    """How long the policy took for an answer, with the time by which the timer that made the scheduler ask was late."""
+
+    asked_s: float
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class SeenPhysics(Physics):
     """Every GPU is as fast for a job as those on which it ran."""
@@ -112,11 +120,17 @@ class SeenPhysics(Physics):
     jobs: Mapping[str, SeenJob] = field(default_factory=dict)
     """By name."""
     answer_seconds: float = 0.0
-    """How long the policy takes for an answer..."""
-    answers: Sequence[float] = ()
-    """...and how long its first ones took, in order."""
+    """How long the policy takes for an answer, on average..."""
+    answers: Sequence[SeenAnswer] = ()
+    """...and as it was seen, in order."""
     launches: Mapping[str, int] = field(default_factory=dict)
     """How often each job has been launched so far; the engine counts it."""
+
+    def answer_at(self, now_s: float) -> float:
+        """Return how long the policy takes for an answer now: as long as it took at about that time."""
+        at = bisect_left(self.answers, now_s, key=lambda answer: answer.asked_s)
+        nearest = min(self.answers[max(at - 1, 0) : at + 1], key=lambda answer: abs(answer.asked_s - now_s), default=None)
+        return self.answer_seconds if nearest is None else nearest.seconds
 
     def rate(self, spec: JobSpec, cluster: Cluster, gpus: Ints, levels: int, batch_size: int = 0) -> float:
         job = self.jobs[spec.name]
@@ -150,7 +164,6 @@ class SeenEngine(Engine):
         journal: Journal | None = None,
     ) -> None:
         self._launches: Counter[str] = Counter()
-        self._questions = 0
         counted = replace(physics, launches=self._launches)
         super().__init__(scheduler, policy, counted, arrivals, report_seconds=report_seconds, journal=journal)
 
@@ -199,11 +212,8 @@ class SeenEngine(Engine):
     def _solve(self, command: Solve, events: list[External]) -> None:
         later: list[External] = []
         super()._solve(command, later)
-        answers, number = self.physics.answers, self._questions
-        seconds = answers[number] if number < len(answers) else self.physics.answer_seconds
-        self._questions += 1
         for answer in later:
-            self._push(self.now_s + seconds, _ALLOCATED, answer)
+            self._push(self.now_s + self.physics.answer_at(self.now_s), _ALLOCATED, answer)
 
     def _due(self, what: int, item: Any, events: list[External]) -> None:
         if what == _ALLOCATED:
