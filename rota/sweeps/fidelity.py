@@ -148,7 +148,7 @@ class FidelityReport:
             "that take longer for another cause. Other: from a last step to the end, and training that was lost."
         )
         chance = [
-            f"{each.policy}: {each.other_order:.1%} of all pairs of jobs end in another order. If the answers of the policy swap\n"
+            f"{each.policy}: {each.other_order:.1%} of all pairs of jobs end in another order. If the policy's answers swap\n"
             f"the times that they took, the simulated mean moves by up to {each.chance_mean_error:.1%}, and nine in ten jobs\n"
             f"move by up to {each.chance_per_job_p90_error:.1%}."
             for each in self.policies
