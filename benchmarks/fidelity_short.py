@@ -1,10 +1,11 @@
 """Twelve short jobs on four pretend GPUs, really run under `las` and simulated again, with the error by cause.
 
-python -m benchmarks.fidelity_short [--runs N] [--jobs N] [--policy NAME] [--seed N] [--busy N] [--keep FOLDER]
+python -m benchmarks.fidelity_short [--runs N] [--jobs N] [--policy NAME] [--seed N] [--busy N] [--heavy] [--keep FOLDER]
 
 The jobs train alone for 6 to 20 s, want 1 or 2 GPUs, and come 0.5 to 2 s apart, so that they preempt each other. A step computes
-for about 3 ms and waits, as a job waits for its GPU. `--busy` keeps as many processes computing meanwhile. A run takes one to two
-minutes and stops what it started. With `--keep` the homes stay, for `rota fidelity`.
+for about 3 ms and waits, as a job waits for its GPU. `--heavy` makes it compute for about 20 ms, and a start for about 1 s, so
+that jobs slow each other down. `--busy` keeps as many other processes computing. A run takes one to two minutes and stops what it
+started. With `--keep` the homes stay, for `rota fidelity`.
 """
 
 import argparse
@@ -20,13 +21,14 @@ from pathlib import Path
 from rota.sweeps.fidelity import measure_fidelity
 from rota.wire.client import connect
 
-PAUSE_SECONDS = 0.047
 STEP_SECONDS = 0.05
+LIGHT, HEAVY = (0.047, 200_000, 0), (0.03, 1_500_000, 80_000_000)
+"""Seconds that a step waits, numbers that it adds up, and numbers that a start adds up."""
 LONGEST_SECONDS = 600.0
 
 SCRIPT = """
 import os, signal, sys, time
-steps, pause, state = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+steps, pause, compute, load, state = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 stop = False
 def ask(*_):
     global stop
@@ -38,12 +40,13 @@ def save(step):
         file.flush()
         os.fsync(file.fileno())
     os.replace(state + ".new", state)
+sum(range(load))
 step = int(open(state).read()) if os.path.exists(state) else 0
 while step < steps:
     if stop:
         save(step)
         sys.exit(75)
-    sum(each * each for each in range(40_000))
+    sum(range(compute))
     time.sleep(pause)
     step += 1
     print(f"step {step}/{steps}", flush=True)
@@ -51,7 +54,7 @@ save(step)
 """
 
 
-def run(policy: str, jobs: int, seed: int, folder: Path) -> Path:
+def run(policy: str, jobs: int, seed: int, heavy: bool, folder: Path) -> Path:
     """Run the jobs of this seed and return the home."""
     home, work = folder / f"home-{seed}", folder / f"work-{seed}"
     work.mkdir(parents=True)
@@ -64,10 +67,11 @@ def run(policy: str, jobs: int, seed: int, folder: Path) -> Path:
             while not (line := daemon.stdout.readline()).startswith("ready"):
                 assert line, "rota up has ended"
             client, draw = connect(home), random.Random(seed)
+            costs = [str(each) for each in (HEAVY if heavy else LIGHT)]
             for number in range(jobs):
                 gpus, steps = draw.choice([1, 1, 2]), round(draw.uniform(6.0, 20.0) / STEP_SECONDS)
                 client.submit(
-                    run=[sys.executable, "-S", str(script), str(steps), str(PAUSE_SECONDS), str(work / f"{number}.step")],
+                    run=[sys.executable, "-S", str(script), str(steps), *costs, str(work / f"{number}.step")],
                     gpus=gpus,
                     steps=steps,
                     name=f"train-{number}",
@@ -91,6 +95,7 @@ def main() -> None:
     parser.add_argument("--policy", default="las")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--heavy", action="store_true")
     parser.add_argument("--keep", type=Path, default=None)
     given = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.busy)]
@@ -98,7 +103,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="rota-") as folder:
             homes = []
             for seed in range(given.seed, given.seed + given.runs):
-                homes.append(run(given.policy, given.jobs, seed, given.keep or Path(folder)))
+                homes.append(run(given.policy, given.jobs, seed, given.heavy, given.keep or Path(folder)))
                 print(f"run {seed}: load {os.getloadavg()[0]:.1f}", flush=True)
             found = measure_fidelity(homes)
     finally:

@@ -41,24 +41,33 @@ class CauseError:
     """Error if every start, suspension and end takes what it takes on average, and a job always has its mean rate."""
     usual_per_job_error: float
     """Mean absolute difference in that simulation."""
+    alone_error: float
+    """Error if no job slows another down: each has its best rate, and starts as when no other job starts."""
+    alone_per_job_error: float
+    """Mean absolute difference in that simulation."""
 
 
-def errors_by_cause(real: Sequence[JobTime], simulated: Sequence[JobTime], usual: Sequence[JobTime]) -> tuple[CauseError, ...]:
-    """Compare the times of the same jobs, which are in the same order."""
+def errors_by_cause(
+    real: Sequence[JobTime], simulated: Sequence[JobTime], usual: Sequence[JobTime], alone: Sequence[JobTime]
+) -> tuple[CauseError, ...]:
+    """Compare the times of the same jobs, which are in the same order, in reality and in three simulations."""
     jct = statistics.mean(job.jct_seconds for job in real)
     found = []
     for cause, parts in CAUSES.items():
-        really = [_seconds(job, parts) for job in real]
-        ours, others = ([_seconds(job, parts) for job in jobs] for jobs in (simulated, usual))
+        really, *each = ([_seconds(job, parts) for job in jobs] for jobs in (real, simulated, usual, alone))
+        error, usual_error, alone_error = (_error(really, ours) / jct for ours in each)
+        distance, usual_distance, alone_distance = (_distance(really, ours) / jct for ours in each)
         found.append(
             CauseError(
                 cause=cause,
                 real_seconds=statistics.mean(really),
-                simulated_seconds=statistics.mean(ours),
-                error=_error(really, ours) / jct,
-                per_job_error=_distance(really, ours) / jct,
-                usual_error=_error(really, others) / jct,
-                usual_per_job_error=_distance(really, others) / jct,
+                simulated_seconds=statistics.mean(each[0]),
+                error=error,
+                per_job_error=distance,
+                usual_error=usual_error,
+                usual_per_job_error=usual_distance,
+                alone_error=alone_error,
+                alone_per_job_error=alone_distance,
             )
         )
     return tuple(found)

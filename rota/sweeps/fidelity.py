@@ -46,6 +46,10 @@ class PolicyFidelity:
     """The same if every start, suspension and end takes what it takes on average, and not what it took this job..."""
     usual_per_job_p90_error: float
     """...and nine in ten jobs are then within this."""
+    alone_mean_error: float
+    """The same if no job slows another down: each has its best rate, and starts as when no other job starts..."""
+    alone_per_job_p90_error: float
+    """...and nine in ten jobs are then within this."""
     simulated_mean_jct_seconds: float
     real_mean_jct_seconds: float
     launch_seconds: float
@@ -127,7 +131,7 @@ class FidelityReport:
         return "\n".join([plain_table(heads, rows), about, "", self._by_cause(), *left_out, *told])
 
     def _by_cause(self) -> str:
-        heads = ["POLICY", "CAUSE", "REAL", "SIMULATED", "ERROR", "PER JOB", "USUAL", "PER JOB"]
+        heads = ["POLICY", "CAUSE", "REAL", "SIMULATED", "ERROR", "PER JOB", "USUAL", "PER JOB", "ALONE", "PER JOB"]
         rows = [
             [
                 each.policy,
@@ -138,14 +142,17 @@ class FidelityReport:
                 f"{cause.per_job_error:.1%}",
                 f"{cause.usual_error:+.1%}",
                 f"{cause.usual_per_job_error:.1%}",
+                f"{cause.alone_error:+.1%}",
+                f"{cause.alone_per_job_error:.1%}",
             ]
             for each in self.policies
             for cause in each.causes
         ]
         about = (
             "REAL and SIMULATED: mean seconds of a job. ERROR: their difference over the real mean JCT; the causes add up to\n"
-            "the error above. PER JOB: the mean absolute difference. Interference: training. Order: waiting, also for jobs\n"
-            "that take longer for another cause. Other: from a last step to the end, and training that was lost."
+            "the error above. PER JOB: the mean absolute difference. USUAL: as above. ALONE: if no job slows another down.\n"
+            "Interference: training. Order: waiting, also for jobs that take longer for another cause. Other: from a last step\n"
+            "to the end, and training that was lost."
         )
         chance = [
             f"{each.policy}: {each.other_order:.1%} of all pairs of jobs end in another order. If the policy's answers swap\n"
@@ -178,7 +185,9 @@ def _of_home(home: Path) -> PolicyFidelity:
 
     seen: Journal = []
     averaged: Journal = []
+    undisturbed: Journal = []
     whole, usual = again(observed.jobs, observed.answers, seen), again(observed.usual, (), averaged)
+    alone = again(observed.undisturbed, (), undisturbed)
     mean_by_job = statistics.mean(again(by_job).simulated)
     drawn = [Fidelity(whole.names, whole.simulated, again(observed.jobs, each).simulated) for each in _draws(observed.answers)]
     return PolicyFidelity(
@@ -190,6 +199,8 @@ def _of_home(home: Path) -> PolicyFidelity:
         per_job_p90_error=whole.per_job_p90_error,
         usual_mean_error=usual.mean_error,
         usual_per_job_p90_error=usual.per_job_p90_error,
+        alone_mean_error=alone.mean_error,
+        alone_per_job_p90_error=alone.per_job_p90_error,
         simulated_mean_jct_seconds=statistics.mean(whole.simulated),
         real_mean_jct_seconds=statistics.mean(whole.real),
         launch_seconds=observed.launch_seconds,
@@ -199,12 +210,12 @@ def _of_home(home: Path) -> PolicyFidelity:
         launching_seconds=without(launch_seconds=0.0),
         switching_seconds=without(relaunch_seconds=0.0, suspend_seconds=0.0, park_seconds=0.0, resume_seconds=0.0),
         leaving_seconds=without(leave_seconds=0.0),
-        interference_seconds=mean_by_job - statistics.mean(again(observed.undisturbed).simulated),
+        interference_seconds=mean_by_job - statistics.mean(alone.simulated),
         rate_spread=observed.rate_spread,
         other_order=pairs_in_other_order(_ends(observed, whole.real), _ends(observed, whole.simulated)),
         chance_mean_error=max((abs(each.mean_error) for each in drawn), default=0.0),
         chance_per_job_p90_error=max((each.per_job_p90_error for each in drawn), default=0.0),
-        causes=errors_by_cause(observed.times, _times(seen), _times(averaged)),
+        causes=errors_by_cause(observed.times, *(_times(each) for each in (seen, averaged, undisturbed))),
     )
 
 

@@ -22,6 +22,8 @@ ONE = PolicyFidelity(
     per_job_p90_error=0.05,
     usual_mean_error=-0.03,
     usual_per_job_p90_error=0.09,
+    alone_mean_error=-0.21,
+    alone_per_job_p90_error=0.21,
     simulated_mean_jct_seconds=10.2,
     real_mean_jct_seconds=10.0,
     launch_seconds=0.1,
@@ -40,6 +42,7 @@ ONE = PolicyFidelity(
         [JobTime(waiting=4.0, starting=1.0, training=5.0)],
         [JobTime(waiting=4.1, starting=1.1, training=5.0)],
         [JobTime(waiting=3.5, starting=1.2, training=5.0)],
+        [JobTime(waiting=3.0, starting=0.9, training=4.0)],
     ),
 )
 
@@ -68,8 +71,8 @@ def test_a_report_has_the_names_of_the_contract() -> None:
 def test_the_error_is_printed_by_cause() -> None:
     lines = str(FidelityReport((ONE,), None)).splitlines()
     shown = [line.split() for line in lines if line.startswith("fifo  ")]
-    assert ["fifo", "starting", "1.00s", "1.10s", "+1.0%", "1.0%", "+2.0%", "2.0%"] in shown
-    assert ["fifo", "order", "4.00s", "4.10s", "+1.0%", "1.0%", "-5.0%", "5.0%"] in shown
+    assert ["fifo", "starting", "1.00s", "1.10s", "+1.0%", "1.0%", "+2.0%", "2.0%", "-1.0%", "1.0%"] in shown
+    assert ["fifo", "order", "4.00s", "4.10s", "+1.0%", "1.0%", "-5.0%", "5.0%", "-10.0%", "10.0%"] in shown
     assert any("25.0% of all pairs of jobs end in another order" in line for line in lines)
 
 
