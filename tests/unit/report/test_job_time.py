@@ -95,6 +95,18 @@ def test_a_job_that_had_ended_before_it_was_asked_to_stop_has_no_switch() -> Non
     assert found == JobTime(starting=1.0, training=5.0, leaving=0.25)
 
 
+def test_a_job_that_had_left_by_itself_before_it_was_asked_to_stop_waits_since() -> None:
+    found = time_of(
+        entry(0.0, SUBMITTED, launch()),
+        entry(1.0, Started(1, 1, 1, 1.0)),
+        entry(6.5, suspend(1, 2)),
+        entry(6.75, Exited(1, 1, 6.25, Outcome.YIELDED, 50.0), launch(2, 3)),
+        entry(7.75, Started(1, 2, 3, 7.75)),
+        entry(13.0, finished(2, 13.0, 13.0)),
+    )
+    assert found == JobTime(waiting=0.5, starting=1.0, switching=1.0, training=5.25 + 5.25)
+
+
 def test_a_parked_job_waits() -> None:
     park = SuspendKind.PARK
     found = time_of(
