@@ -36,6 +36,7 @@ ONE = PolicyFidelity(
     interference_seconds=0.0,
     rate_spread=0.0,
     other_order=0.25,
+    usual_other_order=0.5,
     chance_mean_error=0.01,
     chance_per_job_p90_error=0.07,
     causes=errors_by_cause(
@@ -73,7 +74,7 @@ def test_the_error_is_printed_by_cause() -> None:
     shown = [line.split() for line in lines if line.startswith("fifo  ")]
     assert ["fifo", "starting", "1.00s", "1.10s", "+1.0%", "1.0%", "+2.0%", "2.0%", "-1.0%", "1.0%"] in shown
     assert ["fifo", "order", "4.00s", "4.10s", "+1.0%", "1.0%", "-5.0%", "5.0%", "-10.0%", "10.0%"] in shown
-    assert any("25.0% of all pairs of jobs end in another order" in line for line in lines)
+    assert any("25.0% of all pairs of jobs end in another order, 50.0% with averages." in line for line in lines)
 
 
 def test_a_row_of_a_table_has_no_lists() -> None:
