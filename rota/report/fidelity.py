@@ -345,7 +345,7 @@ class _Reader:
         took = {name: [each for job in done.values() for each in job.took[name]] for name in COSTS}
         took["relaunch_seconds"] = took["relaunch_seconds"] or took["launch_seconds"]
         lone = [to_s - from_s for from_s, to_s in _lone(span for job in done.values() for span in job.starts)]
-        usual: dict[str, Any] = {name: _mean(seconds) for name, seconds in took.items()}
+        usual: dict[str, Any] = {name: _typical(name, seconds) for name, seconds in took.items()}
         seen = {name: _seen(job, usual) for name, job in done.items()}
         return Observed(
             trace=Trace.of(
@@ -370,7 +370,7 @@ class _Reader:
 
 def _seen(job: _Job, usual: Mapping[str, float]) -> SeenJob:
     """As it was itself. What it never did takes as long as with other jobs on average."""
-    took = {name: _mean(job.took[name]) if job.took[name] else usual[name] for name in COSTS}
+    took = {name: _typical(name, job.took[name]) if job.took[name] else usual[name] for name in COSTS}
     return SeenJob(
         work_seconds=job.work_seconds,
         first_steps=job.first_steps,
@@ -389,6 +389,11 @@ def _undisturbed(job: SeenJob, best_seconds: float, lone: Sequence[float]) -> Se
         launch_seconds=min(job.launch_seconds, alone),
         relaunch_seconds=min(job.relaunch_seconds, alone),
     )
+
+
+def _typical(name: str, seconds: Sequence[float]) -> float:
+    """Return the mean; of how late the scheduler knows, the median, since a scheduler that is down learns nothing for long."""
+    return statistics.median(seconds) if seconds and name == "notice_seconds" else _mean(seconds)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -224,7 +224,7 @@ def test_each_attempt_is_seen_as_it_was() -> None:
             end_notice_seconds=0.75,
         ),
     )
-    assert job.tells_steps and job.notice_seconds == pytest.approx(1.5 / 4)
+    assert job.tells_steps and job.notice_seconds == pytest.approx((0.25 + 0.5) / 2), "the median"
     assert all(not each.attempts for each in (*observed.usual.values(), *observed.undisturbed.values()))
     (time,) = observed.times
     assert time.jct_seconds == observed.jct_seconds[0] == 41.0 and time.training == 15.0
@@ -261,3 +261,17 @@ def test_a_timer_that_is_late_is_part_of_the_answer() -> None:
     observed = observe(entries)
     assert observed.answers == (SeenAnswer(0.0, 0.5), SeenAnswer(5.0, 0.25), SeenAnswer(7.5, 0.25))
     assert observed.answer_seconds == pytest.approx(1 / 3)
+
+
+def test_a_scheduler_that_was_down_does_not_usually_learn_so_late() -> None:
+    """The second job ended while it was down."""
+    observed = observe(
+        [
+            entry(0.0, Submitted(1, JobSpec(), 0.0), Submitted(2, JobSpec(), 0.0), launch(1), launch(2)),
+            entry(1.25, Started(1, 1, 1, 1.0), Started(2, 1, 1, 1.0)),
+            entry(3.25, Exited(1, 1, 3.0, Outcome.FINISHED, 2.0)),
+            entry(900.0, Exited(2, 1, 4.0, Outcome.FINISHED, 3.0)),
+        ]
+    )
+    assert [job.notice_seconds for job in observed.usual.values()] == [0.25, 0.25]
+    assert [job.attempts[0].end_notice_seconds for job in observed.jobs.values()] == [0.25, 896.0]
