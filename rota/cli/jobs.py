@@ -9,6 +9,7 @@ import typer
 
 from rota.cli import options as flag
 from rota.errors import OptionError
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.live.home_on_disk import HomeOnDisk
@@ -214,7 +215,7 @@ def _short(row: "JobRow") -> str:
 
 def footer(shown: int, total: int, everything: bool, status: "StatusRow | None") -> str:
     """The line below the table. `status`: None if the scheduler is not running."""
-    what = f"{total:,} job{'s' * (total != 1)}" if total else "No jobs" if everything else "No unfinished jobs"
+    what = counted(total, "job") if total else "No jobs" if everything else "No unfinished jobs"
     if shown < total:
         what = f"showing {shown:,} of {what} (--limit 0 shows all)"
     if status is None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rota.cli import options as flag
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, TrialRow
@@ -39,7 +40,11 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "because", words.REASONS.get(row.reason, row.reason) if row.reason else ""
     yield "wants", words.wants(row)
     if row.steps_done is not None or row.steps_total:
-        steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
+        steps = (
+            f"{row.steps_done or 0:,.0f} of {counted(round(row.steps_total), 'step')}"
+            if row.steps_total
+            else counted(round(row.steps_done or 0), "step")
+        )
         bar = words.progress(row) if words.done(row) is not None else ""
         yield "progress", "  ".join(filter(None, (bar, steps, words.speed(row))))
     yield "steps", words.clean(row.steps_problem)

@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rota.cli import options as flag
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, WhyRow
@@ -69,6 +70,6 @@ def sentence(row: "JobRow") -> str:
     if row.phase == "queued":
         return f"{head} is queued (for {words.since(row.submitted_at)})."
     if row.phase in words.SUSPENDED:
-        return f"{head} is suspended ({row.suspensions} suspension{'s' * (row.suspensions != 1)})."
+        return f"{head} is suspended ({counted(row.suspensions, 'suspension')})."
     place = words.clean(words.holds(row))
     return f"{head} is {row.phase}" + (f" on {place}." if place else ".")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.errors import OptionError
+from rota.model.counted import counted
 from rota.wire.client import user_name
 from rota.wire.rows import ENDED, HOLDING, JobRow
 
@@ -83,7 +84,7 @@ def _me() -> str:
 
 
 def count(gpus: float) -> str:
-    return f"{gpus:g} GPU" + "s" * (gpus != 1)
+    return counted(gpus, "GPU")
 
 
 def wants(row: JobRow) -> str:
@@ -109,7 +110,7 @@ def progress(row: JobRow) -> str:
     if share is not None:
         full = int(share * 8 + 0.5)
         return f"{'▇' * full}{'▁' * (8 - full)} {int(share * 100):3d}%"
-    return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
+    return counted(round(row.steps_done), "step") if row.steps_done else "-"
 
 
 def time_of(row: JobRow) -> str:
@@ -136,7 +137,7 @@ def speed(row: JobRow) -> str:
 def note(row: JobRow) -> str:
     """The one thing to know about it now."""
     if row.retry_at:
-        tried = f"{row.setbacks} failed attempt{'s' * (row.setbacks != 1)}"
+        tried = counted(row.setbacks, "failed attempt")
         return f"{tried}; next in {until(row.retry_at)}: {clean(row.problem)}"
     if row.reason:
         return REASONS.get(row.reason, row.reason)
@@ -151,7 +152,7 @@ def lost(row: JobRow) -> str:
     """`3m20s of work lost (96 steps)`; time says it also for a job that tells no steps."""
     if not row.lost_seconds and not row.lost_steps:
         return "no work lost"
-    steps = f"{row.lost_steps:,.0f} steps" if row.lost_steps else ""
+    steps = counted(round(row.lost_steps), "step") if row.lost_steps else ""
     if not row.lost_seconds:  # a home of an earlier version did not count it
         return f"{steps} lost"
     return f"{length(row.lost_seconds)} of work lost" + (f" ({steps})" if steps else "")

@@ -11,6 +11,7 @@ from rota.errors import InputError, OptionError, SpecError
 from rota.files.rows import read_table
 from rota.files.tree import TreeEntry, read_tree
 from rota.live.requests import scheduler_spec, submitted_job
+from rota.model.counted import counted
 from rota.wire.spec import Spec, spec_from
 
 
@@ -46,9 +47,9 @@ def _yaml(path: str) -> Checked:
         type_guesses(cluster, Rates())
         parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
         groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
-        racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
-        racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
-        return Checked(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
+        racks = f" in {counted(groups[0], 'rack')}" if groups else ""
+        racks += "".join(f", these in {counted(count, 'place')}" for count in groups[1:])
+        return Checked(path, "cluster", f"{counted(len(cluster.nodes), 'node')} with {parts}{racks}")
     if names and "run" not in names and all(_is_tenant(entry) for entry in names.values()):
         weights = read_tenants(path).weights
         return Checked(
@@ -56,8 +57,8 @@ def _yaml(path: str) -> Checked:
         )
     spec = spec_from(root)
     _refuse_what_submit_refuses(spec, root)
-    gpus = f"{spec.gpus:g}" if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max}"
-    return Checked(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
+    gpus = counted(spec.gpus, "GPU") if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max} GPUs"
+    return Checked(path, "job spec", f"{gpus} of {' or '.join(spec.accelerators) or 'any type'}")
 
 
 def _is_tenant(entry: TreeEntry) -> bool:
@@ -91,13 +92,12 @@ def _node_list(path: str) -> Checked:
 
     cluster = read_node_list(path)
     parts = ", ".join(f"{gpus:,} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
-    return Checked(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
+    return Checked(path, "cluster", f"{counted(len(cluster.nodes), 'node')} with {parts}")
 
 
 def _trace(path: str) -> Checked:
     from rota.beliefs.rates import Rates
     from rota.compose.unknown_profiles import unknown_profiles
-    from rota.model.units import counted
     from rota.profiles.catalogue import Catalogue
     from rota.traces.info import describe
     from rota.traces.read import read_trace

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.beliefs.options import make_options, why_never
-from rota.errors import BusyError, ConflictError, NameUnknown, OptionError, RotaError
+from rota.errors import BusyError, ConflictError, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, made_up_devices, named_nodes, never_run
 from rota.live.driver import Driver, DriverContext
-from rota.live.find_record import find_record
+from rota.live.find_record import find_record, unknown_job
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
 from rota.live.journal import AskedAbout, Journal
@@ -50,6 +50,7 @@ from rota.live.upkeep import JournalUpkeep
 from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import Command, Launch, Solve, WakeAt
+from rota.model.counted import counted
 from rota.model.events import CancelAsked, External, GpusTaken, Submitted, TimedOut, Woke
 from rota.model.job import JobSpec
 from rota.model.options import Kind
@@ -472,7 +473,7 @@ class Daemon:
         code, why = why_never(kind, cluster)
         types = " or ".join(wanted.accelerators) or "any type"
         raise OptionError(
-            f"{code.name}: {wanted.gpus} GPUs of {types} can never run here; {why}.",
+            f"{code.name}: {counted(wanted.gpus, 'GPU')} of {types} can never run here; {why}.",
             field="gpus",
             value=wanted.gpus,
             hint=f"fewer GPUs, or other types: this cluster is {cluster}",
@@ -496,7 +497,7 @@ class Daemon:
 
     def cancel(self, job: int) -> JobRow:
         if job not in self.history.records:
-            raise NameUnknown("job", str(job), [], hint="rota jobs --all")
+            raise unknown_job(self.history.records, str(job))
         return self._cancel([job])[0].job
 
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:

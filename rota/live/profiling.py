@@ -23,6 +23,7 @@ from rota.live.requests import scheduler_spec
 from rota.live.step_rates import LEAST_STEPS
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Suspend
+from rota.model.counted import are, counted
 from rota.model.events import Measured
 from rota.model.job import JobSpec
 from rota.model.options import Kind
@@ -99,7 +100,7 @@ def profile_options(job: SubmittedJob, key: str, cluster: Cluster) -> list[Profi
     if not found:
         types = " or ".join(spec.accelerators) or "any type"
         raise OptionError(
-            f"{min(counts)} GPUs of {types} are not on one node here.",
+            f"{counted(min(counts), 'GPU')} of {types} {are(min(counts))} not on one node here.",
             field="gpus",
             value=str(cluster),
             hint="fewer GPUs, other types, or --pretend",

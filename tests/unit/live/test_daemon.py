@@ -196,7 +196,7 @@ def test_names(tmp_path: Path) -> None:
             daemon.job("resnet")
         with pytest.raises(NameUnknown, match="No job 'vgg'"):
             daemon.job("vgg")
-        with pytest.raises(NameUnknown):
+        with pytest.raises(NameUnknown, match=r"No job '99'\. All: bert, resnet-a, resnet-b\."):
             daemon.cancel(99)
 
 
