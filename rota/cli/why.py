@@ -9,6 +9,8 @@ from rota.model.counted import counted
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, WhyRow
 
+LONGEST_NAME = 32
+"""Longer names of jobs that are ahead are cut off on a terminal."""
 MOST_AHEAD = 6
 """Jobs ahead that people are told of by name."""
 
@@ -35,19 +37,30 @@ def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table")
 
 def _tell(found: "WhyRow") -> None:
     from rota.cli import words
+    from rota.cli.screen import screen_columns, shortened, wrapped
 
-    words.say(sentence(found.job))
-    width = max((len(each.sentence) for each in found.reasons), default=0)
-    for number, each in enumerate(found.reasons, 1):
-        words.say(f" {number}  {words.clean(each.sentence):<{width}}  [{each.code}]")
+    columns = screen_columns()
+
+    def say(head: str, text: str) -> None:
+        words.say("\n".join(wrapped(head, text, columns)))
+
+    say("", sentence(found.job))
+    sentences = [words.clean(each.sentence) for each in found.reasons]
+    width = max(map(len, sentences), default=0)
+    codes = [f"  [{each.code}]" for each in found.reasons]
+    if columns is not None and width + max(map(len, codes), default=0) + 4 > columns:
+        width = 0  # the codes are not below each other then
+    for number, (text, code) in enumerate(zip(sentences, codes, strict=True), 1):
+        say(f" {number}  ", f"{text:<{width}}{code}")
     if found.ahead:
-        named = [f"{words.title(each)} ({words.user(each)})" for each in found.ahead[:MOST_AHEAD]]
-        more = jobs_ahead(found) - len(named)
-        words.say(" Ahead of it   " + " · ".join(named) + (f" · and {more:,} more" if more else ""))
+        longest = LONGEST_NAME if columns is not None else max(len(each.name) for each in found.ahead)
+        named = [f"{each.id} {shortened(words.clean(each.name), longest)} ({words.user(each)})" for each in found.ahead]
+        more = jobs_ahead(found) - len(named[:MOST_AHEAD])
+        say(" Ahead of it   ", " · ".join(named[:MOST_AHEAD]) + (f" · and {more:,} more" if more else ""))
     if found.reasons and found.policy:
-        words.say(f" Policy        {words.clean(found.policy)}")
+        say(" Policy        ", words.clean(found.policy))
     if found.last_change:
-        words.say(f" Last change   {words.clean(found.last_change)}")
+        say(" Last change   ", words.clean(found.last_change))
 
 
 def jobs_ahead(found: "WhyRow") -> int:
