@@ -1,7 +1,7 @@
 """`rota show`: everything about one job."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.cli import options as flag
 from rota.model.counted import counted
@@ -62,7 +62,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     if row.finished_at:
         yield "ended", f"{words.clock(row.finished_at)}  (after {words.between(row.submitted_at, row.finished_at)})"
     yield "exit", words.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
-    yield "last change", words.clean(row.last_change)
+    yield "last change", words.clean(words.with_clocks(row.last_change))
     yield "suspensions", f"{row.suspensions}, {words.lost(row)}" if row.suspensions else ""
     yield "problem", words.clean(row.problem)
     yield "parking", words.clean(row.parking)
@@ -71,7 +71,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "command", words.clean(row.command)
     for name, value in (row.spec or {}).items():
         if name in _OTHERS and value not in (None, [], {}, 0):
-            yield name, words.clean(_text(value))
+            yield name, words.clean(words.with_clocks(_checkpoint(value) if name == "checkpoint" else _text(value)))
 
 
 def _tried(trial: "TrialRow") -> str:
@@ -101,6 +101,13 @@ def _at(moment: str) -> str:
     from rota.cli import words
 
     return words.clock(moment)
+
+
+def _checkpoint(said: dict[str, Any]) -> str:
+    """`dir /srv/a, grace 60 s, saves its state`."""
+    saves = {True: "saves its state", False: "does not save its state"}.get(said.get("saves"))  # type: ignore[arg-type]
+    grace = f"grace {said['grace']:g} s" if said.get("grace") is not None else ""
+    return ", ".join(filter(None, (f"dir {said['dir']}" if said.get("dir") else "", grace, saves)))
 
 
 def _text(value: object) -> str:

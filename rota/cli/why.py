@@ -30,7 +30,7 @@ def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table")
     elif shaped == "csv":
         from rota.cli.show import say
 
-        say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons])
+        say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons], heads=("code", "sentence"))
     else:
         _tell(found)
 
@@ -60,7 +60,7 @@ def _tell(found: "WhyRow") -> None:
     if found.reasons and found.policy:
         say(" Policy        ", words.clean(found.policy))
     if found.last_change:
-        say(" Last change   ", words.clean(found.last_change))
+        say(" Last change   ", words.clean(words.with_clocks(found.last_change)))
 
 
 def jobs_ahead(found: "WhyRow") -> int:

@@ -3,9 +3,11 @@
 import functools
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +35,7 @@ REASONS = {
     "BACKING_OFF": "pauses after a failed attempt",
 }
 
+_ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -54,10 +57,8 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     elif shaped == "csv":
         from rota.cli.show import say as show
 
-        show(
-            "csv",
-            rows=[{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain],
-        )
+        flat = [{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain]
+        show("csv", rows=flat, heads=[each.name for each in fields(JobRow) if each.name not in ("spec", "trials")])
     return shaped in ("json", "csv")
 
 
@@ -75,7 +76,8 @@ def phase(row: JobRow) -> str:
 
 
 def user(row: JobRow) -> str:
-    return "you" if row.user == _me() else clean(row.user)
+    """`you`, or the name. Several people may work as root, so root is named."""
+    return "you" if row.user == _me() != "root" else clean(row.user)
 
 
 @functools.cache
@@ -197,6 +199,11 @@ def between(start: str, end: str) -> str:
 def clock(moment: str) -> str:
     """A time as people read it, in their own zone."""
     return f"{_utc(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def with_clocks(text: str) -> str:
+    """A sentence of the scheduler with its times as people read them."""
+    return _ISO.sub(lambda found: clock(found[0]), text)
 
 
 def moment(text: str) -> float:

@@ -58,7 +58,9 @@ def _yaml(path: str) -> Checked:
     spec = spec_from(root)
     _refuse_what_submit_refuses(spec, root)
     gpus = counted(spec.gpus, "GPU") if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max} GPUs"
-    return Checked(path, "job spec", f"{gpus} of {' or '.join(spec.accelerators) or 'any type'}")
+    unset = [name for name, value in spec.env.items() if value is None and name not in os.environ]
+    note = f"; to be set where it is submitted: {', '.join(unset)}" if unset else ""
+    return Checked(path, "job spec", f"{gpus} of {' or '.join(spec.accelerators) or 'any type'}{note}")
 
 
 def _is_tenant(entry: TreeEntry) -> bool:
@@ -68,7 +70,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
     """Name the line of what `rota submit` refuses, such as a deadline in the past."""
     try:
-        scheduler_spec(submitted_job(spec, "", "/", os.environ), time.time())
+        scheduler_spec(submitted_job(spec, "", "/", dict.fromkeys(spec.env, "")), time.time())
     except SpecError as problem:
         entry, _ = root.find(tuple(problem.field.split(".")))
         found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)
@@ -115,8 +117,8 @@ def _rates(path: str) -> Checked:
     from rota.profiles.describe import describe_file
 
     held = describe_file(path)
-    pairs = f", {held.pairs:,} pairs" if held.pairs else ""
-    return Checked(path, "rates", f"{len(held.profiles)} profiles on {', '.join(held.accelerators)}{pairs}")
+    pairs = f", {counted(held.pairs, 'pair')}" if held.pairs else ""
+    return Checked(path, "rates", f"{counted(len(held.profiles), 'profile')} on {', '.join(held.accelerators)}{pairs}")
 
 
 def _policy(path: str) -> Checked:

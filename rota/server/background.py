@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.errors import InputError, NotYours, OptionError, RotaError
 from rota.folders import make_folder, open_file
@@ -65,6 +65,15 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
             return said
         time.sleep(LOOK_SECONDS)
     raise RotaError("The scheduler is not ready yet.", hint=f"look into {home / LOG_FILE}")
+
+
+def address_of(home: Path, said: str) -> dict[str, Any]:
+    """Where a scheduler that was started in the background can be reached, after its first lines; one that stands by has no
+    address yet."""
+    if not re.search(rf"^{FIRST}", said, re.MULTILINE):
+        return {"url": None, "pid": None, "standby": True}
+    plain = json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))
+    return {"url": plain["url"], "pid": plain["pid"], "standby": False}
 
 
 class Stopped(NamedTuple):
