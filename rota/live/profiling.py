@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rota.agent.constants import ENDED
+from rota.agent.log import MARKER
 from rota.agent.orders import IncarnationStatus
 from rota.agent.outcome import signal_name
 from rota.beliefs.rates import at_size, local_batch
@@ -243,7 +244,7 @@ class Profiling:
         end = self._local.log_end(self._number)
         piece = self._local.read_log(self._number, max(end - LAST_OUTPUT_BYTES, 0), LAST_OUTPUT_BYTES)
         lines = piece.data.decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip() and not line.startswith("--- rota:")]
+        said = [line.strip() for line in lines if line.strip() and not line.startswith(MARKER)]
         return said[-1][:LONGEST_LINE] if said else ""
 
 

@@ -20,7 +20,13 @@ def test_what_is_right_is_said(folder: Path, capsys: pytest.CaptureFixture[str],
     files = ["good.csv", "good.yaml", "fine.yaml", "fine.csv", "./mine.py:Mine"]
     code, out, _ = rota(capsys, monkeypatch, "check", *files)
     assert code == 0
-    kinds = ["trace (rota), 2 jobs", "cluster, 1 node with 8 V100", "job spec, 4 GPUs", "rates, 1 profile on", "policy, keeps all"]
+    kinds = [
+        "trace (rota), 2 jobs",
+        "cluster, 1 node with 8 V100",
+        "job spec, 4 GPUs",
+        "rates, 1 profile on",
+        "policy, keeps all",
+    ]
     for line, file, kind in zip(out.splitlines(), files, kinds, strict=True):
         assert line.startswith(f"{file}  ok: {kind}")
 
