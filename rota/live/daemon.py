@@ -109,7 +109,7 @@ class Daemon:
         self.journal = journal if journal is not None else open_journal(find_place(home), words)
         before = self.journal.configuration()
         there = named_nodes(driver.machines(), driver.devices())
-        known = _known_devices(before, there)
+        known = _known_devices(before if self.journal.last else None, there)
         self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
         self._set_up_anew = before is not None and before != self.configuration
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
