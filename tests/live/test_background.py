@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import rota
+from rota.server.background import LOG_BYTES
 from tests.live.harness import until
 
 
@@ -61,6 +62,17 @@ def test_up_in_the_background_and_down(tmp_path: Path) -> None:
         until(lambda: rota.connect(home).job("long").ended, "it is cancelled")
     finally:
         assert run("down", home=home).returncode == 0
+
+
+def test_a_long_log_is_set_aside_at_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    for text in ("the first\n", "the second\n"):
+        (home / "up.log").write_text(text * (LOG_BYTES // len(text) + 1))
+        started = run("up", "--detach", "--pretend", "1xV100", "--listen", "127.0.0.1:0", home=home)
+        assert started.returncode == 0 and started.stdout.startswith("ready "), started.stderr
+        assert run("down", home=home).returncode == 0
+        assert (home / "up.log").read_text().startswith("ready ") and (home / "up.log.1").read_text().startswith(text)
 
 
 def test_a_mistake_is_told_where_it_was_typed(tmp_path: Path) -> None:
