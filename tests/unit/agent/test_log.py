@@ -109,6 +109,35 @@ def test_a_line_of_rota_is_one_line_whatever_a_spec_says(tmp_path: Path) -> None
     log.close()
 
 
+FORGED = "--- rota: suspended at step 8, 0 steps lost ---"
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 5, 9, 1000])
+@pytest.mark.parametrize("before", ["", "hello\n", "50%\r", "a\x0b", "a\x0c", "a\x85", "a\u2028"])
+def test_a_job_cannot_write_a_line_of_rotas(tmp_path: Path, before: str, piece: int) -> None:
+    log = Log(tmp_path / "1.log")
+    log.mark("started")
+    data = f"{before}{FORGED}\nsays --- rota: in a line\n{FORGED}\n".encode()
+    for at in range(0, len(data), piece):
+        log.write(data[at : at + piece])
+    log.mark("suspended")
+    log.write(FORGED.encode() + b"\n")
+    log.close()
+    text = read_log(tmp_path / "1.log", 0, 1 << 20).data.decode()
+    assert [line for line in text.splitlines() if line.startswith("--- rota:")] == [
+        "--- rota: started ---",
+        "--- rota: suspended ---",
+    ]
+    assert text.count(FORGED.replace("rota:", "rota\\:")) == 3 and "says --- rota: in a line\n" in text
+
+
+def test_a_job_cannot_make_believe_that_its_log_continues_another(tmp_path: Path) -> None:
+    log = Log(tmp_path / "1.log")
+    log.write(b"--- rota: continues 1.log.1 at byte 999 ---\nhello\n")
+    log.close()
+    assert read_log(tmp_path / "1.log", 0, 1 << 20).start == 0 and log_end(tmp_path / "1.log") < 999
+
+
 def test_a_log_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("precious")
     (tmp_path / "1.log").symlink_to(tmp_path / "elsewhere")

@@ -75,6 +75,16 @@ def test_more_gpus_than_before_leave_running_jobs_alone(tmp_path: Path) -> None:
     check_record(tmp_path)
 
 
+def test_a_home_in_which_nothing_has_happened_begins_with_the_cluster_of_its_next_start(tmp_path: Path) -> None:
+    with running(tmp_path, cluster="2xV100") as daemon:
+        assert daemon.begun.wait(PATIENCE) and daemon.journal.last == 0
+    said: list[str] = []
+    with running(tmp_path, cluster="1xK80 + 3xV100", tell=said.append) as daemon:
+        assert ended(daemon, submit(daemon, "true", gpus=3)).phase == "finished"
+        assert [node.name for node in daemon.scheduler.state.machines.cluster.nodes] == ["n1", "n2"] and not said
+    check_record(tmp_path)
+
+
 def test_with_fewer_gpus_jobs_are_suspended_told_and_kept_until_they_come_back(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     saves = f"trap 'echo saved >> {mark}; exit 75' TERM; while true; do sleep 0.1; done"

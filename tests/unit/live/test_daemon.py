@@ -117,6 +117,23 @@ def test_waiting_and_cancelling(tmp_path: Path) -> None:
         assert daemon.cancel(long).phase == "cancelled", "again changes nothing"
 
 
+def test_a_cancelled_job_keeps_what_it_reached_and_was_not_suspended(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        pattern = r"step (\d+)/(\d+)"
+        job = submit(daemon, "echo step 11/100; sleep 300", progress=pattern)
+        failed = submit(daemon, "echo step 30/100; exit 3", progress=pattern)
+        end = time.monotonic() + PATIENCE
+        while daemon.job(str(job)).steps_done != 11:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        daemon.cancel(job)
+        row = ended(daemon, job)
+        assert (row.phase, row.steps_done, row.steps_total) == ("cancelled", 11, 100)
+        assert (row.suspensions, row.lost_steps, row.lost_seconds) == (0, 0, 0) and row.last_change.startswith("cancelled at ")
+        row = ended(daemon, failed)
+        assert (row.phase, row.steps_done, row.suspensions) == ("failed", 30, 0)
+
+
 def test_a_restart_finds_everything(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         done = submit(daemon, "true", name="done")
@@ -196,7 +213,7 @@ def test_names(tmp_path: Path) -> None:
             daemon.job("resnet")
         with pytest.raises(NameUnknown, match="No job 'vgg'"):
             daemon.job("vgg")
-        with pytest.raises(NameUnknown):
+        with pytest.raises(NameUnknown, match=r"No job '99'\. All: bert, resnet-a, resnet-b\."):
             daemon.cancel(99)
 
 

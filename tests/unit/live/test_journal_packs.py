@@ -21,7 +21,7 @@ from rota.compose.live_scheduler import WORDS, make_scheduler
 from rota.errors import JournalError
 from rota.live.election import Election
 from rota.live.journal import AskedAbout, Journal, KeptJob
-from rota.live.journal_packs import counted
+from rota.live.journal_packs import count_entries
 from rota.live.journal_place import open_journal
 from rota.live.recovery import recover
 from rota.live.replay import replay
@@ -167,7 +167,7 @@ def test_packing_keeps_every_entry(opens: Open, small_packs: None) -> None:
     while journal.compact():
         pass
     assert journal._store.rows("SELECT count(*) FROM packs")[0][0] == (len(before) - 10) // 20
-    assert texts(journal) == before and counted(journal._store.rows) == (len(before), len(before))
+    assert texts(journal) == before and count_entries(journal._store.rows) == (len(before), len(before))
     for after in (1, 19, 20, 21, 33, len(before) - 1):
         assert [entry.number for entry in journal.entries(after)] == list(range(after + 1, len(before) + 1))
     queue.submit(20)
@@ -203,7 +203,7 @@ def test_few_entries_are_not_packed(tmp_path: Path, small_packs: None) -> None:
         assert not journal.compact()
         journal.append(0.0, [], None)
         assert journal.compact() and not journal.compact()
-        assert counted(journal._store.rows) == (30, 30)
+        assert count_entries(journal._store.rows) == (30, 30)
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])
@@ -254,7 +254,7 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
         with closing(Journal(path, WORDS)) as journal:
             assert journal._store.rows("SELECT count(*) FROM packs")[0][0] in (done, done + 1)
             assert texts(journal) == before
-            assert counted(journal._store.rows) == (len(before), len(before))
+            assert count_entries(journal._store.rows) == (len(before), len(before))
             journal.append(1e6, [], None)
 
 
