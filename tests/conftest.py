@@ -1,10 +1,14 @@
-"""What a test needs is marked by where it is, and a test with real processes may fail once.
+"""What a test needs is marked by where it is, files run in an order that keeps all cores busy, and a test with real processes
+may fail once.
 
-`make test` runs tests with real processes apart from the others: they mostly wait, and a busy machine makes them wait longer.
-If one fails it is run once more, since the machine may have been busy. The run names each of those and says why it failed.
-More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
+Tests with real processes mostly wait, and others keep a core busy. `make test` gives out whole files, in turns of both sorts, and
+those that take long first.
+
+If a test with real processes fails, it is run once more, since the machine may have been busy. The run names each of those tests
+and says why it failed. More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
 """
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -48,6 +52,7 @@ RETRIED = "retried"
 """The outcome of a first try that failed."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = f"/{item.path.as_posix()}"
@@ -55,6 +60,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if f"/{place}" in path:
                 for mark in marks:
                     item.add_marker(mark)
+    items[:] = in_turns(items)
+
+
+def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests by file: files that wait for processes and files that compute in turns, then files without a slow test."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting, computing, fast = [], [], []
+    for tests in files.values():
+        marks = {mark.name for test in tests for mark in test.iter_markers()}
+        (waiting if "process" in marks else computing if "slow" in marks else fast).append(tests)
+    turns = [tests for pair in itertools.zip_longest(waiting, computing, fillvalue=[]) for tests in pair]
+    return [test for tests in [*turns, *fast] for test in tests]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -102,9 +102,14 @@ def test_the_readmes_table_is_what_the_demo_prints(
     assert run("rota demo", monkeypatch) == 0
     printed = capsys.readouterr().out
 
-    table = printed.split("\n\n")[0]
+    table, legend, page, live = printed.rstrip("\n").split("\n\n")
     assert table.split() == shown.split()
-    page = next(line for line in printed.splitlines() if line.endswith(".html"))
+    rows = {row.split()[0] for row in table.splitlines()[1:8]}
+    assert rows == {"fifo", "gandiva", "tiresias", "max-min-fairness", "ones", "tiresias+pal", "srsf"}, "a policy of each paper"
+    assert all(paper in legend for paper in ("Gandiva", "Tiresias", "Gavel", "ONES", "PAL"))
+    assert "srsf" in legend and "which no real scheduler has" in legend
+    assert "rota up --pretend 4xV100" in live and "rota submit" in live
+    page = page.splitlines()[-1]
     assert page == str(tmp_path / "rota-demo.html") and Path(page).read_text().startswith("<!")
     picture = description(ROOT / "docs/images/page-top.png")
     assert picture.split() == shown.split(), "the picture is of another run: make screenshots"
