@@ -31,7 +31,7 @@ PSYCOPG_STAMP := $(VENV)/.psycopg-$(PSYCOPG)
 TORCH := 2.13.0
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
-.PHONY: help setup demo quick test test-all checks lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
+.PHONY: help setup demo quick test test-all lint types format docs reference lock bench chaos ray-chaos fuzz clean browser torch ray postgres screenshots
 
 help:
 	@echo 'make setup   create .venv with Rota and the tools for its tests (done once; again when a lock changes)'
@@ -177,18 +177,16 @@ screenshots: $(DEV_STAMP) browser
 # are in use all the time. A file runs whole on one worker: what its tests share is started once.
 suite = $(PY) -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=20 $(1) $(ARGS)
 
-# Style, types and documentation, two at a time.
-checks: $(DEV_STAMP)
+test: browser torch ray postgres | $(DEV_STAMP)
 	@$(MAKE) -j2 lint types docs
-
-test: checks browser torch ray postgres
 	@echo '== tests'
 	@$(call suite,-m 'not nightly')
 
 # Everything: long tests too, all examples of every property, and other random ones in every run. A seed reproduces a run.
 test-all: export ROTA_EXAMPLES := many
 test-all: export ROTA_SEED := $(or $(SEED),$(shell date +%Y%m%d))
-test-all: checks browser torch ray postgres
+test-all: browser torch ray postgres | $(DEV_STAMP)
+	@$(MAKE) -j2 lint types docs
 	@echo "== all tests, seed $$ROTA_SEED (again: make test-all SEED=$$ROTA_SEED)"
 	@$(call suite,--hypothesis-seed=$$ROTA_SEED)
 

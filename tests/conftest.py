@@ -17,6 +17,12 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
+from hypothesis import settings
+
+from tests.examples import DEFAULT
+
+settings.register_profile("rota", DEFAULT)
+settings.load_profile("rota")
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "tests/browser/": ("process", "browser"),

@@ -34,8 +34,12 @@ def examples(count: int, *, uses_fixtures: bool = False) -> settings:
         max_examples=scaled(count, FEWEST),
         deadline=None,
         derandomize=PROFILE != "many",
-        suppress_health_check=[HealthCheck.function_scoped_fixture] if uses_fixtures else [],
+        suppress_health_check=[HealthCheck.too_slow, *([HealthCheck.function_scoped_fixture] if uses_fixtures else [])],
     )
+
+
+DEFAULT = examples(100)
+"""For properties that ask for no number. No property has a deadline: it would depend on how fast the machine is."""
 
 
 def rotated(seed: int) -> int:

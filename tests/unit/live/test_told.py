@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
@@ -26,6 +26,7 @@ from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.scaling import StepTimes
 from rota.tactics.pack import Pack
+from tests.examples import examples
 
 NAMES = ["V100:0", "V100:1", "K80:0"]
 FAST_V100 = Rates(table={("net", "V100", 1): 40.0, ("net", "K80", 1): 2.0, ("old", "V100", 1): 3.0})
@@ -107,7 +108,7 @@ SAID = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
+@examples(60)
 @given(first=SAID, second=SAID)
 def test_who_is_told_later_believes_what_others_were_told_from_the_start(first: dict[str, Any], second: dict[str, Any]) -> None:
     before, now = (
