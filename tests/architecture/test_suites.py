@@ -29,6 +29,8 @@ def started(source: str) -> list[str]:
             modules = [node.module or "", *(f"{node.module}.{name.name}" for name in node.names)]
         elif isinstance(node, ast.Import):
             modules = [name.name for name in node.names]
+        elif isinstance(node, ast.Constant) and "from rota.server.serve import" in str(node.value):
+            found.append("a scheduler in a process of its own")
         found += [what for module, what in STARTS.items() if any(f"{name}.".startswith(f"{module}.") for name in modules)]
     return found
 
@@ -45,6 +47,7 @@ def test_no_unit_test_starts_a_scheduler() -> None:
         ("from rota.live.daemon import Daemon", "a scheduler"),
         ("from rota.live import daemon", "a scheduler"),
         ("import rota.live.local", "supervisors"),
+        ("CODE = 'from rota.server.serve import serve'", "a scheduler in a process of its own"),
         ("def test():\n    from tests.live.harness import site", "what tests of real processes start"),
     ],
 )

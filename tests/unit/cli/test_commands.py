@@ -142,6 +142,7 @@ def test_policy_check_finds_what_is_wrong(
     assert code == 1 and "FAIL" in out
 
 
+@pytest.mark.slow
 def test_a_users_file_with_options_works(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
