@@ -10,8 +10,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?=
 ARGS ?=
 JOBS ?= 2
-# Twice the cores: of four files of tests, about two wait for real processes.
-TEST_JOBS ?= 4
+# Three times the cores: of six files of tests, about four wait for real processes.
+TEST_JOBS ?= 6
 
 # Without bytecode each process would compile Rota and pytest would rewrite all tests again: half of the CPU of a run.
 export PYTHONDONTWRITEBYTECODE :=
