@@ -107,7 +107,7 @@ def server() -> Iterator[PostgresServer]:
         yield made
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     if request.param == "sqlite":
         yield lambda: Journal(tmp_path / "journal.sqlite", WORDS)
@@ -139,6 +139,7 @@ def test_every_answer_comes_back_and_leads_to_the_same_decisions(policy: str, tm
         check_replay(new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["tiresias", "srsf"])
 def test_a_submission_costs_the_same_behind_a_long_queue(policy: str, tmp_path: Path) -> None:
     """It was the order of all jobs: 40 bytes for each of them and more, with every job that came or went."""
@@ -226,6 +227,7 @@ def test_packing_that_fails_leaves_the_journal_as_it_was(fails_at: int, tmp_path
         assert journal.compact() and texts(journal) == before
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_packs: None) -> None:
     """It packs once for each line that it gets, and is killed with SIGKILL while it may be at the last."""
     source = tmp_path / "source.sqlite"
@@ -301,6 +303,7 @@ def test_a_journal_of_the_version_before_is_read_written_and_packed(tmp_path: Pa
         assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("2",)
 
 
+@pytest.mark.slow
 def test_a_start_makes_a_journal_of_the_version_before_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.sqlite"
     monkeypatch.setattr("rota.live.sqlite_store.WASTE_BYTES", 100_000)

@@ -363,6 +363,7 @@ def test_while_no_jobs_share_a_slot_servers_keep_their_size() -> None:
     assert not record.suspensions.any() and not record.migrations.any()
 
 
+@pytest.mark.slow
 def test_an_elastic_job_that_joined_a_larger_one_has_its_turns_at_its_own_size() -> None:
     """The tactic pack lets a job of one GPU join one of two; afterwards it was asked for at a size that it never asked for."""
     result = rota.simulate("demo", policy="gandiva", first=80, elastic="batch")

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray")
-
 from rota.ray import hosts, names
 from rota.ray.hosts import RayHosts
 

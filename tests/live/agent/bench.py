@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rota.agent.constants import LIFE
@@ -18,25 +16,9 @@ from rota.agent.log import LIMIT_BYTES
 from rota.agent.machine import IncarnationStatus, Machine, Order
 from rota.agent.processes import Signs, end_all
 from rota.agent.records import read_order
-
-LONG_SECONDS = 120.0
-"""No test waits for so long, unless something is broken."""
+from tests.waiting import LONG_SECONDS, until
 
 FOREVER = "while :; do sleep 0.05; done"
-
-
-def until(holds: Callable[[], object], what: str = "what was waited for") -> None:
-    deadline = time.monotonic() + LONG_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.005)
-
-
-def alive(pid: int) -> bool:
-    """A zombie is not."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
-    return False
 
 
 class Bench:

@@ -14,7 +14,7 @@ from rota.live.requests import submitted_job
 from rota.live.submission_keys import SubmissionKeys
 from rota.wire.job_filter import JobFilter
 from rota.wire.spec import Spec
-from tests.unit.live.test_daemon import ended, running
+from tests.live.scheduler.test_daemon import ended, running
 
 PATH = {"PATH": "/usr/bin:/bin"}
 

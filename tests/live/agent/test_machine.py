@@ -14,7 +14,8 @@ from rota.agent.machine import IncarnationStatus, Machine
 from rota.agent.orders import written
 from rota.agent.processes import boot_s
 from rota.agent.records import unix_s
-from tests.unit.agent.bench import FOREVER, Bench, until
+from tests.live.agent.bench import FOREVER, Bench
+from tests.waiting import until
 
 RUNS = f"echo ready; {FOREVER}"
 

@@ -39,8 +39,8 @@ from rota.model.events import (
 )
 from rota.wire.client import user_name
 from rota.wire.spec import Spec
-from tests.unit.agent.bench import until
-from tests.unit.live.test_real_gpus import STEPS, nvml
+from tests.live.scheduler.test_real_gpus import STEPS, nvml
+from tests.waiting import until
 
 GONE_AFTER = 100.0
 

@@ -12,8 +12,9 @@ from rota.agent.disk import TELL
 from rota.agent.incarnation import PACKAGES
 from rota.errors import OptionError
 from rota.train.tell import numbers, tell
-from tests.unit.agent.bench import Bench, until
-from tests.unit.agent.conftest import bench
+from tests.live.agent.bench import Bench
+from tests.live.agent.conftest import bench
+from tests.waiting import until
 
 __all__ = ["bench"]
 

@@ -13,7 +13,8 @@ import pytest
 
 from rota.park.environment import HOOK_FOLDER, parking_environment
 from rota.park.ways import ParkingFacts
-from tests.unit.agent.bench import Bench, until
+from tests.live.agent.bench import Bench
+from tests.waiting import until
 
 ALLOCATOR = """
 #include <stdio.h>

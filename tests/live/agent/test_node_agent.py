@@ -17,7 +17,7 @@ from rota.agent.orders import IncarnationStatus, Order
 from rota.agent.overdue import PROBLEM
 from rota.agent.processes import Signs, boot_s, end_all
 from rota.agent.records import read_status
-from tests.unit.agent.bench import alive, until
+from tests.waiting import alive, until
 
 
 class Desk:

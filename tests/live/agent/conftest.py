@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.bench import Bench
+from tests.live.agent.bench import Bench
 
 
 @pytest.fixture

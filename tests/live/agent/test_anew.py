@@ -2,7 +2,8 @@
 
 import json
 
-from tests.unit.agent.bench import FOREVER, Bench, until
+from tests.live.agent.bench import FOREVER, Bench
+from tests.waiting import until
 
 SIZES = "echo size $ROTA_GPUS $CUDA_VISIBLE_DEVICES ${WORLD_SIZE-none};"
 TWO = {"ROTA_GPUS": "2", "CUDA_VISIBLE_DEVICES": "0,1", "WORLD_SIZE": None}

@@ -27,8 +27,8 @@ from rota.train.environment import JobEnvironment  # noqa: E402
 from rota.train.session import Yielded  # noqa: E402
 from rota.train.torch import TorchSession, session  # noqa: E402
 from tests.examples import examples  # noqa: E402
-from tests.unit.agent.bench import Bench  # noqa: E402
-from tests.unit.agent.conftest import bench  # noqa: E402
+from tests.live.agent.bench import Bench  # noqa: E402
+from tests.live.agent.conftest import bench  # noqa: E402
 
 __all__ = ["bench"]
 

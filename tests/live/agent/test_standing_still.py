@@ -15,7 +15,8 @@ from rota.agent import overdue
 from rota.agent.incarnation import IncarnationHandle
 from rota.agent.processes import boot_s
 from rota.agent.records import Status, read_status
-from tests.unit.agent.bench import FOREVER, Bench, alive, until
+from tests.live.agent.bench import FOREVER, Bench
+from tests.waiting import alive, until
 
 STUBBORN = f"trap '' TERM; echo ready; {FOREVER}"
 TALKS = "trap 'exit 75' TERM; echo ready; while :; do seq 1 20000; done"

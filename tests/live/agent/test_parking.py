@@ -12,7 +12,8 @@ from rota.agent.machine import IncarnationStatus
 from rota.park.environment import HOOK_FOLDER, parking_environment
 from rota.park.hook import rota_park_hook
 from rota.park.ways import ParkingFacts
-from tests.unit.agent.bench import Bench, alive, until
+from tests.live.agent.bench import Bench
+from tests.waiting import alive, until
 
 COUNTS = """
 import os, time

@@ -14,7 +14,8 @@ import pytest
 from rota.agent.incarnation import PACKAGES
 from rota.agent.processes import boot_s
 from rota.agent.records import read_status
-from tests.unit.agent.bench import FOREVER, Bench, alive, until
+from tests.live.agent.bench import FOREVER, Bench
+from tests.waiting import alive, until
 
 STUBBORN = f"trap '' TERM; echo ready; {FOREVER}"
 

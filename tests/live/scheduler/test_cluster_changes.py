@@ -24,8 +24,8 @@ from rota.model.commands import Launch
 from rota.model.events import NodeDrained, NodeJoined, NodeLeft
 from rota.placers.packed import Packed
 from tests.examples import examples
-from tests.unit.live.test_daemon import PATIENCE, ended, running, submit
-from tests.unit.live.test_driver import events_until_exit, submitted
+from tests.live.scheduler.test_daemon import PATIENCE, ended, running, submit
+from tests.live.scheduler.test_driver import events_until_exit, submitted
 
 
 def until_phase(daemon: Daemon, job: int, phase: str) -> None:

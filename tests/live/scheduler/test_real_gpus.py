@@ -19,8 +19,8 @@ from rota.model.cluster import HOST_GIB_PER_GPU, Cluster, Node
 from rota.park.environment import HOOK_FOLDER
 from rota.wire.client import user_name
 from rota.wire.spec import Spec
+from tests.live.scheduler.test_daemon import PATIENCE, configuration, running
 from tests.unit.agent.test_gpu_readings import fake
-from tests.unit.live.test_daemon import PATIENCE, configuration, running
 
 STEPS = """
 import time

@@ -18,8 +18,8 @@ from rota.live.fleet import Fleet
 from rota.live.journal import Journal
 from rota.model.events import Exited
 from rota.model.units import FOREVER
-from tests.unit.live.test_daemon import configuration, submit, until
-from tests.unit.live.test_fleet import InProcess
+from tests.live.scheduler.test_daemon import configuration, submit, until
+from tests.live.scheduler.test_fleet import InProcess
 
 LEASE_SECONDS = 200.0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rota.errors import OptionError
-from tests.unit.live.test_cluster_changes import check_record, until_phase
-from tests.unit.live.test_daemon import ended, running, submit
+from tests.live.scheduler.test_cluster_changes import check_record, until_phase
+from tests.live.scheduler.test_daemon import ended, running, submit
 
 POLICIES = """
 import time

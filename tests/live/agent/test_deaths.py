@@ -12,7 +12,8 @@ from rota.agent.disk import JOB_LOCK, LAUNCH, STATUS, SUPERVISOR_LOCK, TOMBSTONE
 from rota.agent.orders import written
 from rota.agent.processes import boot_id, boot_s
 from rota.agent.records import Status, read_status, write_order, write_status
-from tests.unit.agent.bench import FOREVER, Bench, alive, until
+from tests.live.agent.bench import FOREVER, Bench
+from tests.waiting import alive, until
 
 RUNS = f"echo ready; {FOREVER}"
 
