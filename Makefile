@@ -10,8 +10,11 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?=
 ARGS ?=
 JOBS ?= 2
-# Twice the cores: tests with real processes mostly wait.
-WAITING_JOBS ?= 4
+# Three times the cores: of six files of tests, about four wait for real processes.
+TEST_JOBS ?= 6
+
+# Without bytecode each process would compile Rota and pytest would rewrite all tests again: half of the CPU of a run.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -170,28 +173,32 @@ screenshots: $(DEV_STAMP) browser
 	@ROTA_SCREENSHOTS=docs/images $(PY) -m pytest -q tests/browser
 	@echo 'docs/images is up to date'
 
-# Tests that keep a core busy and tests that wait for real processes run apart: beside the first, the second would wait longer.
-suite = $(PY) -m pytest -n $(JOBS) --dist worksteal --durations=10 -m 'not process $(1)' $(2) $(ARGS) \
-    && $(PY) -m pytest -n $(WAITING_JOBS) --dist worksteal --durations=10 -m 'process $(1)' $(2) $(ARGS)
+# Files of tests that keep a core busy and files that wait for real processes take turns (tests/conftest.py), so that both cores
+# are in use all the time. A file runs whole on one worker: what its tests share is started once.
+suite = $(PY) -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=20 $(1) $(ARGS)
 
-test: lint types docs browser torch ray postgres
+test: browser torch ray postgres | $(DEV_STAMP)
+	@$(MAKE) -j2 lint types docs
 	@echo '== tests'
-	@$(call suite,and not nightly)
+	@$(call suite,-m 'not nightly')
 
 # Everything: long tests too, all examples of every property, and other random ones in every run. A seed reproduces a run.
 test-all: export ROTA_EXAMPLES := many
 test-all: export ROTA_SEED := $(or $(SEED),$(shell date +%Y%m%d))
-test-all: lint types docs browser torch ray postgres
+test-all: browser torch ray postgres | $(DEV_STAMP)
+	@$(MAKE) -j2 lint types docs
 	@echo "== all tests, seed $$ROTA_SEED (again: make test-all SEED=$$ROTA_SEED)"
-	@$(call suite,,--hypothesis-seed=$$ROTA_SEED)
+	@$(call suite,--hypothesis-seed=$$ROTA_SEED)
 
 # The edit loop: every room, without tests that are slow or start processes; a little chaos and a batch of set-ups.
 QUICK := tests/architecture tests/unit tests/properties/test_chaos.py::test_a_short_run \
     'tests/properties/test_setups.py::test_every_setup_keeps_every_promise[0]'
 
+quick: export ROTA_EXAMPLES := fewest
 quick: lint types
 	@echo '== quick tests'
-	@$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow and not nightly and not process and not postgres' $(QUICK) $(ARGS)
+	@$(PY) -m pytest -q -p no:schemathesis -n $(JOBS) --dist worksteal \
+	    -m 'not slow and not nightly and not process and not postgres' $(QUICK) $(ARGS)
 
 format: $(DEV_STAMP)
 	@$(PY) -m ruff check --fix .

@@ -106,17 +106,25 @@ class NotYours(InputError, PermissionError):
         self.strerror = self.message
 
 
-class UnknownNameError(InputError):
-    """A name that does not exist; the message offers the closest one that does."""
+MOST_COMPARED = 1_000
+"""Names in which the closest one is looked for."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+
+class UnknownNameError(InputError):
+    """A name that does not exist; the message offers the closest one that does. Of names in order of age, the last `newest` are
+    listed."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, newest: int | None = None, hint: str = "") -> None:
         import difflib  # here, because supervisors load this module and are to be up in a moment
 
-        names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1)
+        names = list(dict.fromkeys(known))
+        near = difflib.get_close_matches(name, sorted(names[-MOST_COMPARED:]), n=1)
         closest = f" Closest: {near[0]}." if near else ""
-        listed = ", ".join(names) if names else "none"
-        super().__init__(f"No {what} {name!r}.{closest} All: {listed}.", hint=hint)
+        if newest is not None and len(names) > newest:
+            which, shown = f"The newest {newest} of {len(names):,}", names[: -newest - 1 : -1]
+        else:
+            which, shown = "All", sorted(names) or ["none"]
+        super().__init__(f"No {what} {name!r}.{closest} {which}: {', '.join(shown)}.", hint=hint)
         self.name = name
 
 

@@ -1,10 +1,14 @@
-"""What a test needs is marked by where it is, and a test with real processes may fail once.
+"""What a test needs is marked by where it is, files run in an order that keeps all cores busy, and a test with real processes
+may fail once.
 
-`make test` runs tests with real processes apart from the others: they mostly wait, and a busy machine makes them wait longer.
-If one fails it is run once more, since the machine may have been busy. The run names each of those and says why it failed.
-More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
+Tests with real processes mostly wait, and others keep a core busy. `make test` gives out whole files, in turns of both sorts, and
+those that take long first.
+
+If a test with real processes fails, it is run once more, since the machine may have been busy. The run names each of those tests
+and says why it failed. More than `MOST_RETRIES` of them fail the run: then something is wrong, and not the machine.
 """
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +17,12 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
+from hypothesis import settings
+
+from tests.examples import DEFAULT
+
+settings.register_profile("rota", DEFAULT)
+settings.load_profile("rota")
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "tests/browser/": ("process", "browser"),
@@ -27,26 +37,20 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "tests/live/test_stored.py": ("process", "torch"),
     "tests/live/test_sweep_ray.py": ("process", "ray"),
     "tests/live/test_training.py": ("process", "torch"),
+    "tests/live/train/test_torch.py": ("process", "torch"),
     "tests/packaging/": ("process",),
-    "tests/unit/agent/": ("process",),
+    "tests/unit/agent/test_driver_checkpoint.py": ("process",),
+    "tests/unit/agent/test_gpu_lock.py": ("process",),
+    "tests/unit/agent/test_other_programs.py": ("process",),
+    "tests/unit/agent/test_processes.py": ("process",),
     "tests/unit/cli/test_live_commands.py": ("process",),
-    "tests/unit/live/test_clock.py": ("process",),
-    "tests/unit/live/test_cluster_changes.py": ("process",),
-    "tests/unit/live/test_daemon.py": ("process",),
-    "tests/unit/live/test_driver.py": ("process",),
     "tests/unit/live/test_election.py": ("postgres",),
-    "tests/unit/live/test_fleet": ("process",),
-    "tests/unit/live/test_takeover_leases.py": ("process",),
-    "tests/unit/live/test_policy_change.py": ("process",),
     "tests/unit/live/test_postgres_store.py": ("postgres",),
-    "tests/unit/live/test_real_gpus.py": ("process",),
-    "tests/unit/live/test_reported_steps.py": ("process",),
-    "tests/unit/live/test_submission_keys.py": ("process",),
-    "tests/unit/live/test_given_beliefs.py": ("process",),
     "tests/unit/ray/test_channel.py": ("process",),
-    "tests/unit/server/": ("process",),
-    "tests/unit/train/": ("process",),
-    "tests/unit/train/test_torch.py": ("process", "torch"),
+    "tests/unit/train/test_agreement.py": ("process",),
+    "tests/unit/train/test_frameworks.py": ("process",),
+    "tests/unit/train/test_session.py": ("process",),
+    "tests/unit/train/test_object_checkpoints.py": ("process",),
 }
 """Marks by path; a path may match several rows, and has the marks of all."""
 MOST_RETRIES = 2
@@ -54,6 +58,7 @@ RETRIED = "retried"
 """The outcome of a first try that failed."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = f"/{item.path.as_posix()}"
@@ -61,6 +66,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if f"/{place}" in path:
                 for mark in marks:
                     item.add_marker(mark)
+    items[:] = in_turns(items)
+
+
+def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests by file: files that wait for processes and files that compute in turns, then files without a slow test."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting, computing, fast = [], [], []
+    for tests in files.values():
+        marks = {mark.name for test in tests for mark in test.iter_markers()}
+        (waiting if "process" in marks else computing if "slow" in marks else fast).append(tests)
+    turns = [tests for pair in itertools.zip_longest(waiting, computing, fillvalue=[]) for tests in pair]
+    return [test for tests in [*turns, *fast] for test in tests]
 
 
 @pytest.hookimpl(tryfirst=True)

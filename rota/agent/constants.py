@@ -44,3 +44,6 @@ PARK_WAY, BY_DRIVER = "ROTA_PARK", "driver"
 
 PARK_SIGNAL = 45
 """What calls the hook: a real-time signal, SIGRTMIN+11 with glibc."""
+
+NODES = "rota/nodes"
+"""The folder that agents of a cluster share on a node, those of all homes, below the state folder of the user."""

@@ -23,6 +23,13 @@ LOOK_AT_DISK_BYTES = 1 << 20
 FREE_BYTES, FREE_PART = 256 << 20, 0.1
 """Room that logs leave on the disk: this much, or this part of it if that is less."""
 
+MARKER = "--- rota:"
+"""How lines of Rota's begin."""
+_MARKER = MARKER.encode()
+_FORGED = re.compile(rb"(?:[\n\r\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9])" + re.escape(_MARKER[:-1]) + rb"(?=:)")
+"""A line of a job that begins like one of Rota's, after whatever a terminal or a program takes for the end of a line."""
+_LONGEST_BEGINNING = 3 + len(_MARKER)
+
 _CONTINUES = "--- rota: continues {} at byte {} ---\n"
 _HEADER = re.compile(rb"--- rota: continues \S+ at byte (\d+) ---\n")
 _LONGEST_HEADER = 200
@@ -57,6 +64,8 @@ class Log:
         self._file = os.open(path, _ADD, 0o600)
         self._dropped = self._unlooked = 0
         self._no_room = False
+        self._before = b"\n"
+        """The last bytes of the job's output: a line may come in several pieces."""
 
     def close(self) -> None:
         os.close(self._file)
@@ -71,7 +80,8 @@ class Log:
         with contextlib.suppress(OSError):
             size = self._size()
             begun = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
-            os.write(self._file, (b"\n" if begun else b"") + f"--- rota: {text} ---\n".encode(errors="replace"))
+            os.write(self._file, (b"\n" if begun else b"") + f"{MARKER} {text} ---\n".encode(errors="replace"))
+            self._before = b"\n"
 
     def note(self, text: str) -> None:
         """The same while the job lives: not in the middle of a line of its own."""
@@ -81,13 +91,15 @@ class Log:
                 self.mark(text)
 
     def write(self, data: bytes) -> None:
-        """Add output. What finds no room is dropped, and a line says so later."""
+        """Add output. What finds no room is dropped, and a line says so later. A line that begins like one of Rota's gets a
+        backslash, so that no job can write one."""
         if self._full(len(data)):
             self._dropped += len(data)
             return
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             self.mark(f"{dropped:,} bytes of output were dropped: the disk was full")
+        data = self._told_apart(data)
         try:
             while data:
                 room = self._most - self._size()
@@ -98,6 +110,14 @@ class Log:
         except OSError:
             self._dropped += len(data)
             self._no_room = True
+
+    def _told_apart(self, data: bytes) -> bytes:
+        text = self._before + data
+        if _MARKER in text:
+            text = _FORGED.sub(rb"\g<0>\\", text)
+        # The colon of a forged marker is new, so the backslash before it is behind what was written earlier.
+        written, self._before = len(self._before), text[-_LONGEST_BEGINNING:]
+        return text[written:]
 
     def _full(self, coming: int) -> bool:
         """Whether the disk has too little room for logs; looked at now and then."""

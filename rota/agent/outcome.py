@@ -146,7 +146,8 @@ def _where(status: StatusFile) -> str:
         said = f"{length_text(lost)} of work lost" if lost else "no work lost"
         return f"after {length_text(worked_seconds(status))}, {said}"
     steps = max(0.0, status.steps_done - status.steps_saved)
-    return f"at step {status.steps_done:,.0f}, {steps:,.0f} steps lost" + (f" ({length_text(lost)} of work)" if steps else "")
+    noun = "step" if round(steps) == 1 else "steps"
+    return f"at step {status.steps_done:,.0f}, {steps:,.0f} {noun} lost" + (f" ({length_text(lost)} of work)" if steps else "")
 
 
 def end_text(status: StatusFile) -> str:

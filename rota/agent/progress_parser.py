@@ -3,7 +3,7 @@
 The supervisor that reads also keeps the lease, so output is read as it comes and never from the log, whose disk may hang, and
 every look is bounded: in bytes, in lines, in length of a line, and in time.
 The last one matters most: `(a+)+$` on a short line takes longer than any training. Python's matcher heeds signals, so an alarm
-ends it.
+ends it. The alarm counts the CPU time of this process: on a busy machine a good pattern may wait for as long as a bad one runs.
 """
 
 import re
@@ -19,7 +19,7 @@ LINE_BYTES = 65_536
 LINE_CHARACTERS = 2_000
 LOOK_LINES = 200
 LOOK_SECONDS = 0.25
-"""Time a look may match for, before the pattern is given up."""
+"""CPU time a look may match for, before the pattern is given up."""
 
 # A progress bar draws itself again after a carriage return.
 _ENDS = re.compile(rb"[\r\n]+")
@@ -97,21 +97,21 @@ class Progress:
         """The last line that says something counts."""
         if self._pattern is None or not lines:
             return
-        before = signal.signal(signal.SIGALRM, self._alarm)
+        before = signal.signal(signal.SIGVTALRM, self._alarm)
         try:
             try:
                 self._armed = True
-                signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
+                signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS)
                 for line in reversed(lines):
                     if (found := self._pattern.search(line)) and self._take(found):
                         break
             finally:
                 self._armed = False
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         except _TooSlow:
-            self._give_up(f"the progress pattern took more than {LOOK_SECONDS} s and is no longer looked for")
+            self._give_up(f"the progress pattern took more than {LOOK_SECONDS} s of CPU time and is no longer looked for")
         finally:
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(signal.SIGVTALRM, before)
 
     def _alarm(self, number: int, frame: FrameType | None) -> None:
         # An alarm that is late, after the match, must not strike elsewhere.

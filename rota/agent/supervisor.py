@@ -77,7 +77,7 @@ from rota.agent.outcome import (
     signal_number,
     start_text,
 )
-from rota.agent.output import Output
+from rota.agent.output import LAST_PUMPS, Output
 from rota.agent.pace import Pace
 from rota.agent.parking import ASLEEP, AWAKE, Parking
 from rota.agent.processes import ProcessIdentity, boot_id, boot_s, end_all, kill, members
@@ -281,14 +281,16 @@ class Supervisor:
             self._carry_out(rules.expire_lease(self.known, math.inf))
             self.killed = self.stood_still = True
 
-    def _listen_to_job(self) -> None:
-        """What the job tells of itself: steps, and what its hook for parking has to say."""
-        for datagram in datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE):
+    def _listen_to_job(self) -> bool:
+        """What the job tells of itself: steps, and what its hook for parking has to say. False: nothing had come."""
+        came = datagrams.receive(self.job_box, DATAGRAMS_AT_ONCE)
+        for datagram in came:
             message = read_message(datagram)
             if message.get("op") == REPORT:
                 self._report(message)
             else:
                 self.parking.hear(message)
+        return bool(came)
 
     def _report(self, message: dict[str, Any]) -> None:
         done, total, saved = (steps(message.get(name)) for name in ("steps_done", "steps_total", "steps_saved"))
@@ -559,7 +561,9 @@ class Supervisor:
         if self.output is not None:
             self.output.drain(self._now_s())
         self._look(final=True)
-        self._listen_to_job()
+        for _ in range(LAST_PUMPS):
+            if not self._listen_to_job():
+                break
 
     def _end(self, outcome: str, exit_code: int | None, problem: str) -> None:
         if self.job_lock is not None:

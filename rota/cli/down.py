@@ -3,21 +3,29 @@
 from typing import TYPE_CHECKING
 
 from rota.cli import common_flags as flag
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.server.background import Stopped
 
 
-def down(home: flag.Home = None) -> None:
+def down(home: flag.Home = None, output: flag.Output = "table") -> None:
     """Stop the scheduler. Its jobs keep running without it until their leases expire.
 
     Example: rota down
     """
+    shaped = flag.shape(output)
     from rota.cli import job_text
     from rota.server.background import stop
     from rota.wire.address import home_folder
 
-    job_text.say(_told(stop(home_folder(home)), f"rota up --home {home}" if home else "rota up"))
+    found = stop(home_folder(home))
+    if shaped in ("json", "csv"):
+        from rota.cli.output import say
+
+        say(shaped, value=found._asdict(), rows=[found._asdict()])
+    else:
+        job_text.say(_told(found, f"rota up --home {home}" if home else "rota up"))
 
 
 def _told(found: "Stopped", up: str) -> str:
@@ -26,7 +34,7 @@ def _told(found: "Stopped", up: str) -> str:
     head = f"Stopped the scheduler, process {found.pid}"
     if not found.jobs:
         return f"{head}."
-    head += f"; {found.jobs} job{'s keep' if found.jobs != 1 else ' keeps'} running without it"
+    head += f"; {counted(found.jobs, 'job')} {'keeps' if found.jobs == 1 else 'keep'} running without it"
     if found.lease_left_seconds is None:
         return f"{head}."
     then = f"A job that has not ended by then is told to save and stop, and starts again after the next {up}."

@@ -17,8 +17,9 @@ def fidelity(
 ) -> None:
     """Simulate again what really ran, from what was submitted, and say how far the two are apart.
 
-    Arrivals, how fast each job trained, and what starting, suspending and leaving took it come from the journal; the simulation
-    decides for itself. With several homes it also says whether their policies are ranked as they really were.
+    Arrivals, how fast each attempt of a job trained, and what starting, suspending and leaving took come from the journal; the
+    simulation decides for itself. The error is split by cause. With several homes, it also says whether their policies are ranked
+    as they really were.
 
     Example: rota fidelity ~/.rota
     """
@@ -30,6 +31,6 @@ def fidelity(
     if shaped == "json":
         typer.echo(json.dumps(found.to_dict()))
     elif shaped == "csv":
-        say(shaped, rows=found.to_dict()["policies"])
+        say(shaped, rows=[each.row() for each in found.policies])
     else:
         typer.echo(str(found))

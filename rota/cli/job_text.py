@@ -3,13 +3,16 @@
 import functools
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 from rota.errors import OptionError
+from rota.model.counted import counted
 from rota.wire.client import user_name
 from rota.wire.rows import ENDED, HOLDING, JobRow
 
@@ -32,6 +35,7 @@ REASONS = {
     "BACKING_OFF": "pauses after a failed attempt",
 }
 
+_ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -53,10 +57,8 @@ def data(shaped: str, rows: Iterable[JobRow], *, single: bool = False) -> bool:
     elif shaped == "csv":
         from rota.cli.output import say as show
 
-        show(
-            "csv",
-            rows=[{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain],
-        )
+        flat = [{name: "/".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in plain]
+        show("csv", rows=flat, heads=[each.name for each in fields(JobRow) if each.name not in ("spec", "trials")])
     return shaped in ("json", "csv")
 
 
@@ -74,7 +76,8 @@ def phase(row: JobRow) -> str:
 
 
 def user(row: JobRow) -> str:
-    return "you" if row.user == _me() else clean(row.user)
+    """`you`, or the name. Several people may work as root, so root is named."""
+    return "you" if row.user == _me() != "root" else clean(row.user)
 
 
 @functools.cache
@@ -83,7 +86,7 @@ def _me() -> str:
 
 
 def count(gpus: float) -> str:
-    return f"{gpus:g} GPU" + "s" * (gpus != 1)
+    return counted(gpus, "GPU")
 
 
 def wants(row: JobRow) -> str:
@@ -109,7 +112,7 @@ def progress(row: JobRow) -> str:
     if share is not None:
         full = int(share * 8 + 0.5)
         return f"{'▇' * full}{'▁' * (8 - full)} {int(share * 100):3d}%"
-    return f"{row.steps_done:,.0f} steps" if row.steps_done else "-"
+    return counted(round(row.steps_done), "step") if row.steps_done else "-"
 
 
 def time_of(row: JobRow) -> str:
@@ -136,7 +139,7 @@ def speed(row: JobRow) -> str:
 def note(row: JobRow) -> str:
     """The one thing to know about it now."""
     if row.retry_at:
-        tried = f"{row.setbacks} failed attempt{'s' * (row.setbacks != 1)}"
+        tried = counted(row.setbacks, "failed attempt")
         return f"{tried}; next in {until(row.retry_at)}: {clean(row.problem)}"
     if row.reason:
         return REASONS.get(row.reason, row.reason)
@@ -151,7 +154,7 @@ def lost(row: JobRow) -> str:
     """`3m20s of work lost (96 steps)`; time says it also for a job that tells no steps."""
     if not row.lost_seconds and not row.lost_steps:
         return "no work lost"
-    steps = f"{row.lost_steps:,.0f} steps" if row.lost_steps else ""
+    steps = counted(round(row.lost_steps), "step") if row.lost_steps else ""
     if not row.lost_seconds:  # a home of an earlier version did not count it
         return f"{steps} lost"
     return f"{length(row.lost_seconds)} of work lost" + (f" ({steps})" if steps else "")
@@ -196,6 +199,11 @@ def between(start: str, end: str) -> str:
 def clock(moment: str) -> str:
     """A time as people read it, in their own zone."""
     return f"{_utc(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def with_clocks(text: str) -> str:
+    """A sentence of the scheduler with its times as people read them."""
+    return _ISO.sub(lambda found: clock(found[0]), text)
 
 
 def moment(text: str) -> float:

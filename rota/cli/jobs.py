@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import common_flags as flag
+from rota.cli.screen import fitted, screen_columns, shortened, widths_of
 from rota.errors import OptionError
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.live.home_on_disk import HomeOnDisk
@@ -26,6 +28,8 @@ _COLOURS = {"running": "32", "starting": "32", "suspended": "33", "failed": "31"
 _HEADS = ("ID", "NAME", "USER", "PHASE", "TIME", "GPUS", "PROGRESS", "ETA", "NOTE")
 LONGEST_NAME = 32
 """Longer names are cut off in the table, but for -o wide."""
+_LEAST = {"NAME": 12, "NOTE": 8}
+"""Columns that become narrower on a narrow terminal, in this order, and their least width."""
 _WIDE = ("WEIGHT", "TENANT", "SUBMITTED", "STARTED", "ENDED", "SUSPENSIONS", "LOST WORK", "LOST STEPS", "COMMAND")
 _PHASE = _HEADS.index("PHASE")
 
@@ -102,15 +106,20 @@ def _show(source: "Client | HomeOnDisk", shaped: str, wanted: dict[str, Any], li
     status = source.status() if isinstance(source, Client) else None
     notes = _notes(status) if status is not None else []
     most, on_screen = SHOWN_JOBS if limit is None else limit, redraw and sys.stdout.isatty()
-    columns, height = shutil.get_terminal_size()
+    height = shutil.get_terminal_size().lines
+    columns = screen_columns()
     if on_screen:  # the heads, the line below the table and the notes have to fit as well
         most = min(most or height, max(1, height - 3 - len(notes)))
     rows, total = _jobs(source, wanted, most)
-    lines = table(rows, wide=shaped == "wide", colour=job_text.colourful(), ended=wanted["everything"]) if rows else []
+    lines = (
+        table(rows, wide=shaped == "wide", colour=job_text.colourful(), ended=wanted["everything"], columns=columns)
+        if rows
+        else []
+    )
     lines += [footer(len(rows), total, wanted["everything"], status), *notes]
     if on_screen:
         # From the top of the screen, line by line, then nothing below: no flicker.
-        job_text.say("\x1b[H" + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
+        job_text.say("\x1b[H" + "".join(f"{cut(line, columns or 80)}\x1b[K\n" for line in lines[: height - 1]) + "\x1b[J", end="")
     else:
         job_text.say("\n".join(lines))
 
@@ -144,8 +153,8 @@ def _jobs(source: "Client | HomeOnDisk", wanted: dict[str, Any], limit: int) -> 
     return rows, max(found.total, len(rows))
 
 
-def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False) -> list[str]:
-    """`ended`: with a column that says when each job ended."""
+def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False, columns: int | None = None) -> list[str]:
+    """`ended`: with a column that says when each job ended. `columns`: how wide the terminal is, if it is one."""
     from rota.cli import job_text
 
     heads: tuple[str, ...] = (*_HEADS, *_WIDE) if wide else _HEADS
@@ -155,11 +164,23 @@ def table(rows: "list[JobRow]", *, wide: bool, colour: bool, ended: bool = False
         heads = (*heads[:at], "ENDED", *heads[at:])
         when = [job_text.clock(row.finished_at) if row.finished_at else "-" for row in rows]
         cells = [(*line[:at], each, *line[at:]) for line, each in zip(cells, when, strict=True)]
-    widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
+    if not wide:
+        heads, *cells = _fitted([heads, *cells], columns)
+    widths = widths_of([heads, *cells])
     lines = [_line(heads, widths, "1" if colour else "")]
     for line in cells:
         lines.append(_line(line, widths, "", _COLOURS.get(line[_PHASE], "") if colour else ""))
     return lines
+
+
+def _fitted(cells: list[tuple[str, ...]], columns: int | None) -> list[tuple[str, ...]]:
+    """On a terminal that is too narrow the bars of progress are left out, and then names and notes are shortened."""
+    heads = cells[0]
+    at = heads.index("PROGRESS")
+    least = {heads.index(name): width for name, width in _LEAST.items()}
+    if columns is None or fitted(cells, columns, least) == cells:
+        return cells
+    return fitted([(*row[:at], row[at].lstrip("▇▁ "), *row[at + 1 :]) for row in cells], columns, least)
 
 
 def _line(cells: tuple[str, ...], widths: list[int], whole: str, phase: str = "") -> str:
@@ -179,7 +200,7 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     place = job_text.holds(row) or (f"wants {_short(row)}" if row.phase == "queued" else "-")
     usual = (
         str(row.id),
-        job_text.clean(row.name) if wide else _cut_off(job_text.clean(row.name), LONGEST_NAME),
+        job_text.clean(row.name) if wide else shortened(job_text.clean(row.name), LONGEST_NAME),
         job_text.user(row),
         job_text.phase(row),
         job_text.time_of(row),
@@ -204,17 +225,13 @@ def _cells(row: "JobRow", wide: bool) -> tuple[str, ...]:
     )
 
 
-def _cut_off(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 def _short(row: "JobRow") -> str:
     return f"{row.gpus:g}x{'/'.join(row.accepts)}" if row.accepts else f"{row.gpus:g}"
 
 
 def footer(shown: int, total: int, everything: bool, status: "StatusRow | None") -> str:
     """The line below the table. `status`: None if the scheduler is not running."""
-    what = f"{total:,} job{'s' * (total != 1)}" if total else "No jobs" if everything else "No unfinished jobs"
+    what = counted(total, "job") if total else "No jobs" if everything else "No unfinished jobs"
     if shown < total:
         what = f"showing {shown:,} of {what} (--limit 0 shows all)"
     if status is None:

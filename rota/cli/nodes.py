@@ -1,10 +1,10 @@
 """`rota nodes`: the machines, their GPUs, and who has them."""
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.cli import common_flags as flag
+from rota.cli.screen import aligned, fitted, screen_columns, shortened
 
 if TYPE_CHECKING:
     from rota.wire.rows import GpuRow, NodeRow
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 BUSY, PACKED, FREE, BAD = "■◧□✕"
 ODD = 1.25
 """A GPU that takes so many times as long as others is worth a word."""
+LONGEST_NAME = 32
+"""Longer names of jobs are cut off in the table, but for -o wide."""
+_LEAST = {3: 12, 4: 24}
+"""JOBS and HEALTH become narrower on a narrow terminal, in this order, and their least width."""
 _GPU_HEADS = ("NODE", "GPU", "TYPE", "JOBS", "PARKED", "MEMORY", "BUSY", "CLOCK", "TEMPERATURE", "HEALTH")
 
 
@@ -48,9 +52,12 @@ def _table(rows: "list[NodeRow]", names: dict[int, str]) -> list[str]:
     cells = [("NODE", "TYPE", "GPUS", "JOBS", "HEALTH")]
     for node in rows:
         jobs = dict.fromkeys(job for gpu in node.gpus for job in gpu.jobs)
-        shown = ", ".join(job_text.clean(names.get(job, str(job))) for job in jobs)
+        shown = ", ".join(shortened(job_text.clean(names.get(job, str(job))), LONGEST_NAME) for job in jobs)
         cells.append((job_text.clean(node.name), node.accelerator, "".join(map(_sign, node.gpus)), shown or "-", _health(node)))
-    return [*_aligned(cells), f"{BUSY} busy  {PACKED} shared  {FREE} free  {BAD} out of service   a line for each: -o wide"]
+    return [
+        *aligned(fitted(cells, screen_columns(), _LEAST)),
+        f"{BUSY} busy  {PACKED} shared  {FREE} free  {BAD} out of service   a line for each: -o wide",
+    ]
 
 
 def _wide(rows: "list[NodeRow]") -> list[str]:
@@ -78,7 +85,7 @@ def _wide(rows: "list[NodeRow]") -> list[str]:
         for node in rows
         if node.host_gib is not None and node.host_used_gib is not None
     ]
-    return [*_aligned(cells), *hosts]
+    return [*aligned(cells), *hosts]
 
 
 def _of(most: int | None) -> str:
@@ -111,8 +118,3 @@ def _flat(node: "NodeRow", gpu: "GpuRow") -> dict[str, object]:
     plain = gpu.to_dict()
     several = {name: "; ".join(map(str, plain.pop(name))) for name in ("jobs", "parked")}
     return {"node": node.name, "accelerator": node.accelerator, "up": node.up, "draining": node.draining, **several, **plain}
-
-
-def _aligned(cells: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]

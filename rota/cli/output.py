@@ -32,13 +32,14 @@ def say(
     *,
     value: Any = None,
     rows: Sequence[Mapping[str, Any]] | None = None,
+    heads: Sequence[str] = (),
     note: str = "",
 ) -> None:
-    """Print a comparison, or plain rows, in the shape that was asked for."""
+    """Print a comparison, or plain rows, in the shape that was asked for. `heads`: the columns of a CSV without rows."""
     if shaped == "json":
         typer.echo(json.dumps(value if value is not None else rows))
     elif shaped == "csv":
-        typer.echo(as_csv(rows if rows is not None else _flat(value)), nl=False)
+        typer.echo(as_csv(rows if rows is not None else _flat(value), heads), nl=False)
     elif whole is not None:
         _table(whole, wide=shaped == "wide", note=note)
     else:

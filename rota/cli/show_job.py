@@ -1,9 +1,10 @@
 """`rota show`: everything about one job."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.cli import common_flags as flag
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, TrialRow
@@ -39,7 +40,11 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "because", job_text.REASONS.get(row.reason, row.reason) if row.reason else ""
     yield "wants", job_text.wants(row)
     if row.steps_done is not None or row.steps_total:
-        steps = f"{row.steps_done or 0:,.0f}" + (f" of {row.steps_total:,.0f}" if row.steps_total else "") + " steps"
+        steps = (
+            f"{row.steps_done or 0:,.0f} of {counted(round(row.steps_total), 'step')}"
+            if row.steps_total
+            else counted(round(row.steps_done or 0), "step")
+        )
         bar = job_text.progress(row) if job_text.done(row) is not None else ""
         yield "progress", "  ".join(filter(None, (bar, steps, job_text.speed(row))))
     yield "steps", job_text.clean(row.steps_problem)
@@ -57,7 +62,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     if row.finished_at:
         yield "ended", f"{job_text.clock(row.finished_at)}  (after {job_text.between(row.submitted_at, row.finished_at)})"
     yield "exit", job_text.ended_with(row) if row.ended else ""  # of an earlier life, it says nothing of this one
-    yield "last change", job_text.clean(row.last_change)
+    yield "last change", job_text.clean(job_text.with_clocks(row.last_change))
     yield "suspensions", f"{row.suspensions}, {job_text.lost(row)}" if row.suspensions else ""
     yield "problem", job_text.clean(row.problem)
     yield "parking", job_text.clean(row.parking)
@@ -66,7 +71,7 @@ def _facts(row: "JobRow") -> Iterator[tuple[str, str]]:
     yield "command", job_text.clean(row.command)
     for name, value in (row.spec or {}).items():
         if name in _OTHERS and value not in (None, [], {}, 0):
-            yield name, job_text.clean(_text(value))
+            yield name, job_text.clean(job_text.with_clocks(_checkpoint(value) if name == "checkpoint" else _text(value)))
 
 
 def _tried(trial: "TrialRow") -> str:
@@ -96,6 +101,13 @@ def _at(moment: str) -> str:
     from rota.cli import job_text
 
     return job_text.clock(moment)
+
+
+def _checkpoint(said: dict[str, Any]) -> str:
+    """`dir /srv/a, grace 60 s, saves its state`."""
+    saves = {True: "saves its state", False: "does not save its state"}.get(said.get("saves"))  # type: ignore[arg-type]
+    grace = f"grace {said['grace']:g} s" if said.get("grace") is not None else ""
+    return ", ".join(filter(None, (f"dir {said['dir']}" if said.get("dir") else "", grace, saves)))
 
 
 def _text(value: object) -> str:

@@ -7,6 +7,7 @@ import typer
 from rota.cli import common_flags as flag
 from rota.cli.output import note_shape, say, say_notes, write_page
 from rota.cli.setup import with_setup
+from rota.model.counted import counted
 
 
 @with_setup()
@@ -34,7 +35,7 @@ def sim(
     else:
         s = result.summary
         note = (
-            f"simulated in {s.simulated_in_seconds:.1f} s, {s.decisions:,} decisions, {s.peak_memory_mb:.0f} MB "
+            f"simulated in {s.simulated_in_seconds:.1f} s, {counted(s.decisions, 'decision')}, {s.peak_memory_mb:.0f} MB "
             f"(seed {setup['seed']})"
             + (f", {result.trials}" if result.trials is not None else "")
             + (f", {result.predictions}" if result.predictions is not None else "")

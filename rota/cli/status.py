@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rota.cli import common_flags as flag
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.wire.rows import StatusRow
@@ -39,7 +40,7 @@ def _facts(found: "StatusRow", url: str) -> list[tuple[str, str]]:
     facts = [
         ("scheduler", f"{url}, process {found.daemon_pid}, version {found.version}"),
         ("cluster", f"{found.cluster}: {found.gpus_busy} of {found.gpus} {kind} busy"),
-        ("policy", f"{found.policy}, placer {found.placer}, {found.decisions:,} decisions"),
+        ("policy", f"{found.policy}, placer {found.placer}, {counted(found.decisions, 'decision')}"),
         ("jobs", jobs or "none unfinished"),
         ("attention", f"the policy failed: {found.policy_problem}" if found.policy_problem else ""),
         ("attention", found.disk_problem),

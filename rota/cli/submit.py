@@ -11,6 +11,7 @@ import typer
 from rota.cli import common_flags as flag
 from rota.cli.quick import Quick
 from rota.errors import InputError, OptionError, RotaError, SpecError
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +201,7 @@ def _tell(row: "JobRow", home: str | None) -> None:
     from rota.cli import job_text
 
     elsewhere = f" --home {home}" if home else ""
-    steps = f" · {row.steps_total:,.0f} steps" if row.steps_total else ""
+    steps = f" · {counted(round(row.steps_total), 'step')}" if row.steps_total else ""
     job_text.say(f"Job {row.id}  {job_text.clean(row.name)}   {job_text.wants(row)}{steps}")
     follow, why, stop = (f"rota {verb}{elsewhere} {row.id}" for verb in ("logs -f", "why", "cancel"))
     job_text.say(f"  follow   {follow}     why   {why}     stop   {stop}")

@@ -9,6 +9,7 @@ from rota.cli import common_flags as flag
 from rota.cli import setup
 from rota.cli.output import say
 from rota.errors import OptionError
+from rota.model.counted import counted
 
 app = typer.Typer(help="Look into traces, convert and generate them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,7 +36,8 @@ def info(trace: TRACE, format: setup.Format = "auto", where: setup.Where = None,
     from rota.report.result import duration
 
     typer.echo(
-        f"{found.name} ({found.format}): {found.jobs:,} jobs over {duration(found.span_seconds)}, {found.skipped:,} skipped"
+        f"{found.name} ({found.format}): {counted(found.jobs, 'job')} over {duration(found.span_seconds)}, "
+        f"{found.skipped:,} skipped"
     )
     typer.echo("GPUs      " + "   ".join(f"{count}: {jobs:,}" for count, jobs in found.gpus.items()))
     if found.median_seconds is None:
@@ -77,7 +79,7 @@ def convert(
         row = {"path": out, "jobs": len(found), "skipped": len(found.skipped), "notes": " ".join(found.notes)}
         say(shaped, value=row if shaped == "json" else None, rows=[row])
         return
-    typer.echo(f"{out}: {len(found):,} jobs, {len(found.skipped):,} skipped")
+    typer.echo(f"{out}: {counted(len(found), 'job')}, {len(found.skipped):,} skipped")
     for note in found.notes:
         typer.echo(f"note: {note}")
 
@@ -117,7 +119,7 @@ def generate(
         row = {"path": out, "jobs": len(made), "trace": made.name}
         say(shaped, value=row if shaped == "json" else None, rows=[row])
         return
-    typer.echo(f"{out}: {len(made):,} jobs (seed {seed})")
+    typer.echo(f"{out}: {counted(len(made), 'job')} (seed {seed})")
 
 
 def _may_write(out: str, force: bool) -> None:

@@ -76,6 +76,7 @@ def up(
     new_identity: Annotated[
         bool, typer.Option("--new-identity", help="The home is a copy and its original stays: attempts there are not touched.")
     ] = False,
+    output: Annotated[str, typer.Option("-o", "--output", help="With --detach or --systemd: table, json or csv.")] = "table",
     *,
     setup: dict[str, Any],
 ) -> None:
@@ -89,6 +90,9 @@ def up(
     from rota.server.serve import ServeOptions, check_options, check_words, serve
     from rota.wire.home import home_folder, other_owner
 
+    shaped = flag.shape(output)
+    if shaped != "table" and not detach and systemd is None:
+        raise OptionError("is for --detach and --systemd.", field="-o", value=output, hint="rota up --detach -o json")
     place = home_folder(home)
     if whose := other_owner(place):
         raise OptionError(f"{whose}.", field="--home", hint="--home with a folder of yours")
@@ -119,37 +123,49 @@ def up(
             check_words(options)
         else:
             check_options(options, partial(typer.echo, err=True)).driver.close()
-        _elsewhere(place, systemd)
+        _elsewhere(place, systemd, shaped)
         return
     serve(options, typer.echo)
 
 
-def _elsewhere(home: Path, unit: str | None) -> None:
+def _elsewhere(home: Path, unit: str | None, shaped: str) -> None:
     """The same command without the flag that sent us here, in the background or as a unit of systemd."""
-    from rota.server.background import start_in_background, systemd_unit
+    from rota.cli.output import say
+    from rota.server.background import address_of, start_in_background, systemd_unit
 
     arguments = ["up", *_without(sys.argv[2:]), "--home", str(home)]
     if unit is None:
-        typer.echo(start_in_background(home, arguments), nl=False)
+        said = start_in_background(home, arguments)
+        if shaped in ("json", "csv"):
+            found = {"home": str(home), **address_of(home, said)}
+            say(shaped, value=found, rows=[found])
+        else:
+            typer.echo(said, nl=False)
         return
     path = Path(unit).expanduser()
+    if not path.parent.is_dir():
+        raise OptionError(
+            f"the folder {path.parent} does not exist.", field="--systemd", value=unit, hint=f"mkdir -p {path.parent}"
+        )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(systemd_unit(home, arguments, Path.cwd()), encoding="utf-8")
     except OSError as problem:
         raise OptionError(f"cannot be written: {problem.strerror}.", field="--systemd", value=unit, hint="another path") from None
+    if shaped in ("json", "csv"):
+        say(shaped, value={"unit": str(path)}, rows=[{"unit": str(path)}])
+        return
     typer.echo(f"Wrote {path}. Next: systemctl --user enable --now {path.name}")
     typer.echo("To keep it running after you log out, once: loginctl enable-linger")
 
 
 def _without(words: list[str]) -> list[str]:
-    """What was typed, but for --detach, --systemd and --home."""
+    """What was typed, but for --detach, --systemd, --home and -o."""
     kept, skip = [], False
     for word in words:
         if skip:
             skip = False
-        elif word in ("--systemd", "--home"):
+        elif word in ("--systemd", "--home", "-o", "--output"):
             skip = True
-        elif word != "--detach" and not word.startswith(("--systemd=", "--home=")):
+        elif word != "--detach" and not word.startswith(("--systemd=", "--home=", "--output=", "-o")):
             kept.append(word)
     return kept

@@ -4,10 +4,13 @@ import json
 from typing import TYPE_CHECKING
 
 from rota.cli import common_flags as flag
+from rota.model.counted import counted
 
 if TYPE_CHECKING:
     from rota.wire.rows import JobRow, WhyRow
 
+LONGEST_NAME = 32
+"""Longer names of jobs that are ahead are cut off on a terminal."""
 MOST_AHEAD = 6
 """Jobs ahead that people are told of by name."""
 
@@ -27,26 +30,37 @@ def why(job: flag.JobKey, home: flag.Home = None, output: flag.Output = "table")
     elif shaped == "csv":
         from rota.cli.output import say
 
-        say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons])
+        say("csv", rows=[{"code": each.code, "sentence": each.sentence} for each in found.reasons], heads=("code", "sentence"))
     else:
         _tell(found)
 
 
 def _tell(found: "WhyRow") -> None:
     from rota.cli import job_text
+    from rota.cli.screen import screen_columns, shortened, wrapped
 
-    job_text.say(sentence(found.job))
-    width = max((len(each.sentence) for each in found.reasons), default=0)
-    for number, each in enumerate(found.reasons, 1):
-        job_text.say(f" {number}  {job_text.clean(each.sentence):<{width}}  [{each.code}]")
+    columns = screen_columns()
+
+    def say(head: str, text: str) -> None:
+        job_text.say("\n".join(wrapped(head, text, columns)))
+
+    say("", sentence(found.job))
+    sentences = [job_text.clean(each.sentence) for each in found.reasons]
+    width = max(map(len, sentences), default=0)
+    codes = [f"  [{each.code}]" for each in found.reasons]
+    if columns is not None and width + max(map(len, codes), default=0) + 4 > columns:
+        width = 0  # the codes are not below each other then
+    for number, (text, code) in enumerate(zip(sentences, codes, strict=True), 1):
+        say(f" {number}  ", f"{text:<{width}}{code}")
     if found.ahead:
-        named = [f"{job_text.title(each)} ({job_text.user(each)})" for each in found.ahead[:MOST_AHEAD]]
-        more = jobs_ahead(found) - len(named)
-        job_text.say(" Ahead of it   " + " · ".join(named) + (f" · and {more:,} more" if more else ""))
+        longest = LONGEST_NAME if columns is not None else max(len(each.name) for each in found.ahead)
+        named = [f"{each.id} {shortened(job_text.clean(each.name), longest)} ({job_text.user(each)})" for each in found.ahead]
+        more = jobs_ahead(found) - len(named[:MOST_AHEAD])
+        say(" Ahead of it   ", " · ".join(named[:MOST_AHEAD]) + (f" · and {more:,} more" if more else ""))
     if found.reasons and found.policy:
-        job_text.say(f" Policy        {job_text.clean(found.policy)}")
+        say(" Policy        ", job_text.clean(found.policy))
     if found.last_change:
-        job_text.say(f" Last change   {job_text.clean(found.last_change)}")
+        say(" Last change   ", job_text.clean(job_text.with_clocks(found.last_change)))
 
 
 def jobs_ahead(found: "WhyRow") -> int:
@@ -69,6 +83,6 @@ def sentence(row: "JobRow") -> str:
     if row.phase == "queued":
         return f"{head} is queued (for {job_text.since(row.submitted_at)})."
     if row.phase in job_text.SUSPENDED:
-        return f"{head} is suspended ({row.suspensions} suspension{'s' * (row.suspensions != 1)})."
+        return f"{head} is suspended ({counted(row.suspensions, 'suspension')})."
     place = job_text.clean(job_text.holds(row))
     return f"{head} is {row.phase}" + (f" on {place}." if place else ".")

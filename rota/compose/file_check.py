@@ -11,6 +11,7 @@ from rota.errors import InputError, OptionError, SpecError
 from rota.files.csv_table import read_table
 from rota.files.tree import TreeEntry, read_tree
 from rota.live.requests import submitted_job, to_job_spec
+from rota.model.counted import counted
 from rota.wire.spec import Spec, spec_from
 
 
@@ -46,9 +47,9 @@ def _yaml(path: str) -> FileCheck:
         type_guesses(cluster, Rates())
         parts = ", ".join(f"{gpus} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
         groups = [len(set(row.tolist())) for row in cluster.domains[1:]]
-        racks = f" in {groups[0]} rack{'s' if groups[0] > 1 else ''}" if groups else ""
-        racks += "".join(f", these in {count} place{'s' if count > 1 else ''}" for count in groups[1:])
-        return FileCheck(path, "cluster", f"{len(cluster.nodes)} nodes with {parts}{racks}")
+        racks = f" in {counted(groups[0], 'rack')}" if groups else ""
+        racks += "".join(f", these in {counted(count, 'place')}" for count in groups[1:])
+        return FileCheck(path, "cluster", f"{counted(len(cluster.nodes), 'node')} with {parts}{racks}")
     if names and "run" not in names and all(_is_tenant(entry) for entry in names.values()):
         weights = read_tenants(path).weights
         return FileCheck(
@@ -56,8 +57,10 @@ def _yaml(path: str) -> FileCheck:
         )
     spec = spec_from(root)
     _refuse_what_submit_refuses(spec, root)
-    gpus = f"{spec.gpus:g}" if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max}"
-    return FileCheck(path, "job spec", f"{gpus} GPUs of {' or '.join(spec.accelerators) or 'any type'}")
+    gpus = counted(spec.gpus, "GPU") if isinstance(spec.gpus, int | float) else f"{spec.gpus.min} to {spec.gpus.max} GPUs"
+    unset = [name for name, value in spec.env.items() if value is None and name not in os.environ]
+    note = f"; to be set where it is submitted: {', '.join(unset)}" if unset else ""
+    return FileCheck(path, "job spec", f"{gpus} of {' or '.join(spec.accelerators) or 'any type'}{note}")
 
 
 def _is_tenant(entry: TreeEntry) -> bool:
@@ -67,7 +70,7 @@ def _is_tenant(entry: TreeEntry) -> bool:
 def _refuse_what_submit_refuses(spec: Spec, root: TreeEntry) -> None:
     """Name the line of what `rota submit` refuses, such as a deadline in the past."""
     try:
-        to_job_spec(submitted_job(spec, "", "/", os.environ), time.time())
+        to_job_spec(submitted_job(spec, "", "/", dict.fromkeys(spec.env, "")), time.time())
     except SpecError as problem:
         entry, _ = root.find(tuple(problem.field.split(".")))
         found = SpecError(f"{root.where}:{entry.line}  {problem.message}", hint=problem.hint)
@@ -91,13 +94,12 @@ def _node_list(path: str) -> FileCheck:
 
     cluster = read_node_list(path)
     parts = ", ".join(f"{gpus:,} {name}" for name, gpus in zip(cluster.pools, cluster.pool_gpus.tolist(), strict=True))
-    return FileCheck(path, "cluster", f"{len(cluster.nodes):,} nodes with {parts}")
+    return FileCheck(path, "cluster", f"{counted(len(cluster.nodes), 'node')} with {parts}")
 
 
 def _trace(path: str) -> FileCheck:
     from rota.beliefs.rates import Rates
     from rota.compose.unknown_profiles import unknown_profiles
-    from rota.model.units import counted
     from rota.profiles.catalogue import Catalogue
     from rota.traces.info import describe
     from rota.traces.read_trace import read_trace
@@ -115,8 +117,8 @@ def _rates(path: str) -> FileCheck:
     from rota.profiles.describe import describe_file
 
     held = describe_file(path)
-    pairs = f", {held.pairs:,} pairs" if held.pairs else ""
-    return FileCheck(path, "rates", f"{len(held.profiles)} profiles on {', '.join(held.accelerators)}{pairs}")
+    pairs = f", {counted(held.pairs, 'pair')}" if held.pairs else ""
+    return FileCheck(path, "rates", f"{counted(len(held.profiles), 'profile')} on {', '.join(held.accelerators)}{pairs}")
 
 
 def _policy(path: str) -> FileCheck:

@@ -31,12 +31,13 @@ from rota.core.settings import Settings
 from rota.errors import OptionError, TraceError
 from rota.model.accelerators import BETWEEN_NODES_GB_S
 from rota.model.cluster import Cluster, ClusterChange
+from rota.model.counted import counted
 from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.placement_view import Placer
 from rota.model.policy import Policy
 from rota.model.reasons import Reason
-from rota.model.units import FOREVER, counted
+from rota.model.units import FOREVER
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.scaling import StepTimes

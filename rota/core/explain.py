@@ -10,6 +10,7 @@ from rota.core.state.accounts import time_shares
 from rota.core.state.state import State
 from rota.model.allocation import Ranking, Shares
 from rota.model.commands import Launch, Resume
+from rota.model.counted import are, counted
 from rota.model.job import Phase
 from rota.model.reasons import Explanation, Reason
 from rota.model.units import MILLI, Bools, Floats, Ints
@@ -157,7 +158,9 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
             options = state.knowledge.options.by_kind[state.jobs.table.kind[row]]
             most = int(state.machines.lasting_gpus()[state.knowledge.options.pool[options[options >= 0]]].max())
             why = f"since nodes left, the largest pool it accepts has {most}"
-        return Explanation(code, f"It asks for {gpus} GPUs of {types}; {why}.", {"gpus": gpus, "accepts": kind.accelerators})
+        return Explanation(
+            code, f"It asks for {counted(gpus, 'GPU')} of {types}; {why}.", {"gpus": gpus, "accepts": kind.accelerators}
+        )
     if code is Reason.NODE_DOWN:
         down = [state.machines.cluster.nodes[n].name for n in (~state.machines.node_up).nonzero()[0].tolist()]
         return Explanation(code, f"It needs nodes that are down or silent: {', '.join(down) or 'none'}.", {"nodes": down})
@@ -165,7 +168,7 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         free, kept = _free(state, row), keep_gpus(state)
         young = [each for each in _min_run(state) if each not in kept]
         others = _in_min_run(state, young) + "".join(f" {line}" for line in taken_gpus(state))
-        sentence = f"It needs {_counted(gpus, 'GPU')} of {types}; {free} {_are(free)} free." + _kept_sentence(kept) + others
+        sentence = f"It needs {counted(gpus, 'GPU')} of {types}; {free} {are(free)} free." + _kept_sentence(kept) + others
         return Explanation(code, sentence, {"gpus": gpus, "free": free, "left_running": kept, "in_min_run": young})
     if code is Reason.FRAGMENTED:
         return _fragmented(state, row)
@@ -185,7 +188,8 @@ def _describe(state: State, job: int, row: int, code: Reason) -> Explanation:
         partner = int(table.partner[row])
         holders = sorted(state.machines.observed.holders(want) - {partner, job}) if want is not None else []
         names = ", ".join(str(holder) for holder in holders)
-        sentence = f"Its GPUs are granted; job {names} is giving them up." if holders else "Its GPUs are granted."
+        who = f"job {names} is" if len(holders) == 1 else f"jobs {names} are"
+        sentence = f"Its GPUs are granted; {who} giving them up." if holders else "Its GPUs are granted."
         return Explanation(code, sentence, {"victims": holders})
     if code is Reason.STARTING:
         flight = state.jobs.in_flight.get(job)
@@ -245,7 +249,9 @@ def _fragmented(state: State, row: int) -> Explanation:
     nodes = state.fewest_nodes(pool, gpus)
     where = f"on {nodes} nodes" if nodes > 1 else "on one node"
     shown = ", ".join(map(str, most[:8])) + (", ..." if len(most) > 8 else "")
-    sentence = f"It needs {gpus} GPUs {where}; {sum(most)} are free, but scattered: {shown or 'none'} by node."
+    sentence = (
+        f"It needs {counted(gpus, 'GPU')} {where}; {sum(most)} {are(sum(most))} free, but scattered: {shown or 'none'} by node."
+    )
     return Explanation(Reason.FRAGMENTED, sentence, {"gpus": gpus, "nodes": nodes, "free": sum(most), "free_by_node": most})
 
 
@@ -254,16 +260,8 @@ def _outranked(state: State, row: int, ahead: list[int]) -> Explanation:
     key = state.question.answer.allocation.key
     shown = ", ".join(str(job) for job in ahead[:5]) + (", ..." if len(ahead) > 5 else "")
     facts = {"ahead": ahead, "key": key, "free": _free(state, row)}
-    sentence = f"{_counted(len(ahead), 'job')} {_are(len(ahead))} ahead of it by {key}: {shown}."
+    sentence = f"{counted(len(ahead), 'job')} {are(len(ahead))} ahead of it by {key}: {shown}."
     return Explanation(Reason.OUTRANKED, sentence, facts)
-
-
-def _counted(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'s' * (number != 1)}" if number < 1e6 else f"{number:,.0f} {noun}s"
-
-
-def _are(number: float) -> str:
-    return "is" if number == 1 else "are"
 
 
 def _free(state: State, row: int) -> int:

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from rota.agent.constants import NODES
 from rota.doctor.diagnosis import Diagnosis, fail
 from rota.doctor.file_checks import check_files
 from rota.doctor.gpu_checks import check_gpus
 from rota.doctor.home_checks import check_home, check_jobs, check_journal
 from rota.doctor.machine_checks import check_limits, check_packages
+from rota.doctor.mount_checks import check_mounts
 from rota.doctor.ray_checks import check_ray
 from rota.doctor.scheduler_checks import FoundScheduler, check_scheduler
 from rota.doctor.unknown_attempt_checks import check_unknown_attempts
+from rota.folders import state_folder
 from rota.wire.home import other_owner
 
 
@@ -23,6 +26,7 @@ def diagnose(home: Path, files: Sequence[str] = ()) -> Iterator[Diagnosis]:
         yield fail("home", whose, "--home with a folder of yours")
     else:
         yield from _all("home", lambda: check_home(home))
+        yield from _all("mount", lambda: check_mounts(home, state_folder() / NODES))
         yield from _all("journal", lambda: check_journal(home))
         yield from _all("scheduler", lambda: check_scheduler(home, scheduler))
         yield from _all("leftovers", lambda: check_unknown_attempts(home))

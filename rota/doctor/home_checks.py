@@ -20,11 +20,12 @@ from rota.errors import JournalError, NotYours, RotaError
 from rota.folders import check_folder
 from rota.live.identity import find_original
 from rota.live.journal_entries import EntryReader
-from rota.live.journal_packs import counted
+from rota.live.journal_packs import count_entries
 from rota.live.journal_place import PostgresLocation, find_journal
 from rota.live.journal_store import READABLE, SCHEMA
 from rota.live.reserve import FULL_BYTES, FULL_PART
 from rota.live.sqlite_store import connect_to_read
+from rota.model.counted import counted
 from rota.wire.home import TOKEN_FILE, user_of
 
 SCARCE_BYTES = 2 << 30
@@ -167,7 +168,7 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
     if schema is None or schema[0] not in map(str, READABLE):
         found = "none" if schema is None else schema[0]
         return fail("journal", f"{path} has schema {found}, and this Rota reads {READABLE[0]} to {SCHEMA}", older)
-    entries, last = counted(rows)
+    entries, last = count_entries(rows)
     if entries != last:
         return fail("journal", f"{path} has {entries:,} entries and the last is number {last:,}: some are missing", another)
     after = 0
@@ -188,7 +189,7 @@ def check_entries(rows: Rows, path: str, another: str) -> Diagnosis:
         except RotaError as problem:
             return fail("journal", f"{path}: {problem.message}", problem.hint or older)
     ((jobs,),) = rows("SELECT count(*) FROM jobs", ())
-    return ok("journal", f"{path} is whole: {entries:,} entries, {jobs:,} jobs")
+    return ok("journal", f"{path} is whole: {counted(entries, 'entry', 'entries')}, {counted(jobs, 'job')}")
 
 
 # Jobs that are in it.

@@ -94,10 +94,11 @@ def _line_after(text: str) -> int:
     return text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A header with every name that occurs, and a line per row. No text in it is a formula to a spreadsheet."""
+def as_csv(rows: Sequence[Mapping[str, Any]], heads: Sequence[str] = ()) -> str:
+    """A header with every name that occurs, and a line per row; without rows, a header with these names. No text in it is a
+    formula to a spreadsheet."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)) or heads, lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: defused(value) for name, value in row.items()} for row in rows)
     return text.getvalue()

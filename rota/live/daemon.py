@@ -19,12 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rota.beliefs.make_options import make_options, why_never
-from rota.errors import BusyError, ConflictError, OptionError, RotaError, UnknownNameError
+from rota.errors import BusyError, ConflictError, OptionError, RotaError
 from rota.live.clock import Clock
 from rota.live.cluster_changes import ClusterChanges, NamedNode, device_of, named_nodes, never_run, pretend_devices
 from rota.live.driver import Driver, DriverContext
-from rota.live.find_record import find_record
+from rota.live.find_record import find_record, unknown_job
 from rota.live.given_beliefs import SCORED, same_given, scored_devices
 from rota.live.history import JobHistory, JobRecord
 from rota.live.home_id import home_id
@@ -37,6 +36,7 @@ from rota.live.node_log import NodeLog
 from rota.live.node_rows import node_rows
 from rota.live.policy_change import try_policy
 from rota.live.policy_client import PolicyClient
+from rota.live.possible import check_memory, check_options
 from rota.live.queued_requests import Cancel, Item, KnownJobAgain, NewJob, SetPolicy, SetScores, Together, one_by_one
 from rota.live.ready_row import journal_problem, ready_row
 from rota.live.recovery import lost_with_their_files, recover
@@ -51,7 +51,6 @@ from rota.model.cluster import Cluster
 from rota.model.codec import Codec
 from rota.model.commands import CallPolicy, Command, Launch, SetTimer
 from rota.model.events import CancelRequested, External, GpusTaken, PolicyTimedOut, Submitted, TimerFired
-from rota.model.job import JobSpec
 from rota.model.options import Kind
 from rota.model.reasons import Reason
 from rota.model.units import FOREVER
@@ -110,7 +109,7 @@ class Daemon:
         self.journal = journal if journal is not None else open_journal(find_journal(home), words)
         before = self.journal.configuration()
         there = named_nodes(driver.discover_cluster(), driver.devices())
-        known = _known_devices(before, there)
+        known = _known_devices(before if self.journal.last else None, there)
         self.configuration = {**configuration, DEVICES: known, SCORED: scored_devices(known)}
         self._set_up_anew = before is not None and before != self.configuration
         self._upkeep = JournalUpkeep(self.journal, lambda: self.scheduler.snapshot(self._words))
@@ -453,9 +452,11 @@ class Daemon:
         wanted = to_job_spec(job, self.clock(), can_park=can_sleep(way), starts_anew=self.driver.starts_anew)
         kind = Kind.of(wanted)
         if possible is None or kind not in possible:
-            self._check_possible(wanted)
+            check_options(wanted, self.driver.discover_cluster(), self.scheduler.state.knowledge.rates)
         if possible is not None:
             possible.add(kind)
+        pretend = bool(self.configuration["pretend"])
+        check_memory(wanted, self.driver.discover_cluster(), self.driver.readings, pretend=pretend)
         return NewJob(job, wanted, f"{way}: {why}", Future())
 
     def _answer(self, done: "Future[int]") -> int:
@@ -463,20 +464,6 @@ class Daemon:
             return done.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
             raise BusyError("The scheduler is busy and has not taken it yet.", hint="rota jobs, to see whether it did") from None
-
-    def _check_possible(self, wanted: JobSpec) -> None:
-        cluster = self.driver.discover_cluster()
-        kind = Kind.of(wanted)
-        if len(make_options([kind], cluster, self.scheduler.state.knowledge.rates)):
-            return
-        code, why = why_never(kind, cluster)
-        types = " or ".join(wanted.accelerators) or "any type"
-        raise OptionError(
-            f"{code.name}: {wanted.gpus} GPUs of {types} can never run here; {why}.",
-            field="gpus",
-            value=wanted.gpus,
-            hint=f"fewer GPUs, or other types: this cluster is {cluster}",
-        )
 
     def set_policy(self, named: str) -> StatusRow:
         """Decide by another policy from now on. One that does not exist, or whose first answer fails, is refused."""
@@ -496,7 +483,7 @@ class Daemon:
 
     def cancel(self, job: int) -> JobRow:
         if job not in self.history.records:
-            raise UnknownNameError("job", str(job), [], hint="rota jobs --all")
+            raise unknown_job(self.history.records, str(job))
         return self._cancel([job])[0].job
 
     def cancel_many(self, keys: Sequence[str]) -> list[CancelRow]:

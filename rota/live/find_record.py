@@ -6,6 +6,7 @@ from rota.errors import OptionError, UnknownNameError
 from rota.live.history import JobRecord
 
 MOST_LISTED = 8
+"""Jobs that an error names."""
 
 
 def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = False) -> JobRecord:
@@ -17,9 +18,7 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
     if not found and key:
         found = [record for record in records.values() if record.submitted.name.startswith(key)]
     if not found:
-        raise UnknownNameError(
-            "job", key, [record.submitted.name for record in list(records.values())[-20:]], hint="rota jobs --all"
-        )
+        raise unknown_job(records, key)
     unfinished = [record for record in found if not record.ended]
     found = unfinished or found
     names = sorted({record.submitted.name for record in found})
@@ -33,6 +32,11 @@ def find_record(records: Mapping[int, JobRecord], key: str, *, alone: bool = Fal
             f"fits {len(unfinished)} jobs: {numbers}.", field="job", value=key, hint="their numbers instead of the name"
         )
     return found[-1]
+
+
+def unknown_job(records: Mapping[int, JobRecord], key: str) -> UnknownNameError:
+    names = [record.submitted.name for record in records.values()]
+    return UnknownNameError("job", key, names, newest=MOST_LISTED, hint="rota jobs --all")
 
 
 def _listed(words: list[str]) -> str:

@@ -174,7 +174,8 @@ class JobHistory:
                         finished.add(event.job)
                     self._finished.discard(key)
                     self._failed.discard(key)
-                self._note(self.records[event.job], event, parts.get(event.job))
+                over = event.job not in state.jobs.row
+                self._note(self.records[event.job], event, parts.get(event.job), over=over, cancelled=over and event.job in asked)
         for job in before - state.jobs.row.keys():
             record = self.records[job]
             record.phase = "finished" if job in finished else "cancelled" if job in asked else "failed"
@@ -183,7 +184,17 @@ class JobHistory:
             record.last_change = f"{record.phase} at {iso(record.ended_s)}{because}"
             self.changed.add(job)
 
-    def _note(self, record: JobRecord, event: Started | Suspended | Exited, part: AttemptStatus | None) -> None:
+    def _note(
+        self,
+        record: JobRecord,
+        event: Started | Suspended | Exited,
+        part: AttemptStatus | None,
+        *,
+        over: bool,
+        cancelled: bool,
+    ) -> None:
+        """`over`: it was the job's last attempt, so that what it reached stands, saved or not. `cancelled`: because it was
+        cancelled, which is not a suspension, and loses no work that was wanted."""
         self.changed.add(record.id)
         if isinstance(event, Started):
             record.started_s = event.at_s if record.started_s is None else record.started_s
@@ -208,9 +219,11 @@ class JobHistory:
             if record.submitted.progress or part.tells_steps:
                 record.steps_per_second = step_rate(part) or record.steps_per_second
                 kept = part.outcome == Outcome.FINISHED or parked
-                record.steps_done = part.steps_done if kept else part.steps_saved
-                record.lost_steps += 0.0 if kept else max(part.steps_done - part.steps_saved, 0.0)
-            record.lost_seconds += 0.0 if parked else lost_seconds(part)
+                record.steps_done = part.steps_done if kept or over else part.steps_saved
+                record.lost_steps += 0.0 if kept or cancelled else max(part.steps_done - part.steps_saved, 0.0)
+            record.lost_seconds += 0.0 if parked or cancelled else lost_seconds(part)
+        if cancelled:
+            return
         if parked:
             if record.last_change != (text := f"parked at {iso(event.at_s)}"):  # not told again after a restart
                 record.suspensions, record.last_change = record.suspensions + 1, text

@@ -37,6 +37,7 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
     first, count = PORTS
     interface = dict.fromkeys(INTERFACE_NAMES, place.interface) if place.nodes > 1 and place.interface else {}
     env = {
+        "PYTHONUNBUFFERED": "1",
         **interface,
         **job.env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -44,7 +45,6 @@ def job_environment(command: Launch, job: SubmittedJob, place: GangPlace, home_i
         "MASTER_PORT": str(first + (crc32(home_id.encode()) + command.job * 8 + command.attempt) % count),
         "NNODES": str(place.nodes),
         "NODE_RANK": str(place.rank),
-        "PYTHONUNBUFFERED": "1",
         "ROTA_JOB_ID": str(command.job),
         "ROTA_JOB_KEY": f"{home_id}-{command.job}",
         "ROTA_JOB_NAME": job.name,

@@ -86,7 +86,7 @@ def schema(rows: Rows) -> int:
     return int(rows("SELECT value FROM meta WHERE key = 'schema'", ())[0][0])
 
 
-def counted(rows: Rows) -> tuple[int, int]:
+def count_entries(rows: Rows) -> tuple[int, int]:
     """How many entries there are, and the number of the last. Where these differ, some are missing."""
     found, last = rows("SELECT count(*), coalesce(max(number), 0) FROM entries", ())[0]
     if schema(rows) > 1:

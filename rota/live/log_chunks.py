@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from rota.agent.log import LogPiece
+from rota.agent.log import MARKER, LogPiece
 from rota.wire.rows import LogChunk
 
 LARGEST_BYTES = 1 << 20
@@ -24,7 +24,7 @@ def log_chunk(logs: LogReader, job: int, offset: int, limit: int, tail: int | No
     start, data = logs.read_log(job, max(offset, 0), limit)
     last = ended and len(data) < limit
     whole = data if last else data[: whole_characters(data)]
-    dropped = f"--- rota: {start - offset:,} bytes of earlier output were dropped ---\n" if start > offset >= 0 else ""
+    dropped = f"{MARKER} {start - offset:,} bytes of earlier output were dropped ---\n" if start > offset >= 0 else ""
     return LogChunk(text=dropped + whole.decode("utf-8", errors="replace"), next_offset=start + len(whole), ended=last)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rota.agent.constants import ENDED
+from rota.agent.log import MARKER
 from rota.agent.orders import AttemptStatus
 from rota.agent.outcome import signal_name
 from rota.beliefs.rates import at_size, local_batch
@@ -23,6 +24,7 @@ from rota.live.requests import to_job_spec
 from rota.live.step_rates import LEAST_STEPS
 from rota.model.cluster import Cluster
 from rota.model.commands import Kill, Launch, Renew, Suspend
+from rota.model.counted import are, counted
 from rota.model.events import Measured
 from rota.model.job import JobSpec
 from rota.model.options import Kind
@@ -99,7 +101,7 @@ def profile_options(job: SubmittedJob, key: str, cluster: Cluster) -> list[Profi
     if not found:
         types = " or ".join(spec.accelerators) or "any type"
         raise OptionError(
-            f"{min(counts)} GPUs of {types} are not on one node here.",
+            f"{counted(min(counts), 'GPU')} of {types} {are(min(counts))} not on one node here.",
             field="gpus",
             value=str(cluster),
             hint="fewer GPUs, other types, or --pretend",
@@ -242,7 +244,7 @@ class Profiling:
         end = self._local.log_end(self._number)
         piece = self._local.read_log(self._number, max(end - LAST_OUTPUT_BYTES, 0), LAST_OUTPUT_BYTES)
         lines = piece.data.decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip() and not line.startswith("--- rota:")]
+        said = [line.strip() for line in lines if line.strip() and not line.startswith(MARKER)]
         return said[-1][:LONGEST_LINE] if said else ""
 
 

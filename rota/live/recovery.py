@@ -15,6 +15,8 @@ from rota.model.job import Phase
 
 def recover(journal: Journal, words: Codec, make: Make, configuration: Mapping[str, Any]) -> Scheduler:
     """The last snapshot and the entries after it, each with the configuration of its time; from then on, with this one."""
+    if not journal.last:  # nothing has happened yet: what an earlier start was told counts for nothing, here as in a replay
+        return make(configuration)
     found = journal.snapshot()
     after = found[0] if found is not None else 0
     # The snapshot knows what was told up to its own entry; what was told after it is still to come.

@@ -33,11 +33,6 @@ def milligpus_of(gpus: float) -> int:
     return round(gpus * MILLI)
 
 
-def counted(count: float, what: str) -> str:
-    """A count and its noun: `1 job`, `2,000 jobs`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def width_of(gpus: float) -> int:
     """On how many GPUs so much runs: a part of a GPU is on one."""
     return max(int(gpus), 1)

@@ -6,7 +6,7 @@ It wants early feedback for all and busy GPUs. Fairness between users and short 
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Gandiva:
             raise OptionError("must be between 0 and 1.", field="gandiva most_lost", value=self.most_lost, hint="0.02")
 
     def allocate(self, view: View) -> Assignment:
+        view = _with_sizes_that_fit(view)
         jobs = view.jobs
         where = {job: at for at, job in enumerate(jobs.ids.tolist())}
         tick = int((view.now_s + ROUNDING) // self.slice_seconds)
@@ -249,6 +250,36 @@ def _turn(view: View, slot: Slot, at: int, where: dict[int, int]) -> int:
     return min(1 + new[0] + 2 * sum(new[1:]), len(slot.jobs))
 
 
+def _with_sizes_that_fit(view: View) -> View:
+    """The view in which a job that can nowhere have the size that it asked for asks for the nearest one that it accepts in each
+    pool: as many GPUs as fit, and of several batch sizes the one that it is fastest with. Else such a job would never run."""
+    options = view.options
+    if not options.elastic:
+        return view
+    asked = options.requested
+    if options.lasting:  # nodes have left
+        asked = asked & (options.gpus <= np.array(options.lasting)[options.pool])
+    fits = np.zeros(len(options.by_kind), dtype=bool)
+    fits[options.kind[asked]] = True
+    kinds, first = np.unique(view.jobs.kind, return_index=True)
+    if fits[kinds].all():
+        return view
+    sizes = options.requested.copy()
+    for kind, at in zip(kinds[~fits[kinds]].tolist(), first[~fits[kinds]].tolist(), strict=True):
+        every = options.by_kind[kind]  # the fastest first
+        rows = every = every[every >= 0]
+        if options.lasting:
+            rows = every[options.gpus[every] <= np.array(options.lasting)[options.pool[every]]]
+        if not len(rows):
+            continue
+        sizes[every] = False
+        beyond = np.abs(options.gpus[rows] - view.jobs.gpus.item(at))
+        for pool in np.unique(options.pool[rows]).tolist():
+            here = options.pool[rows] == pool
+            sizes[rows[here][beyond[here].argmin()]] = True
+    return replace(view, options=replace(options, requested=sizes))
+
+
 def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
     """Pools on which a job can run at the size that it asked for, GPUs and rate; the fastest first. Those where it
     hardly gets further count only if there are no others."""
@@ -262,10 +293,11 @@ def _pools(view: View, at: int) -> Iterator[tuple[int, int, float]]:
 
 
 def _leave_hopeless(view: View, servers: SlotMap, where: dict[int, int]) -> None:
-    """Jobs leave slots in which, as is known by now, they hardly get further. They find others as if they had just come."""
-    for slot in list(servers.slots) if view.options.has_too_slow else ():
-        here = servers.pool_of(slot)
-        slot.jobs = [job for job in slot.jobs if any(pool == here for pool, _, _ in _pools(view, where[job]))]
+    """Jobs leave slots in which, as is known by now, they hardly get further, and slots whose size is not theirs any more. They
+    find others as if they had just come."""
+    for slot in list(servers.slots) if view.options.has_too_slow or view.options.elastic else ():
+        here = servers.pool_of(slot), slot.width
+        slot.jobs = [job for job in slot.jobs if any((pool, width) == here for pool, width, _ in _pools(view, where[job]))]
         if not slot.jobs:
             servers.close(slot)
 

@@ -26,6 +26,7 @@ from rota.beliefs.rates import Key, Rates
 from rota.errors import ProfileError
 from rota.files.csv_table import CsvRow, read_table
 from rota.model.cluster import ACCELERATOR, canonical
+from rota.model.counted import counted
 
 REQUIRED = ("profile", "accelerator", "steps_per_second")
 COLUMNS = ("profile", "accelerator", "gpus", "nodes", "beside", "steps_per_second")
@@ -46,7 +47,7 @@ def read_rates(path: Path | str) -> Rates:
         if (key, spans, beside) in rows:
             line = rows[key, spans, beside].line
             how = " over several nodes" if spans else f" beside {beside}" if beside else ""
-            problem = f"{key[1]} on {key[2]} GPUs{how} is already given on line {line}."
+            problem = f"{key[1]} on {counted(key[2], 'GPU')}{how} is already given on line {line}."
             raise row.wrong("profile", problem, hint="keep one of the two lines")
         rows[key, spans, beside] = row
         rate = row.number("steps_per_second")

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rota.agent.constants import NODES
 from rota.agent.node_agent import NodeFacts, read_facts
 from rota.agent.processes import boot_s
 from rota.errors import OptionError
@@ -33,8 +34,6 @@ ASK_AGAIN_SECONDS = 5.0
 """A node that was asked who it is, and has not answered for so long, is asked again: the call may never return."""
 RING_SECONDS = 30.0
 """So long a call waits for a supervisor to ring."""
-NODES = "rota/nodes"
-"""The folder that agents of all homes share, below the state folder of the user."""
 NAME_LABEL, TYPE_LABEL = "rota/node", "ray.io/accelerator-type"
 SETTINGS: Mapping[str, str] = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",

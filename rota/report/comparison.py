@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from rota.model.units import counted
+from rota.model.counted import counted
 from rota.report.metrics import Summary
 from rota.report.result import Result, duration, durations, html_table, note_lines, percent, plain_table
 
@@ -192,7 +192,7 @@ class Comparison(Sequence[Result]):
         s, p = self.lines[0].summary, self.lines[0].results[0].params
         load = "unknown" if s["offered_load"] is None else f"{s['offered_load']:.2f}"
         jobs = counted(int(s["jobs"] or 0), "job")
-        skipped = f"   {p['skipped']:,} jobs skipped" if p["skipped"] else ""
+        skipped = f"   {counted(p['skipped'], 'job')} skipped" if p["skipped"] else ""
         seeds = f"   {self.seeds} seeds, 95% intervals" if self.seeds > 1 else ""
         if self.seeds > 1 and all(line.alike for line in self.lines):
             seeds = f"   {self.seeds} seeds, all the same: nothing here is random"

@@ -1,19 +1,21 @@
 """Fidelity: a live run, simulated again from its own journal, and how far the two are apart, job by job.
 
-From the journal come the arrivals, how fast each job really trained, and what starting, suspending, waking and leaving really
-took. The simulation then decides for itself; nothing of the real schedule is given to it.
+From the journal come the arrivals, how fast each attempt of a job really trained, and what starting, suspending, resuming and
+leaving really took. The simulation then decides for itself; nothing of the real schedule is given to it.
 """
 
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from rota.live.journal_entries import JournalEntry
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import Arrival, JobSpec
-from rota.sim.observed_physics import ObservedJob
+from rota.report.job_time import JobTime, JobTimes
+from rota.sim.observed_physics import ObservedJob, SeenAnswer, SeenAttempt
 from rota.sim.record import Record
 from rota.traces.trace import Trace
 
@@ -27,7 +29,13 @@ TOLD_WITH_START_SECONDS = 0.4
 
 Span = tuple[float, float]
 """From when to when."""
-COSTS = tuple(each.name for each in fields(ObservedJob) if each.name not in ("work_seconds", "first_steps"))
+COSTS = tuple(each.name for each in fields(ObservedJob) if each.name.endswith("_seconds") and each.name != "work_seconds")
+LEAST_STEPS = 10.0
+"""An attempt with fewer steps says little of its rate: half a step is not known."""
+LATEST_SECONDS = 1.0
+"""A timer is not later than this: then it was another one."""
+HALF_STEP = 0.5
+"""A job that is asked to stop ends its step. On average it had made half of that when it was asked."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class RunObservation:
     jobs: dict[str, ObservedJob]
     """By the name that the job has in the trace."""
     usual: dict[str, ObservedJob]
-    """The same with what everything but training takes on average."""
+    """The same with what everything but training takes on average, and each job at its own mean rate."""
     undisturbed: dict[str, ObservedJob]
     """The same as if no job had slowed another down: each at its best pace, and every start as when no other job starts."""
     jct_seconds: list[float]
@@ -50,7 +58,11 @@ class RunObservation:
     leave_seconds: float
     """From the last step until its GPUs were free, the mean."""
     answer_seconds: float
-    """From asking the policy to its answer, the mean."""
+    """From asking the policy until the scheduler had its answer, the mean..."""
+    answers: tuple[SeenAnswer, ...]
+    """...and one after the other, in the time of the trace."""
+    times: list[JobTime]
+    """Where the time of each job went, in the order of the trace."""
     rate_spread: float = 0.0
     """How far the pace of a job differs from one of its lives to the next, relatively, the median over jobs with several."""
     left_out: int = 0
@@ -87,10 +99,12 @@ def observe(entries: Iterable[JournalEntry], round_seconds: float = 0.0) -> RunO
     """Read a journal through once. Where it was decided in rounds, they begin in the trace as they really did."""
     reader = _Reader()
     for entry in entries:
+        reader.times.take(entry)
         for event in entry.events:
-            reader.hear(event)
+            reader.hear(event, entry.now_s)
         if entry.decided is not None:
-            reader.decided(entry.decided, entry.now_s)
+            by_timer = not any(isinstance(event, Submitted | Suspended | Exited) for event in entry.events)
+            reader.decided(entry.decided, entry.now_s, by_timer)
     return reader.observed(round_seconds)
 
 
@@ -98,6 +112,31 @@ def compare(observed: RunObservation, record: Record) -> Fidelity:
     """The real run beside a simulation of its trace."""
     simulated = (record.finished_s - record.submitted_s).tolist()
     return Fidelity([arrival.spec.name for arrival in observed.trace.arrivals], observed.jct_seconds, simulated)
+
+
+@dataclass
+class _Attempt:
+    """What the journal says of one attempt."""
+
+    start_seconds: float | None = None
+    start_notice_seconds: float | None = None
+    suspend_seconds: float | None = None
+    end_notice_seconds: float | None = None
+    seconds: float = 0.0
+    """That it trained..."""
+    steps: float = 0.0
+    """...and its steps meanwhile."""
+
+    def seen(self, rate: float) -> SeenAttempt:
+        """`rate`: of the whole job; 0: it is not known."""
+        known = rate > 0 and self.steps >= LEAST_STEPS
+        return SeenAttempt(
+            start_seconds=self.start_seconds,
+            start_notice_seconds=self.start_notice_seconds,
+            relative_rate=self.steps / self.seconds / rate if known else None,
+            suspend_seconds=self.suspend_seconds,
+            end_notice_seconds=self.end_notice_seconds,
+        )
 
 
 @dataclass
@@ -136,17 +175,25 @@ class _Job:
     """Seconds of everything that was no training."""
     starts: list[Span] = field(default_factory=list)
     """Its launches."""
+    attempts: list[_Attempt] = field(default_factory=list)
 
-    def trained(self, until_s: float, steps: float | None) -> None:
-        """It trained until then, and had made so many steps."""
+    @property
+    def attempt(self) -> _Attempt:
+        """The latest. One that began before the journal did is none of these."""
+        return self.attempts[-1] if self.attempts else _Attempt()
+
+    def trained(self, until_s: float, steps: float | None, after: float = 0.0) -> None:
+        """It trained until then, and had made these steps, `after` of them later than that."""
         if self.since_s is None:
             return
         seconds = max(until_s - self.since_s, 0.0)
         self.seconds += seconds
-        made = (steps if steps is not None else 0.0) - self.since_steps
+        made = (steps if steps is not None else 0.0) - self.since_steps - after
         if seconds > 0 and made > 0:
             self.paced_seconds += seconds
             self.paced_steps += made
+            self.attempt.seconds += seconds
+            self.attempt.steps += made
             if seconds >= LEAST_SECONDS:
                 self.paces.append(made / seconds)
         self.since_s = None
@@ -154,7 +201,12 @@ class _Job:
     @property
     def work_seconds(self) -> float:
         """What all its steps take, but for those that its first start is made of."""
-        return max(self._seconds_at(self.paced_steps / self.paced_seconds if self.paced_seconds else 0.0), SHORTEST_SECONDS)
+        return max(self._seconds_at(self.rate), SHORTEST_SECONDS)
+
+    @property
+    def rate(self) -> float:
+        """Steps a second over all its attempts; 0: it is not known."""
+        return self.paced_steps / self.paced_seconds if self.paced_seconds else 0.0
 
     @property
     def best_seconds(self) -> float:
@@ -180,11 +232,18 @@ class _Reader:
         self.jobs: dict[int, _Job] = {}
         self.asked_s: dict[int, float] = {}
         """When the policy was asked, by ticket."""
-        self.answers: list[float] = []
+        self.answers: list[SeenAnswer] = []
+        self.until_s = math.inf
+        """When the plan in force ends."""
+        self.times = JobTimes()
 
-    def decided(self, decided: Decided, now_s: float) -> None:
+    def decided(self, decided: Decided, now_s: float, by_timer: bool) -> None:
+        """`by_timer`: nothing had happened that the policy would be asked about."""
         if decided.ticket:
-            self.asked_s[decided.ticket] = now_s
+            late = by_timer and self.until_s <= now_s < self.until_s + LATEST_SECONDS
+            self.asked_s[decided.ticket] = self.until_s if late else now_s
+        if decided.plan is not None:
+            self.until_s = decided.plan.until_s
         for command in decided.commands:
             self.on_command(command, now_s)
 
@@ -196,8 +255,10 @@ class _Reader:
         before = job.asked
         if before is None or (before.attempt, before.sequence) != (command.attempt, command.sequence):
             job.asked, job.asked_s = command, now_s
+            if isinstance(command, Launch):
+                job.attempts.append(_Attempt())
 
-    def hear(self, event: External) -> None:
+    def hear(self, event: External, now_s: float) -> None:
         if isinstance(event, Submitted):
             self.jobs[event.job] = _Job(event.spec, event.at_s)
         elif isinstance(event, Progressed):
@@ -207,14 +268,21 @@ class _Reader:
                 if number in self.jobs:
                     self.jobs[number].windows.append(rate)
         elif isinstance(event, Started | Suspended | Exited) and event.job in self.jobs:
-            self._changed(self.jobs[event.job], event)
+            self._changed(self.jobs[event.job], event, max(now_s - event.at_s, 0.0))
         elif isinstance(event, Allocated) and event.ticket in self.asked_s:
-            self.answers.append(max(event.at_s - self.asked_s.pop(event.ticket), 0.0))
+            asked_s = self.asked_s.pop(event.ticket)
+            self.answers.append(SeenAnswer(asked_s, max(now_s - asked_s, 0.0)))
 
-    def _changed(self, job: _Job, event: Started | Suspended | Exited) -> None:
+    def _changed(self, job: _Job, event: Started | Suspended | Exited, notice_seconds: float) -> None:
         if isinstance(event, Started):
-            self._started(job, event)
-        elif isinstance(event, Suspended):
+            if self._started(job, event):
+                job.attempt.start_notice_seconds = notice_seconds
+                job.took["notice_seconds"].append(notice_seconds)
+            return
+        if job.attempt.end_notice_seconds is None:
+            job.attempt.end_notice_seconds = notice_seconds
+            job.took["notice_seconds"].append(notice_seconds)
+        if isinstance(event, Suspended):
             self._suspended(job, event)
         else:
             self._exited(job, event)
@@ -229,10 +297,12 @@ class _Reader:
                 job.first_steps = job.first_steps if job.seconds else steps
             job.steps = steps
 
-    def _started(self, job: _Job, event: Started) -> None:
+    def _started(self, job: _Job, event: Started) -> bool:
+        """Return whether that is news."""
         if job.since_s is not None and event.at_s <= job.since_s:
-            return  # told once more: its daemon was started again
+            return False  # told once more: its daemon was started again
         if isinstance(job.asked, Launch):
+            job.attempt.start_seconds = event.at_s - job.asked_s
             job.took["relaunch_seconds" if job.starts else "launch_seconds"].append(event.at_s - job.asked_s)
             job.starts.append((job.asked_s, event.at_s))
         elif isinstance(job.asked, Resume):
@@ -242,12 +312,15 @@ class _Reader:
             job.steps = event.from_step
         job.trained(event.at_s, job.steps)  # it goes on with another size
         job.since_s, job.since_steps = event.at_s, job.steps
+        return True
 
     def _suspended(self, job: _Job, event: Suspended) -> None:
         if isinstance(job.asked, Suspend):
             name = "park_seconds" if event.kind is SuspendKind.PARK else "suspend_seconds"
             job.took[name].append(event.at_s - job.asked_s)
-            job.trained(job.asked_s, event.steps_done)
+            if event.kind is SuspendKind.CHECKPOINT:
+                job.attempt.suspend_seconds = event.at_s - job.asked_s
+            job.trained(job.asked_s, event.steps_done, HALF_STEP if event.kind is SuspendKind.CHECKPOINT else 0.0)
         else:
             job.trained(event.at_s, event.steps_done)
         job.steps, job.asked = event.steps_done, None
@@ -266,12 +339,13 @@ class _Reader:
 
     def observed(self, round_seconds: float) -> RunObservation:
         done = {f"job-{number}": job for number, job in self.jobs.items() if job.ended_s is not None}
+        times = self.times.finished()
         first_s = min((job.submitted_s for job in done.values()), default=0.0)
         origin_s = first_s - first_s % round_seconds if round_seconds else first_s
         took = {name: [each for job in done.values() for each in job.took[name]] for name in COSTS}
         took["relaunch_seconds"] = took["relaunch_seconds"] or took["launch_seconds"]
         lone = [to_s - from_s for from_s, to_s in _lone(span for job in done.values() for span in job.starts)]
-        usual = {name: _mean(seconds) for name, seconds in took.items()}
+        usual: dict[str, Any] = {name: _typical(name, seconds) for name, seconds in took.items()}
         seen = {name: _seen(job, usual) for name, job in done.items()}
         return RunObservation(
             trace=Trace.of(
@@ -280,13 +354,15 @@ class _Reader:
                 [Arrival(job.submitted_s - origin_s, replace(job.arriving, name=name)) for name, job in done.items()],
             ),
             jobs=seen,
-            usual={name: replace(job, **usual) for name, job in seen.items()},
+            usual={name: replace(job, attempts=(), **usual) for name, job in seen.items()},
             undisturbed={name: _undisturbed(each, done[name].best_seconds, lone) for name, each in seen.items()},
+            times=[times[number] for number, job in self.jobs.items() if job.ended_s is not None],
             jct_seconds=[job.ended_s - job.submitted_s for job in done.values() if job.ended_s is not None],
             launch_seconds=_mean([to_s - from_s for job in done.values() for from_s, to_s in job.starts]),
             suspend_seconds=usual["suspend_seconds"],
             leave_seconds=usual["leave_seconds"],
-            answer_seconds=_mean(self.answers),
+            answer_seconds=_mean([answer.seconds for answer in self.answers]),
+            answers=tuple(SeenAnswer(answer.asked_s - origin_s, answer.seconds) for answer in self.answers),
             rate_spread=_spread(job.paces for job in done.values()),
             left_out=len(self.jobs) - len(done),
         )
@@ -294,18 +370,30 @@ class _Reader:
 
 def _seen(job: _Job, usual: Mapping[str, float]) -> ObservedJob:
     """As it was itself. What it never did takes as long as with other jobs on average."""
-    took = {name: _mean(job.took[name]) if job.took[name] else usual[name] for name in COSTS}
-    return ObservedJob(work_seconds=job.work_seconds, first_steps=job.first_steps, **took)
+    took = {name: _typical(name, job.took[name]) if job.took[name] else usual[name] for name in COSTS}
+    return ObservedJob(
+        work_seconds=job.work_seconds,
+        first_steps=job.first_steps,
+        tells_steps=job.total is not None,
+        attempts=tuple(each.seen(job.rate if job.total is not None else 0.0) for each in job.attempts),
+        **took,
+    )
 
 
 def _undisturbed(job: ObservedJob, best_seconds: float, lone: Sequence[float]) -> ObservedJob:
     alone = _mean(lone) if lone else math.inf
     return replace(
         job,
+        attempts=(),
         work_seconds=best_seconds,
         launch_seconds=min(job.launch_seconds, alone),
         relaunch_seconds=min(job.relaunch_seconds, alone),
     )
+
+
+def _typical(name: str, seconds: Sequence[float]) -> float:
+    """Return the mean; of how late the scheduler knows, the median, since a scheduler that is down learns nothing for long."""
+    return statistics.median(seconds) if seconds and name == "notice_seconds" else _mean(seconds)
 
 
 def _mean(values: Sequence[float]) -> float:

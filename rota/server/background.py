@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.errors import InputError, NotYours, OptionError, RotaError
 from rota.folders import make_folder, open_file
@@ -20,6 +20,8 @@ from rota.wire.home import ADDRESS_FILE, scheduler_runs, user_of
 
 LOG_FILE = "up.log"
 """What a scheduler in the background says."""
+LOG_BYTES = 4_000_000
+"""When a scheduler is started, a longer one is set aside."""
 FIRST, LAST = "ready ", "try: "
 """How the lines begin that a scheduler says first when it has started, and last."""
 LOOK_SECONDS = 0.05
@@ -35,6 +37,7 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
     once it is ready or stands by."""
     try:
         make_folder(home, instead="--home with a folder of yours")
+        _set_aside(home / LOG_FILE)
         log = open_file(home / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.set_blocking(log, True)
     except NotYours:
@@ -65,6 +68,22 @@ def start_in_background(home: Path, arguments: Sequence[str]) -> str:
             return said
         time.sleep(LOOK_SECONDS)
     raise RotaError("The scheduler is not ready yet.", hint=f"look into {home / LOG_FILE}")
+
+
+def address_of(home: Path, said: str) -> dict[str, Any]:
+    """Where a scheduler that was started in the background can be reached, after its first lines; one that stands by has no
+    address yet."""
+    if not re.search(rf"^{FIRST}", said, re.MULTILINE):
+        return {"url": None, "pid": None, "standby": True}
+    plain = json.loads((home / ADDRESS_FILE).read_text(encoding="utf-8"))
+    return {"url": plain["url"], "pid": plain["pid"], "standby": False}
+
+
+def _set_aside(log: Path) -> None:
+    """A long log becomes the older one, and what was older is dropped."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.lstat().st_size > LOG_BYTES:
+            log.replace(log.with_name(f"{log.name}.1"))
 
 
 class Stopped(NamedTuple):

@@ -16,7 +16,7 @@ from rota.live.views import decode_view, encode_answer, memory_codec
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which ends this process when it leaves
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    answers = os.dup(1)
     os.dup2(2, 1)  # whatever a policy prints goes to the log, not into the answers
     try:
         policy = make_policy(sys.argv[1])
@@ -24,6 +24,8 @@ def main() -> None:
         sys.exit(problem.message)
     memories = memory_codec(policy)
     for line in sys.stdin:
+        if not line.endswith("\n"):
+            return  # the scheduler was killed while it asked
         question = json.loads(line)
         answer: dict[str, Any]
         try:
@@ -34,8 +36,12 @@ def main() -> None:
             answer = {"error": problem.message}
         except Exception as problem:
             answer = {"error": f"{type(problem).__name__}: {problem}"}
-        answers.write(json.dumps({"ticket": question["ticket"], **answer}) + "\n")
-        answers.flush()
+        text = (json.dumps({"ticket": question["ticket"], **answer}) + "\n").encode()
+        try:
+            while text:
+                text = text[os.write(answers, text) :]
+        except BrokenPipeError:
+            return  # the scheduler was killed before it had the answer
 
 
 if __name__ == "__main__":

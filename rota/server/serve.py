@@ -3,11 +3,12 @@
 import os
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,12 @@ def check_options(options: ServeOptions, say: Callable[[str], None] = lambda lin
 
 
 def _check_home(home: Path) -> None:
-    """Refuse a home that others can change. Other faults of a home show when it is made."""
+    """Refuse a home that others can change, and one that is a file. Other faults of a home show when it is made."""
+    for each in (home, *home.parents):
+        with suppress(OSError):  # it is not there yet, or cannot be looked at
+            if stat.S_ISDIR(each.stat().st_mode):
+                break
+            raise OptionError(f"{each} is a file, not a folder.", field="--home", value=str(home), hint="--home ~/.rota")
     try:
         check_folder(home, instead=ANOTHER_HOME)
     except NotYours:
@@ -192,6 +198,9 @@ def check_words(options: ServeOptions) -> None:
 
 def _check_plain(options: ServeOptions) -> None:
     _check_home(options.home)
+    if not 0 < options.lease < FOREVER:
+        hint = f"--lease-seconds {CLUSTER_LEASE_SECONDS:.0f}"
+        raise OptionError("must be more than 0.", field="--lease-seconds", value=options.lease_seconds, hint=hint)
     if not SMALLEST_LIMIT_BYTES / (1 << 20) <= options.log_mb <= MOST_LOG_MB:
         raise OptionError(f"must be from 0.016 to {MOST_LOG_MB:,}.", field="--log-mb", value=options.log_mb, hint="--log-mb 64")
     for name, value in (("--pretend", options.pretend), ("--mps", options.mps)) if options.ray is not None else ():

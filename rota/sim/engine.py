@@ -17,6 +17,7 @@ from rota.errors import PolicyError, RotaError, SimulationStalled
 from rota.model.allocation import Assignment, Ranking, Shares
 from rota.model.cluster import Cluster, ClusterChange
 from rota.model.commands import CallPolicy, Command, Kill, Launch, Renew, Resize, Resume, SetTimer, Suspend, SuspendKind
+from rota.model.counted import counted
 from rota.model.events import (
     Allocated,
     Decided,
@@ -37,7 +38,7 @@ from rota.model.events import (
 from rota.model.job import Arrival, JobSpec
 from rota.model.occupancy import FREE, Occupancy
 from rota.model.policy import Policy
-from rota.model.units import FOREVER, MILLI, counted
+from rota.model.units import FOREVER, MILLI
 from rota.model.view import keyed_rng
 from rota.sim.hope import Hope
 from rota.sim.measure import MEASUREMENTS, measure

@@ -1,5 +1,6 @@
 """`rota fidelity`: what really ran in some homes, simulated again from what was submitted, and how far the two are apart."""
 
+import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,16 +11,22 @@ from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.compose.registry import make_policy
 from rota.core.decision_timing import AtEvents
 from rota.errors import JournalError, OptionError
+from rota.live.journal_entries import JournalEntry
 from rota.live.journal_place import find_journal, has_journal, open_journal
 from rota.live.local import PROGRESS_EVERY_SECONDS
 from rota.model.units import FOREVER
+from rota.report.fidelity_causes import CauseError, errors_by_cause, pairs_in_other_order
+from rota.report.job_time import JobTime, job_times
 from rota.report.result import plain_table
 from rota.report.run_observation import Fidelity, RunObservation, compare, observe
-from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics
+from rota.sim.engine import Journal
+from rota.sim.observed_physics import ObservedEngine, ObservedJob, ObservedPhysics, SeenAnswer
 from rota.sim.record import Record
 
 CLOSE = 0.01
 """Two policies whose real means are no further apart than this, relatively, have no order."""
+DRAWS = 3
+"""Simulations that say how much hangs on milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,10 @@ class PolicyFidelity:
     usual_mean_error: float
     """The same if every start, suspension and end takes what it takes on average, and not what it took this job..."""
     usual_per_job_p90_error: float
+    """...and nine in ten jobs are then within this."""
+    alone_mean_error: float
+    """The same if no job slows another down: each has its best rate, and starts as when no other job starts..."""
+    alone_per_job_p90_error: float
     """...and nine in ten jobs are then within this."""
     simulated_mean_jct_seconds: float
     real_mean_jct_seconds: float
@@ -59,6 +70,23 @@ class PolicyFidelity:
     """What jobs add by slowing each other down: paces below the best of the job, and starts beside others."""
     rate_spread: float
     """How far the pace of a job differs from one of its lives to the next, relatively: what runs beside it, and warming up."""
+    other_order: float
+    """Part of all pairs of jobs that really ended in one order, and in the other in the simulation..."""
+    usual_other_order: float
+    """...and in the one with averages."""
+    chance_mean_error: float
+    """How far the simulated mean JCT moves, relatively, if the answers of the policy swap the times that they took: the most
+    in a few draws..."""
+    chance_per_job_p90_error: float
+    """...and how far nine in ten jobs then move at most. This part of an error hangs on milliseconds."""
+    causes: tuple[CauseError, ...]
+    """Error of the mean JCT by cause. The errors add up to `mean_error`."""
+
+    def row(self) -> dict[str, Any]:
+        """Return everything in one row, without lists."""
+        whole = asdict(self)
+        causes = whole.pop("causes")
+        return whole | {f"{each['cause']}_{name}": each[name] for each in causes for name in each if name != "cause"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +130,42 @@ class FidelityReport:
             "ends take what they take on average. Parts of the simulated mean: STARTS, the first of each job; SWITCHES,\n"
             "suspensions and later starts; ENDS, from a last step until the GPUs are free; SLOWED, what jobs do to each other."
         )
-        return "\n".join([plain_table(heads, rows), about, *left_out, *told])
+        return "\n".join([plain_table(heads, rows), about, "", self._by_cause(), *left_out, *told])
+
+    def _by_cause(self) -> str:
+        heads = ["POLICY", "CAUSE", "REAL", "SIMULATED", "ERROR", "PER JOB", "USUAL", "PER JOB", "ALONE", "PER JOB"]
+        rows = [
+            [
+                each.policy,
+                cause.cause,
+                f"{cause.real_seconds:.2f}s",
+                f"{cause.simulated_seconds:.2f}s",
+                f"{cause.error:+.1%}",
+                f"{cause.per_job_error:.1%}",
+                f"{cause.usual_error:+.1%}",
+                f"{cause.usual_per_job_error:.1%}",
+                f"{cause.alone_error:+.1%}",
+                f"{cause.alone_per_job_error:.1%}",
+            ]
+            for each in self.policies
+            for cause in each.causes
+        ]
+        about = (
+            "REAL and SIMULATED: mean seconds of a job. ERROR: their difference over the real mean JCT; the causes add up to\n"
+            "the error above. PER JOB: the mean absolute difference. USUAL: as above. ALONE: if no job slows another down.\n"
+            "Interference: training. Order: waiting, also for jobs that take longer for another cause. Other: from a last step\n"
+            "to the end, and training that was lost."
+        )
+        return "\n".join([plain_table(heads, rows, left=2), about, *(_chance(each) for each in self.policies)])
+
+
+def _chance(found: PolicyFidelity) -> str:
+    """What is said of the order of jobs, and of how much hangs on milliseconds."""
+    return (
+        f"{found.policy}: {found.other_order:.1%} of all pairs of jobs end in another order, {found.usual_other_order:.1%} with "
+        "averages.\nIf the policy's answers swap the times that they took, the simulated mean moves by up to "
+        f"{found.chance_mean_error:.1%},\nand nine in ten jobs move by up to {found.chance_per_job_p90_error:.1%}."
+    )
 
 
 def measure_fidelity(homes: Sequence[Path | str]) -> FidelityReport:
@@ -115,17 +178,23 @@ def measure_fidelity(homes: Sequence[Path | str]) -> FidelityReport:
 
 def _of_home(home: Path) -> PolicyFidelity:
     observed, configuration = _read(home)
+    by_job = {name: replace(job, attempts=()) for name, job in observed.jobs.items()}
 
-    def again(jobs: Mapping[str, ObservedJob]) -> Fidelity:
-        return compare(observed, _simulate(observed, configuration, jobs))
+    def again(jobs: Mapping[str, ObservedJob], answers: Sequence[SeenAnswer] = (), journal: Journal | None = None) -> Fidelity:
+        return compare(observed, _simulate(observed, configuration, jobs, answers, journal))
 
-    def without(**costs: float) -> float:
-        """What these costs add to the simulated mean JCT."""
-        free = {name: replace(job, **costs) for name, job in observed.jobs.items()}
-        return mean - statistics.mean(again(free).simulated)
+    def without(**costs: Any) -> float:
+        """What these costs add to the simulated mean JCT, where every attempt of a job takes the same."""
+        free = {name: replace(job, **costs) for name, job in by_job.items()}
+        return mean_by_job - statistics.mean(again(free).simulated)
 
-    whole, usual = again(observed.jobs), again(observed.usual)
-    mean = statistics.mean(whole.simulated)
+    seen: Journal = []
+    averaged: Journal = []
+    undisturbed: Journal = []
+    whole, usual = again(observed.jobs, observed.answers, seen), again(observed.usual, (), averaged)
+    alone = again(observed.undisturbed, (), undisturbed)
+    mean_by_job = statistics.mean(again(by_job).simulated)
+    drawn = [Fidelity(whole.names, whole.simulated, again(observed.jobs, each).simulated) for each in _draws(observed.answers)]
     return PolicyFidelity(
         policy=configuration["policy"],
         home=str(home),
@@ -135,7 +204,9 @@ def _of_home(home: Path) -> PolicyFidelity:
         per_job_p90_error=whole.per_job_p90_error,
         usual_mean_error=usual.mean_error,
         usual_per_job_p90_error=usual.per_job_p90_error,
-        simulated_mean_jct_seconds=mean,
+        alone_mean_error=alone.mean_error,
+        alone_per_job_p90_error=alone.per_job_p90_error,
+        simulated_mean_jct_seconds=statistics.mean(whole.simulated),
         real_mean_jct_seconds=statistics.mean(whole.real),
         launch_seconds=observed.launch_seconds,
         suspend_seconds=observed.suspend_seconds,
@@ -144,12 +215,45 @@ def _of_home(home: Path) -> PolicyFidelity:
         launching_seconds=without(launch_seconds=0.0),
         switching_seconds=without(relaunch_seconds=0.0, suspend_seconds=0.0, park_seconds=0.0, resume_seconds=0.0),
         leaving_seconds=without(leave_seconds=0.0),
-        interference_seconds=mean - statistics.mean(again(observed.undisturbed).simulated),
+        interference_seconds=mean_by_job - statistics.mean(alone.simulated),
         rate_spread=observed.rate_spread,
+        other_order=_other_order(observed, whole),
+        usual_other_order=_other_order(observed, usual),
+        chance_mean_error=max((abs(each.mean_error) for each in drawn), default=0.0),
+        chance_per_job_p90_error=max((each.per_job_p90_error for each in drawn), default=0.0),
+        causes=errors_by_cause(observed.times, *(_times(each) for each in (seen, averaged, undisturbed))),
     )
 
 
-def _simulate(observed: RunObservation, configuration: Mapping[str, Any], jobs: Mapping[str, ObservedJob]) -> Record:
+def _draws(answers: Sequence[SeenAnswer]) -> list[list[SeenAnswer]]:
+    """The same answers, each after the time that another one took."""
+    found = []
+    for seed in range(DRAWS):
+        seconds = [answer.seconds for answer in answers]
+        random.Random(seed).shuffle(seconds)
+        found.append([answer._replace(seconds=other) for answer, other in zip(answers, seconds, strict=True)])
+    return found
+
+
+def _other_order(observed: RunObservation, found: Fidelity) -> float:
+    submitted_s = [arrival.submitted_s for arrival in observed.trace.arrivals]
+    real, simulated = ([at + jct for at, jct in zip(submitted_s, jcts, strict=True)] for jcts in (found.real, found.simulated))
+    return pairs_in_other_order(real, simulated)
+
+
+def _times(journal: Journal) -> list[JobTime]:
+    """By arrival."""
+    found = job_times(JournalEntry(0, now_s, events, decided) for now_s, events, decided in journal)
+    return [found[job] for job in sorted(found)]
+
+
+def _simulate(
+    observed: RunObservation,
+    configuration: Mapping[str, Any],
+    jobs: Mapping[str, ObservedJob],
+    answers: Sequence[SeenAnswer],
+    journal: Journal | None,
+) -> Record:
     """With the scheduler that ran there: the same settings, and what it was told of rates and costs. The rest it learns."""
     scheduler = make_scheduler(configuration)
     # Nothing is lost on the way to a simulated machine.
@@ -157,9 +261,10 @@ def _simulate(observed: RunObservation, configuration: Mapping[str, Any], jobs: 
     engine = ObservedEngine(
         scheduler,
         make_policy(configuration["policy"]),
-        ObservedPhysics(jobs=jobs, answer_seconds=observed.answer_seconds),
+        ObservedPhysics(jobs=jobs, answer_seconds=observed.answer_seconds, answers=answers),
         observed.trace.arrivals,
         report_seconds=PROGRESS_EVERY_SECONDS,
+        journal=journal,
     )
     return engine.run()
 

@@ -44,6 +44,37 @@ _DEADLINES_S = 0.0, 253370764800.0
 """The years 1970 to 9998."""
 
 
+SET_BY_ROTA = (
+    *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "RANK"),
+    *("ROTA_BATCH_SIZE", "ROTA_CHECKPOINT_DIR", "ROTA_FROM_STEP", "ROTA_GPUS", "ROTA_HOST", "ROTA_ATTEMPT", "ROTA_JOB_ID"),
+    *("ROTA_JOB_KEY", "ROTA_JOB_NAME", "ROTA_LIFE", "ROTA_NODE", "ROTA_NODE_GPUS", "ROTA_PARK", "ROTA_PARK_LIBRARY"),
+    *("ROTA_RESTARTS", "ROTA_RUN_DIR", "WORLD_SIZE"),
+)
+"""Variables that say what a job was given. A spec that sets one would have no effect, and is refused."""
+
+EXAMPLES: Mapping[str, str] = {
+    "run": "run: python train.py",
+    "name": "name: resnet-50",
+    "gpus": "gpus: 2, gpus: 0.5 or gpus: {min: 1, max: 4}",
+    "accelerators": "accelerators: [A100, V100]",
+    "steps": "steps: 10000",
+    "progress": r"progress: 'step (\d+)/(\d+)', or progress: session",
+    "checkpoint": "checkpoint: {dir: checkpoints, grace: 60s}",
+    "park": "park: false",
+    "preemptible": "preemptible: true",
+    "gpu_memory": "gpu_memory: 12 GiB",
+    "profile": "profile: resnet50/bs64",
+    "weight": "weight: 2",
+    "tenant": "tenant: vision/pretraining",
+    "deadline": "deadline: 2030-12-01T09:00",
+    "batch": "batch: {size: 64, min: 32, max: 256}",
+    "retries": "retries: 3",
+    "workdir": "workdir: /srv/train",
+    "env": "env: {EPOCHS: 90, HF_TOKEN: }",
+}
+"""A line that is right, for each field."""
+
+
 def _duration(value: Any) -> Any:
     if isinstance(value, str):
         seconds = duration_seconds(value)
@@ -271,6 +302,8 @@ class Spec(_Strict):
     def _printable(cls, value: str | None) -> str | None:
         if value is not None and not value.isprintable():
             raise ValueError("holds a control character")
+        if value is not None and value.isdecimal():
+            raise ValueError("is a number, and would be taken for the number of a job")
         return value
 
     @field_validator("gpus")
@@ -331,6 +364,8 @@ class Spec(_Strict):
         for name, text in value.items():
             if not _ENV_NAME.fullmatch(name) or "\0" in str(text):
                 raise ValueError(f"{name!r} cannot be an environment variable")
+            if name in SET_BY_ROTA:
+                raise ValueError(f"{name} is set by Rota; leave it out")
         return value
 
 
@@ -386,7 +421,7 @@ def _located(root: TreeEntry, problem: ValidationError) -> SpecError:
         line=entry.line,
         field=name,
         value=shown(str(value)) if value is not None else None,
-        hint=f"{found[0]}: {Spec.model_fields[str(found[0])].description}" if found else "one `name: value` per line",
+        hint=EXAMPLES[str(found[0])] if found else "one `name: value` per line",
     )
 
 

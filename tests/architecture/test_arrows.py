@@ -4,6 +4,7 @@ An import counts wherever it stands: at the top, inside a function, or under `if
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -92,6 +93,12 @@ def room_of(path: PurePosixPath) -> str | None:
     return FACE if path.stem == "__init__" else path.stem
 
 
+@functools.lru_cache(maxsize=1)
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """Return all nodes of a tree: every rule looks at all of them, and to find them takes longest."""
+    return list(ast.walk(tree))
+
+
 def absolute_module(node: ast.ImportFrom, path: PurePosixPath) -> str:
     if node.level == 0:
         return node.module or ""
@@ -101,7 +108,7 @@ def absolute_module(node: ast.ImportFrom, path: PurePosixPath) -> str:
 
 def imported_names(tree: ast.Module, path: PurePosixPath) -> Iterator[tuple[int, str]]:
     """Line and dotted name of everything imported; `from a import b` gives `a.b`."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -128,7 +135,7 @@ def dotted(node: ast.expr) -> str:
 def aliases(tree: ast.Module, path: PurePosixPath) -> dict[str, str]:
     """Local name -> dotted name it was imported as, so that `np.random.rand` reads `numpy.random.rand`."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:
@@ -174,7 +181,7 @@ def purity_violations(tree: ast.Module, path: PurePosixPath, room: str) -> Itera
         if name.startswith("numpy.random.") and name.split(".")[2] not in NUMPY_RANDOM_TYPES:
             yield line, f"{room} is pure and must not use {name}"
     names = aliases(tree, path)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute):
             parts = full_name(node, names).split(".")
             if parts[:2] == ["numpy", "random"] and len(parts) == 3 and parts[2] not in NUMPY_RANDOM_TYPES:
@@ -192,7 +199,7 @@ def house_violations(tree: ast.Module, path: PurePosixPath, room: str | None) ->
         if name.split(".")[0] in PICKLES:
             yield line, f"{name.split('.')[0]} must not be imported: loading it runs code"
     names = aliases(tree, path)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.Call):
             continue
         name = full_name(node.func, names)

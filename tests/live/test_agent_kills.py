@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.bench import Bench
+from tests.live.agent.bench import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = 6

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import rota
+from rota.server.background import LOG_BYTES
 from tests.live.harness import until
 
 
@@ -43,13 +44,35 @@ def test_up_in_the_background_and_down(tmp_path: Path) -> None:
         again = run("up", "--detach", "--listen", "127.0.0.1:0", home=home)
         assert again.returncode == 0 and "2 pretend GPUs: 2xV100" in again.stdout, "the cluster that it had"
         assert rota.connect(home).job("long").phase == "running"
+        address = json.loads((home / "daemon.json").read_text())
+        told = json.loads(run("down", "-o", "json", home=home).stdout)
+        assert (told["pid"], told["jobs"]) == (address["pid"], 1) and 0 < told["lease_left_seconds"] <= 86_400
+        other = run("up", "--detach", "--pretend", "2xV100 + 2xK80", "--listen", "127.0.0.1:0", "-o", "json", home=home)
+        address = json.loads((home / "daemon.json").read_text())
+        assert json.loads(other.stdout) == {
+            "home": str(home),
+            "url": address["url"],
+            "pid": address["pid"],
+            "standby": False,
+        }, other.stderr
         assert run("down", home=home).returncode == 0
-        other = run("up", "--detach", "--pretend", "2xV100 + 2xK80", "--listen", "127.0.0.1:0", home=home)
-        assert "the cluster is another than before: n2 (2xK80) joined" in other.stdout, other.stdout
+        other = run("up", "--detach", "--pretend", "2xV100 + 1xK80", "--listen", "127.0.0.1:0", home=home)
+        assert "the cluster is another than before: n2 (2xK80) left" in other.stdout, other.stdout
         rota.connect(home).cancel("long")
         until(lambda: rota.connect(home).job("long").ended, "it is cancelled")
     finally:
         assert run("down", home=home).returncode == 0
+
+
+def test_a_long_log_is_set_aside_at_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    for text in ("the first\n", "the second\n"):
+        (home / "up.log").write_text(text * (LOG_BYTES // len(text) + 1))
+        started = run("up", "--detach", "--pretend", "1xV100", "--listen", "127.0.0.1:0", home=home)
+        assert started.returncode == 0 and started.stdout.startswith("ready "), started.stderr
+        assert run("down", home=home).returncode == 0
+        assert (home / "up.log").read_text().startswith("ready ") and (home / "up.log.1").read_text().startswith(text)
 
 
 def test_a_mistake_is_told_where_it_was_typed(tmp_path: Path) -> None:
@@ -59,6 +82,10 @@ def test_a_mistake_is_told_where_it_was_typed(tmp_path: Path) -> None:
 
 def test_a_unit_for_systemd(tmp_path: Path) -> None:
     unit, home = tmp_path / "units" / "rota.service", tmp_path / "a home"
+    found = run("up", "--pretend", "1xV100", "--systemd", str(unit), home=home)
+    assert found.returncode == 2 and f"the folder {unit.parent} does not exist." in found.stderr and not unit.parent.exists()
+    assert f"Try: mkdir -p {unit.parent}" in found.stderr
+    unit.parent.mkdir()
     found = run("up", "--pretend", "2xV100 + 2xK80", "--systemd", str(unit), "--policy", "fifo", home=home)
     assert found.returncode == 0 and "systemctl --user enable --now rota.service" in found.stdout, found.stderr
     parsed = configparser.ConfigParser(interpolation=None)

@@ -1,12 +1,17 @@
-"""Thirteen faults, one of each kind; `make chaos` does twenty of each."""
+"""Faults in short runs: three that kill something, and at night one of each kind. `make chaos` does twenty of each."""
 
 from pathlib import Path
+
+import pytest
 
 from tests.examples import rotated
 from tests.live.chaos import MUST_BE_ZERO, run
 
 
-def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
-    found = run(tmp_path, faults=13, seed=rotated(3))
-    assert found["faults"] == 13 and [sum(targets.values()) for targets in found["kinds"].values()] == [1] * 13, found
+@pytest.mark.parametrize(("faults", "only"), [(3, "killed"), pytest.param(13, "", marks=pytest.mark.nightly)])
+def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path, faults: int, only: str) -> None:
+    found = run(tmp_path, faults=faults, seed=rotated(3), only=only)
+    assert found["faults"] == faults
+    assert [sum(targets.values()) for targets in found["kinds"].values()] == [1] * faults, found
+    assert all(only in kind for kind in found["kinds"])
     assert {name: found[name] for name in MUST_BE_ZERO} == dict.fromkeys(MUST_BE_ZERO, 0), found

@@ -91,8 +91,15 @@ def test_a_copy_of_a_home_without_a_record_is_known_by_the_supervisors_of_the_or
     assert copied.is_as_it_was(pids)
 
 
-@pytest.mark.parametrize("run", [True, False], ids=["with run", "without run"])
-@pytest.mark.parametrize("gone", [True, False], ids=["attempts gone", "attempts alive"])
+@pytest.mark.parametrize(
+    ("gone", "run"),
+    [
+        pytest.param(True, True, id="attempts gone-with run", marks=pytest.mark.nightly),
+        pytest.param(True, False, id="attempts gone-without run"),
+        pytest.param(False, True, id="attempts alive-with run"),
+        pytest.param(False, False, id="attempts alive-without run", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_backup_is_put_back_and_its_jobs_go_on(copied: Copied, gone: bool, run: bool) -> None:
     """`gone`: with the machine. Else they are ended first, so that none runs twice."""
     copy, (pid,) = copied.back_up(run=run), copied.site.jobs_running()

@@ -161,3 +161,8 @@ def _check_fidelity(place: Site, policy: str) -> None:
     assert abs(mine.mean_error) < 0.10, found
     assert mine.launching_seconds > 0, "starting a process takes time"
     assert mine.switching_seconds == 0 if policy == "fifo" else mine.suspend_seconds > 0
+    assert sum(each.error for each in mine.causes) == pytest.approx(mine.mean_error, abs=1e-6)
+    really = {each.cause: each.real_seconds for each in mine.causes}
+    assert sum(really.values()) == pytest.approx(mine.real_mean_jct_seconds, abs=1e-6)
+    assert really["starting"] > 0 and really["interference"] > 0 and really["order"] > 0
+    assert (really["switching"] > 0) == (policy != "fifo"), "suspending and starting again takes time"

@@ -41,6 +41,7 @@ def test_the_cluster_of_a_home_changes_under_real_jobs(tmp_path: Path) -> None:
         assert phase(place, wide) in ("queued", "checkpointed"), "it is kept"
         place.down()
 
+        place.hurry()
         place.up(pretend="1xK80 + 4xV100")
         until(lambda: phase(place, wide) == "finished", "the GPUs are back, and the wide job finishes")
         rows = place.rows()

@@ -66,7 +66,14 @@ def command(folder: Path, *words: str, env: Mapping[str, str]) -> "subprocess.Co
 UP, SWEEP = ("up", "--home", "home", "--listen", "127.0.0.1:0"), ("sweep", "fifo", "--out", "out")
 
 
-@pytest.mark.parametrize(("words", "env"), [(UP, OPEN), (UP, SETTINGS), (SWEEP, OPEN)], ids=["up", "up-with-a-token", "sweep"])
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        pytest.param(UP, OPEN, id="up"),
+        pytest.param(UP, SETTINGS, id="up-with-a-token", marks=pytest.mark.nightly),
+        pytest.param(SWEEP, OPEN, id="sweep", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_cluster_without_a_token_is_refused_whatever_we_have(
     tmp_path: Path, unauthenticated: RayCluster, words: tuple[str, ...], env: Mapping[str, str]
 ) -> None:
@@ -76,12 +83,14 @@ def test_a_cluster_without_a_token_is_refused_whatever_we_have(
     assert not (tmp_path / "home").exists(), "nothing was started"
 
 
+@pytest.mark.nightly
 def test_a_wrong_token_is_told_at_once(tmp_path: Path, documented: RayCluster) -> None:
     env = SETTINGS | {"RAY_AUTH_TOKEN": "another"}
     done = command(tmp_path, *UP, "--ray", documented.address, env=env)
     assert done.returncode == 2 and "missing or wrong" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path, documented: RayCluster) -> None:
     folder = Path(documented._sockets)  # others may enter it
     folder.chmod(0o755)
@@ -94,6 +103,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path, documented: Ray
     assert f"chmod 600 {token}" in done.stderr
 
 
+@pytest.mark.nightly
 def test_up_says_which_cluster_it_found_warns_of_it_and_waits_for_a_node(tmp_path: Path, unauthenticated: RayCluster) -> None:
     env = {**os.environ, **OPEN, "RAY_ADDRESS": unauthenticated.address}
     run = [sys.executable, "-m", "rota", *UP, "--ray", "auto", "--insecure-ray", "--node-folder", str(tmp_path / "nodes")]
@@ -115,6 +125,7 @@ def test_up_says_which_cluster_it_found_warns_of_it_and_waits_for_a_node(tmp_pat
         unauthenticated.kill("n1")
 
 
+@pytest.mark.nightly
 def test_auto_asks_which_of_several_clusters_is_meant(
     tmp_path: Path, documented: RayCluster, unauthenticated: RayCluster
 ) -> None:
@@ -124,6 +135,7 @@ def test_auto_asks_which_of_several_clusters_is_meant(
         assert cluster.address.partition(":")[2] in done.stderr
 
 
+@pytest.mark.nightly
 def test_the_doctor_tells_which_cluster_is_open(tmp_path: Path, documented: RayCluster, unauthenticated: RayCluster) -> None:
     done = command(tmp_path, "doctor", "--home", "home", env=SETTINGS)
     lines = [line for line in done.stdout.splitlines() if "  Ray  " in line]
@@ -176,6 +188,7 @@ def _end_of_nobody(folder: Path) -> None:
                 os.kill(int(entry.name), 9)
 
 
+@pytest.mark.nightly
 def test_another_user_becomes_root_by_an_open_cluster_and_not_by_the_documented_one(
     attack: list[str], documented: RayCluster, unauthenticated: RayCluster
 ) -> None:

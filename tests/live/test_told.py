@@ -6,7 +6,7 @@ from pathlib import Path
 from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
 from rota.core.validate import validate
 from rota.live.replay import replay
-from tests.live.harness import Site, until
+from tests.live.harness import Site, check_record, until
 
 HEADER = "profile,accelerator,gpus,steps_per_second\n"
 V100_FASTER = HEADER + "net,V100,1,40\nnet,K80,1,2\n"
@@ -101,5 +101,23 @@ def test_a_profile_decides_where_jobs_run_is_kept_and_can_be_replaced(tmp_path: 
             assert difference is None, difference
             validate(scheduler.state)
         journal.close()
+    finally:
+        place.close()
+
+
+def test_a_home_that_was_told_something_else_before_anything_happened_replays(tmp_path: Path) -> None:
+    place = Site(tmp_path, pretend="1xV100", policy="fifo")
+    try:
+        place.up()
+        place.down()
+        place.up(decide="both", round_seconds="3")
+        job = place.submit(1, 5, 0.1)
+        until(lambda: place.rows()[job].phase == "finished", "it ends")
+        place.down()
+        place.up(decide="events")
+        later = place.submit(1, 5, 0.1)
+        until(lambda: place.rows()[later].phase == "finished", "it ends")
+        place.down()
+        check_record(place, waits=0)
     finally:
         place.close()

@@ -10,6 +10,8 @@ from tests.shared import SHARED, needs_shared
 ROWS = json.loads((SHARED / "expected/orders.json").read_text()) if (SHARED / "expected/orders.json").is_file() else []
 CELLS = [(row, policy) for row in ROWS for policy in ("fifo", "srsf") if f"{policy}_mean_jct_s" in row]
 """The reference has no SRSF for the whole of Philly."""
+LONG = ("philly all", "philly 6214e9 first 6000", "philly 6c71a0 first 6000")
+"""Of the three clusters of Philly, one is in `make test`."""
 PHILLY = SHARED / "data/philly/philly_82k_jobs.csv"
 
 
@@ -29,7 +31,7 @@ def simulate(row: dict[str, object], policy: str) -> rota.Result:
 @needs_shared
 @pytest.mark.parametrize(
     ("row", "policy"),
-    [pytest.param(row, policy, marks=[pytest.mark.nightly] if row["trace"] == "philly all" else []) for row, policy in CELLS],
+    [pytest.param(row, policy, marks=[pytest.mark.nightly] if row["trace"] in LONG else []) for row, policy in CELLS],
     ids=[f"{row['trace']} {policy}" for row, policy in CELLS],
 )
 def test_orders(row: dict[str, float], policy: str) -> None:

@@ -143,6 +143,7 @@ def test_jobs_that_gandiva_moves_all_end(seed: int) -> None:
     assert not chaos.core.state.jobs.row and not chaos.gpu_owner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_nothing_is_lost_and_nothing_runs_twice(batch: int) -> None:
     steps, counts, first = 0, Counter[str](), rotated(1000 * batch)
@@ -274,7 +275,8 @@ def crowded_world(seed: int, **options: Any) -> Chaos:
     )
 
 
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(scaled(6)))
 def test_sharing_survives_too(batch: int) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH:
@@ -306,7 +308,8 @@ def changing_world(seed: int, sharing: bool, **options: Any) -> Chaos:
 
 
 @pytest.mark.parametrize("sharing", [False, True])
-@pytest.mark.parametrize("batch", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(scaled(3)))
 def test_a_cluster_that_changes_survives_too(batch: int, sharing: bool) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH:
@@ -336,7 +339,8 @@ def elastic_world(seed: int, sharing: bool = False, **options: Any) -> Chaos:
 
 
 @pytest.mark.parametrize("sharing", [False, True])
-@pytest.mark.parametrize("batch", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(scaled(3)))
 def test_jobs_of_several_sizes_survive_too(batch: int, sharing: bool) -> None:
     steps, counts, seed = 0, Counter[str](), 1000 * batch
     while steps < STEPS_PER_BATCH:

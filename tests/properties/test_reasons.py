@@ -25,13 +25,16 @@ from rota.sim.chaos import Chaos
 from rota.sim.chaos_jobs import mixed_jobs
 from rota.sim.engine import Engine
 from rota.sim.physics import Physics
-from tests.examples import examples
+from tests.examples import examples, scaled
 
 
 def confirm(core: Scheduler) -> int:
     """Check the headline of every job against the floor itself, not against what the core derived."""
     state = core.state
     codes = reasons(state)
+    pools = len(state.machines.cluster.pools)
+    up = np.bincount(state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]], minlength=pools)
+    whole = np.bincount(state.machines.cluster.gpu_pool[~state.machines.planned.free], minlength=pools)
     waiting = 0
     for job, row in state.jobs.row.items():
         code, phase, spec = Reason(int(codes[row])), Phase(state.jobs.table.phase[row]), state.jobs.specs[job]
@@ -43,16 +46,14 @@ def confirm(core: Scheduler) -> int:
             continue
         waiting += 1
         assert code is not Reason.NONE, f"job {job} waits for no reason"
-        assert explain(state, job)[0].code is code and explain(state, job)[0].sentence
-        taken = ~state.machines.planned.free
+        headline = explain(state, job)[0]
+        assert headline.code is code and headline.sentence
+        promised = whole
         if spec.gpus < 1:  # it fits where others have left a part
+            taken = ~state.machines.planned.free
             for gpu in state.machines.planned.parts:
                 taken[gpu] = state.machines.planned.room(gpu) < spec.milli_per_gpu
-        promised = np.bincount(state.machines.cluster.gpu_pool[taken], minlength=len(state.machines.cluster.pools))
-        up = np.bincount(
-            state.machines.cluster.gpu_pool[state.machines.node_up[state.machines.cluster.gpu_node]],
-            minlength=len(state.machines.cluster.pools),
-        )
+            promised = np.bincount(state.machines.cluster.gpu_pool[taken], minlength=pools)
         if code is Reason.HELD:
             assert job in state.jobs.held
         elif code is Reason.NO_SUCH_ACCELERATOR:
@@ -61,12 +62,12 @@ def confirm(core: Scheduler) -> int:
             assert all(spec.gpus > state.machines.cluster.pool_gpus[p] for p in accepted)
         elif code is Reason.NODE_DOWN:
             assert not state.machines.node_up.all(), f"job {job} blames nodes that are up"
-            assert explain(state, job)[0].facts["nodes"]
+            assert headline.facts["nodes"]
         elif code is Reason.STARTING:
             assert phase is Phase.STARTING and job in state.jobs.in_flight
         elif code is Reason.WAITING_FOR_SUSPEND:
             assert job in state.jobs.desired
-            victims = explain(state, job)[0].facts["victims"]
+            victims = headline.facts["victims"]
             holders = state.machines.observed.holders(state.jobs.desired[job]) - {job}
             assert set(victims) == holders  # type: ignore[call-overload]
             assert holders or job in state.jobs.unsettled, "nobody is in its way and nothing is on its way"
@@ -85,7 +86,7 @@ def confirm(core: Scheduler) -> int:
                 f"job {job} has a node to go to"
             )
         elif code is Reason.OUTRANKED:
-            ahead = explain(state, job)[0].facts["ahead"]
+            ahead = headline.facts["ahead"]
             assert ahead and all(other in state.jobs.row and other != job for other in ahead)  # type: ignore[attr-defined]
             if not state.jobs.barred:
                 assert any(spec.gpus <= up[p] - promised[p] for p in accepted), f"job {job} is not merely outranked"
@@ -117,7 +118,7 @@ def test_every_wait_has_a_true_reason(seed: int, policy: Any) -> None:
                 can_park=bool(rng.random() < 0.5),
             ),
         )
-        for t in np.cumsum(rng.exponential(15, 30))
+        for t in np.cumsum(rng.exponential(15, 20))
     ]
     core = Watched(cluster, Packed(), Settings(decide=decide))
     Watched.seen = 0
@@ -140,7 +141,7 @@ def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, polic
                 gpus=int(rng.integers(1, 2 * most + 1)), steps=float(rng.integers(1, 200)), can_park=bool(rng.random() < 0.5)
             ),
         )
-        for t in np.cumsum(rng.exponential(10, 40))
+        for t in np.cumsum(rng.exponential(10, 25))
     ]
     core = Watched(cluster, Spread(), Settings(wait_for_place=True))
     Watched.seen = 0
@@ -153,7 +154,7 @@ def test_those_who_wait_for_a_place_get_one_together_in_the_end(seed: int, polic
 
 def test_reasons_are_true_in_chaos_too() -> None:
     waits = 0
-    for seed in range(6):
+    for seed in range(scaled(6)):
         chaos = Chaos(Cluster.parse("2x(3xV100) + 1x(2xK80)"), mixed_jobs(15, seed, 4), Srsf(), Packed(), seed=seed)
         original = chaos.tell
 
@@ -164,7 +165,7 @@ def test_reasons_are_true_in_chaos_too() -> None:
 
         chaos.tell = tell  # type: ignore[method-assign]
         chaos.run()
-    assert waits > 1000
+    assert waits > 300
 
 
 @pytest.mark.parametrize(

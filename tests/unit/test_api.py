@@ -210,6 +210,7 @@ def test_names_of_the_contract() -> None:
     assert found.rounds == found.summary.rounds and found.rounds
 
 
+@pytest.mark.slow
 def test_processes_of_their_own_give_the_same_results() -> None:
     fields: dict[str, Any] = {"trace": "synthetic:jobs=12", "cluster": "8xV100", "seeds": 2}
     done: list[str] = []

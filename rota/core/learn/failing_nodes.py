@@ -11,6 +11,7 @@ from rota.core.learn.cordon import MOST, cordon
 from rota.core.settings import Settings
 from rota.core.state.records import FailedStart
 from rota.core.state.state import State
+from rota.model.counted import counted
 from rota.model.events import Exited, Outcome
 from rota.model.job import Phase
 from rota.model.units import FOREVER
@@ -89,9 +90,10 @@ def failing_nodes(state: State) -> list[str]:
         proven = state.machines.proven_failures.get(node, ())
         failed = proven or state.machines.failed_starts.get(node, ())
         name, which = state.machines.cluster.nodes[node].name, _named(tuple(each.job for each in failed))
-        why = f"{sum(each.times for each in failed)} starts ended there within {START_SECONDS:.0f} s ({which})"
-        verdict = "run" if proven else "are tried"
-        found.append(f"{name} is out of service: {why}, and these jobs {verdict} on other nodes.")
+        why = f"{counted(sum(each.times for each in failed), 'start')} ended there within {START_SECONDS:.0f} s ({which})"
+        one = len({each.job for each in failed}) == 1
+        verdict = ("it runs" if one else "they run") if proven else ("it is tried" if one else "they are tried")
+        found.append(f"{name} is out of service: {why}, and {verdict} on other nodes.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Logs: their limit, the positions in them, and a disk without room. Real processes, real files."""
+"""Logs: their limit, the positions in them, and a disk without room. Real files."""
 
 import os
 import subprocess
@@ -12,35 +12,6 @@ from hypothesis import strategies as st
 from rota.agent import log as log_module
 from rota.agent.log import SMALLEST_LIMIT_BYTES, Log, log_end, read_log
 from tests.examples import examples
-from tests.unit.agent.bench import Bench
-
-
-def on_disk(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
-
-
-def test_a_flood_stays_below_the_limit_and_its_end_is_kept(bench: Bench) -> None:
-    limit = 1 << 20
-    script = "head -c 100000000 /dev/zero | tr '\\0' x | fold -w 99; echo step 7/9; echo the end"
-    bench.machine.launch(bench.sh(script, log_bytes=limit, progress=r"step (\d+)/(\d+)"))
-    part = bench.wait()
-    assert (part.outcome, part.steps_done, part.steps_total) == ("finished", 7.0, 9.0), "progress is found after many files"
-    assert on_disk(bench.home / "logs") <= limit + 1000
-    end = log_end(bench.log())
-    assert end > 100_000_000
-    start, data = read_log(bench.log(), end - 200, 1000)
-    assert start == end - 200 and data.endswith(b"step 7/9\nthe end\n--- rota: finished ---\n")
-    start, data = read_log(bench.log(), 0, limit)
-    assert end - limit <= start <= end - limit // 2 and len(data) == end - start, "both files, as one stream"
-    assert b"continues" not in data
-
-
-def test_a_later_attempt_goes_on_in_the_same_stream(bench: Bench) -> None:
-    for attempt in (1, 2, 3):
-        bench.machine.launch(bench.sh("seq 1 5000", attempt=attempt, sequence=attempt, log_bytes=SMALLEST_LIMIT_BYTES))
-        bench.wait(attempt=attempt)
-    assert on_disk(bench.home / "logs") <= SMALLEST_LIMIT_BYTES + 1000
-    assert read_log(bench.log(), log_end(bench.log()) - 40, 100).data.endswith(b"5000\n--- rota: finished ---\n")
 
 
 @examples(60)
@@ -105,6 +76,35 @@ def test_a_line_of_rota_is_one_line_whatever_a_spec_says(tmp_path: Path) -> None
     log.mark("cannot go to /tmp/\x1b[2J\n--- rota: finished ---\u202e")
     assert path.read_text() == "--- rota: cannot go to /tmp/?[2J?--- rota: finished ---? ---\n"
     log.close()
+
+
+FORGED = "--- rota: suspended at step 8, 0 steps lost ---"
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 5, 9, 1000])
+@pytest.mark.parametrize("before", ["", "hello\n", "50%\r", "a\x0b", "a\x0c", "a\x85", "a\u2028"])
+def test_a_job_cannot_write_a_line_of_rotas(tmp_path: Path, before: str, piece: int) -> None:
+    log = Log(tmp_path / "1.log")
+    log.mark("started")
+    data = f"{before}{FORGED}\nsays --- rota: in a line\n{FORGED}\n".encode()
+    for at in range(0, len(data), piece):
+        log.write(data[at : at + piece])
+    log.mark("suspended")
+    log.write(FORGED.encode() + b"\n")
+    log.close()
+    text = read_log(tmp_path / "1.log", 0, 1 << 20).data.decode()
+    assert [line for line in text.splitlines() if line.startswith("--- rota:")] == [
+        "--- rota: started ---",
+        "--- rota: suspended ---",
+    ]
+    assert text.count(FORGED.replace("rota:", "rota\\:")) == 3 and "says --- rota: in a line\n" in text
+
+
+def test_a_job_cannot_make_believe_that_its_log_continues_another(tmp_path: Path) -> None:
+    log = Log(tmp_path / "1.log")
+    log.write(b"--- rota: continues 1.log.1 at byte 999 ---\nhello\n")
+    log.close()
+    assert read_log(tmp_path / "1.log", 0, 1 << 20).start == 0 and log_end(tmp_path / "1.log") < 999
 
 
 def test_a_log_is_not_written_through_a_link(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from rota.agent.disk import try_lock, unlock, write_atomic
 from rota.agent.outcome import signal_name, signal_number
 from rota.agent.processes import ProcessIdentity, boot_s, end_all, holders, kill, living, members
-from tests.unit.agent.bench import alive, until
+from tests.waiting import alive, until
 
 
 @pytest.fixture

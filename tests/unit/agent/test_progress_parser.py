@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rota.agent.progress_parser import LINE_BYTES, LOOK_BYTES, Progress, number
+from rota.agent.progress_parser import LINE_BYTES, LOOK_BYTES, LOOK_SECONDS, Progress, number
 
 
 class Follower:
@@ -103,6 +103,22 @@ def test_a_pattern_that_never_ends_is_given_up(pattern: str, line: bytes) -> Non
     assert not follower.progress.wanted and "took more than" in follower.progress.problem
     assert follower.add(b"aaa\n") == (None, None)
     time.sleep(0.3)  # No alarm is left behind.
+
+
+def test_a_pattern_that_has_to_wait_for_the_cpu_is_kept(follower: Follower) -> None:
+    """As on a machine with more to do than it has cores: time passes, and nothing is computed."""
+    pattern = follower.progress._pattern
+    assert pattern is not None
+
+    class Waiting:
+        groups = pattern.groups
+
+        def search(self, line: str) -> re.Match[str] | None:
+            time.sleep(2 * LOOK_SECONDS)
+            return pattern.search(line)
+
+    follower.progress._pattern = Waiting()  # type: ignore[assignment]
+    assert follower.add(b"step 7\n")[0] == 7.0 and follower.progress.wanted
 
 
 @pytest.mark.parametrize(

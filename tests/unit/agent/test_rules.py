@@ -1,4 +1,4 @@
-"""The rules of an agent, one by one, and that a real machine goes by them."""
+"""The rules of an agent, one by one."""
 
 import math
 
@@ -7,7 +7,6 @@ import pytest
 from rota.agent import rules
 from rota.agent.constants import KILL, LAUNCH, RENEW, RESIZE, RESUME, SUSPEND
 from rota.agent.rules import AgentCommand, Decision, KnownJob, Reply
-from tests.unit.agent.bench import FOREVER, Bench
 
 BOOT = "first"
 
@@ -138,26 +137,6 @@ def test_of_two_renewals_the_one_sent_later_counts() -> None:
     )
     gone = KnownJob((1, 1), rules.ended(held(known), "failed"))
     assert receive(gone, renewal(11.0, 41.0)).answers
-
-
-# A real machine.
-
-
-def test_a_machine_starts_nothing_that_the_rules_refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "is_same_boot", lambda launch, boot: False)
-    bench.machine.launch(bench.sh("echo never"))
-    part = bench.wait()
-    assert (part.outcome, part.problem) == ("lost", rules.OTHER_BOOT)
-    assert not bench.folder().exists() and bench.said() == ""
-
-
-def test_a_machine_never_starts_what_it_said_is_lost(bench: Bench) -> None:
-    assert bench.machine.answer(1, 1) is None, "its launch may be on the way"
-    assert not bench.machine.kill(1, 1, 2) and bench.machine.answer(1, 1) == Reply("exited")
-    bench.machine.launch(bench.sh("echo never"))
-    assert bench.machine.inventory() == [] and bench.said() == ""
-    bench.start(f"echo ready; {FOREVER}", attempt=2, sequence=3)
-    assert bench.machine.answer(1, 2) is None, "poll tells it"
 
 
 def test_what_is_parked_has_no_end_asked_of_it_and_a_resume_makes_it_run() -> None:

@@ -20,9 +20,26 @@ def test_what_is_right_is_said(folder: Path, capsys: pytest.CaptureFixture[str],
     files = ["good.csv", "good.yaml", "fine.yaml", "fine.csv", "./mine.py:Mine"]
     code, out, _ = rota(capsys, monkeypatch, "check", *files)
     assert code == 0
-    kinds = ["trace (rota), 2 jobs", "cluster, 1 nodes with 8 V100", "job spec, 4 GPUs", "rates, 1 profiles", "policy, keeps all"]
+    kinds = [
+        "trace (rota), 2 jobs",
+        "cluster, 1 node with 8 V100",
+        "job spec, 4 GPUs",
+        "rates, 1 profile on",
+        "policy, keeps all",
+    ]
     for line, file, kind in zip(out.splitlines(), files, kinds, strict=True):
         assert line.startswith(f"{file}  ok: {kind}")
+
+
+def test_a_variable_that_is_not_set_here_may_be_set_where_the_job_is_submitted(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "fine.yaml").write_text("run: train\nenv:\n  HF_TOKEN:\n  ELSEWHERE:\n  EPOCHS: 90\n")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.delenv("ELSEWHERE", raising=False)
+    code, out, err = rota(capsys, monkeypatch, "check", "fine.yaml")
+    said = "fine.yaml  ok: job spec, 1 GPU of any type; to be set where it is submitted: ELSEWHERE\n"
+    assert (code, out, err) == (0, said, "")
 
 
 def test_what_is_wrong_is_said_for_each(

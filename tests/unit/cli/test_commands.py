@@ -1,7 +1,6 @@
 """The commands as a user runs them."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rota as package
+from tests.examples import scaled
 from tests.unit.cli.test_bad_input import rota
 
 SUMMARY = [
@@ -91,24 +91,6 @@ def test_compare_lists_one_object_per_policy(capsys: pytest.CaptureFixture[str],
     assert srsf["summary"]["mean_jct_seconds"] < fifo["summary"]["mean_jct_seconds"]
 
 
-@pytest.mark.slow
-def test_the_demo_races_a_policy_of_each_paper(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    began = os.times()
-    code, out, _ = rota(capsys, monkeypatch, "demo")
-    spent = [now - then for now, then in zip(os.times()[:4], began[:4], strict=True)]
-    assert code == 0 and sum(spent) < 60, "processor time; two cores share it"
-    table, legend, page, live = out.rstrip("\n").split("\n\n")
-    rows = {row.split()[0] for row in table.splitlines()[1:8]}
-    assert rows == {"fifo", "gandiva", "tiresias", "max-min-fairness", "ones", "tiresias+pal", "srsf"}
-    assert all(paper in legend for paper in ("Gandiva", "Tiresias", "Gavel", "ONES", "PAL"))
-    assert "srsf" in legend and "which no real scheduler has" in legend
-    assert Path(page.splitlines()[-1]).read_text().startswith("<!")
-    assert "rota up --pretend 4xV100" in live and "rota submit" in live
-
-
 def test_oversized_jobs_are_dropped_only_when_asked_and_counted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -134,7 +116,7 @@ def test_policy_list_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: p
 def test_policy_check_passes_for_the_built_in_ones(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    code, out, _ = rota(capsys, monkeypatch, "policy", "check", name, "--seeds", "4", "-o", "json")
+    code, out, _ = rota(capsys, monkeypatch, "policy", "check", name, "--seeds", str(scaled(4)), "-o", "json")
     assert code == 0 and all(row["holds"] for row in json.loads(out))
 
 
@@ -160,6 +142,7 @@ def test_policy_check_finds_what_is_wrong(
     assert code == 1 and "FAIL" in out
 
 
+@pytest.mark.slow
 def test_a_users_file_with_options_works(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -545,7 +545,7 @@ def test_show_tells_what_the_spec_said(served: Served, rota: Rota) -> None:
     }
     served.daemon.change(replace(served.daemon.rows[1], spec={**spec, "profile": None}))
     out = rota("show", "1")[1]
-    for line in ("workdir      /home/ana", "env          PATH TOKEN", "retries      2", "checkpoint   dir /c, grace 60"):
+    for line in ("workdir      /home/ana", "env          PATH TOKEN", "retries      2", "checkpoint   dir /c, grace 60 s"):
         assert f"  {line}\n" in out
     assert "profile" not in out and json.loads(rota("show", "1", "-o", "json")[1])["spec"]["retries"] == 2
 

@@ -1,5 +1,6 @@
 """`rota up` refuses mistakes before anything happens, with the words of `rota sim`."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,26 @@ def test_a_unit_for_a_ray_cluster_is_written_before_the_cluster_runs(rota: Rota,
 def test_a_mistake_in_such_a_unit_is_told(rota: Rota, tmp_path: Path, wrong: tuple[str, ...]) -> None:
     code, _, err = rota("up", "--home", str(tmp_path / "home"), *wrong, "--systemd", str(tmp_path / "rota.service"))
     assert code == 2 and "Try: " in err and not (tmp_path / "rota.service").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--detach",), ("--systemd", "rota.service")], ids=["here", "detached", "systemd"])
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_a_home_that_is_a_file(rota: Rota, tmp_path: Path, more: tuple[str, ...], below: str) -> None:
+    home = tmp_path / "passwd"
+    home.write_text("root:x:0:0\n")
+    code, out, err = rota("up", "--home", f"{home}{below}", "--pretend", "1xV100", *more)
+    assert (code, out) == (2, "") and f"{home} is a file, not a folder." in err and "Try: --home " in err and "journal" not in err
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0"])
+def test_a_lease_that_cannot_be(rota: Rota, tmp_path: Path, seconds: str) -> None:
+    code, _, err = rota("up", "--home", str(tmp_path / "home"), "--pretend", "1xV100", "--lease-seconds", seconds)
+    assert code == 2 and err == f"--lease-seconds: {float(seconds)} — must be more than 0.\nTry: --lease-seconds 300\n"
+
+
+def test_a_shape_is_for_starts_that_return(rota: Rota, tmp_path: Path) -> None:
+    code, _, err = rota("up", "--home", str(tmp_path / "home"), "--pretend", "1xV100", "-o", "json")
+    assert code == 2 and "is for --detach and --systemd." in err and not (tmp_path / "home").exists()
+    unit = tmp_path / "rota.service"
+    code, out, _ = rota("up", "--home", str(tmp_path / "home"), "--pretend", "1xV100", "--systemd", str(unit), "-o", "json")
+    assert code == 0 and json.loads(out) == {"unit": str(unit)} and " -o" not in unit.read_text()

@@ -27,6 +27,7 @@ def test_a_misspelt_profile_is_named_with_the_closest(folder: Path, rota: Rota) 
     assert "catalogue" not in rota("check", "jobs.csv")[1]
 
 
+@pytest.mark.slow
 def test_nodes_that_fail_faster_than_any_job_can_save_end_the_simulation_soon(folder: Path, rota: Rota) -> None:
     code, _, err = rota("sim", "--trace", "jobs.csv", "--node-mtbf-seconds", "1", "--cluster", "12x(2xV100)")
     assert code == 1 and "Every node has failed 100 times on average, and no job has saved a step" in err
@@ -66,6 +67,7 @@ def test_what_a_policy_answered_is_named_by_its_check(folder: Path, rota: Rota) 
     assert "AttributeError" not in out and "conformance.py" not in out
 
 
+@pytest.mark.slow
 def test_a_policy_that_draws_its_answers_did_not_raise(folder: Path, rota: Rota) -> None:
     (folder / "draw.py").write_text(
         "import random\nimport rota\n\n\nclass Mine:\n    def allocate(self, view):\n"
@@ -151,6 +153,7 @@ def test_a_date_is_no_time_of_a_trace(folder: Path, rota: Rota) -> None:
     assert code == 2 and "is a date." in err and "Try: write seconds since the start of the trace, such as 3600" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["goodput", "ones", "optimus"])
 def test_a_policy_that_resizes_jobs_of_one_size_says_so(folder: Path, rota: Rota, policy: str) -> None:
     _, _, err = rota("sim", "--trace", "jobs.csv", "--policy", policy)
@@ -159,6 +162,7 @@ def test_a_policy_that_resizes_jobs_of_one_size_says_so(folder: Path, rota: Rota
     assert "changes no sizes" not in rota("sim", "--trace", "jobs.csv", "--policy", "las")[2]
 
 
+@pytest.mark.slow
 def test_imports_are_not_part_of_the_time_to_solve(folder: Path) -> None:
     """In a process of its own, in which the solver has not been loaded yet."""
     import subprocess

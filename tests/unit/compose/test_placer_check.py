@@ -6,6 +6,7 @@ import pytest
 
 from rota.api import check
 from rota.compose.registry import PLACERS, is_placer
+from tests.examples import scaled
 from tests.unit.cli.test_bad_input import rota
 
 pytestmark = pytest.mark.slow
@@ -39,14 +40,14 @@ def mine(folder: Path, pick: str) -> str:
 @pytest.mark.parametrize("name", PLACERS)
 def test_every_built_in_placer_keeps_the_rules(name: str) -> None:
     assert is_placer(name)
-    findings = check(name, seeds=3)
+    findings = check(name, seeds=scaled(3))
     assert len(findings) == 5 and [finding for finding in findings if not finding.holds] == []
 
 
 def test_a_placer_of_ones_own_that_is_sound(tmp_path: Path) -> None:
     path = mine(tmp_path, "gpus = free[: request.gpus]")
     assert is_placer(path) and is_placer(path.partition(":")[0])
-    assert all(finding.holds for finding in check(path, seeds=3))
+    assert all(finding.holds for finding in check(path, seeds=scaled(3)))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_placer_of_ones_own_that_is_sound(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_placer_is_found(tmp_path: Path, pick: str, broken: str, story: str) -> None:
-    findings = {finding.name: finding for finding in check(mine(tmp_path, pick), seeds=3)}
+    findings = {finding.name: finding for finding in check(mine(tmp_path, pick), seeds=scaled(3))}
     assert not findings[broken].holds and story in findings[broken].story
 
 

@@ -52,6 +52,7 @@ def test_an_objective_that_is_not_linear_is_told_in_a_line(tmp_path: Path, goal:
     assert told.value.message.endswith("(mine.py:8).") and "\n" not in told.value.message
 
 
+@pytest.mark.slow
 def test_what_is_linear_stays_as_it_was(tmp_path: Path) -> None:
     body = "program.maximise(numpy.ones(len(program.rate)) @ (program.weight * program.rate + 1 - program.time / 2))\n"
     body += "        program.subject_to(program.gpus_used <= view.capacity, numpy.zeros(len(program.time)) <= program.time)\n"

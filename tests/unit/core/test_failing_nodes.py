@@ -55,11 +55,11 @@ def test_a_black_hole_is_found_and_cordoned_for_an_hour_and_the_job_runs_elsewhe
     desk.play(desk.submit(gpus=1))
     assert desk.nodes_of(0)[:3] == [0, 0, 0] and desk.nodes_of(0)[3] != 0 and len(desk.starts) == 4
     assert failing_nodes(desk.state) == [
-        "n1 is out of service: 3 starts ended there within 30 s (job 0), and these jobs are tried on other nodes."
+        "n1 is out of service: 3 starts ended there within 30 s (job 0), and it is tried on other nodes."
     ]
     desk.play([], until_s=desk.now_s + START_SECONDS + 10.0)
     (said,) = failing_nodes(desk.state)
-    assert said == "n1 is out of service: 3 starts ended there within 30 s (job 0), and these jobs run on other nodes."
+    assert said == "n1 is out of service: 3 starts ended there within 30 s (job 0), and it runs on other nodes."
     for _ in range(3):
         desk.play(desk.submit(gpus=1))
     assert 0 not in [node for job, node in desk.starts if job > 0], "no job is put there"

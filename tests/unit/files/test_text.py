@@ -43,6 +43,7 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         read_text(bomb(tmp_path / "jobs.csv.gz", 1), TraceError)
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unpacks_to_gigabytes_takes_little_memory(tmp_path: Path) -> None:
     """Pieces of a file may be packed one after the other: 4 GB in 4 MB, made at once."""
     piece = gzip.compress(b"0,1\n" * (1 << 24))

@@ -1,14 +1,12 @@
 """What a scheduler is told later replaces what it was told before, and nothing that it measured itself."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.beliefs.rates import Rates
@@ -19,11 +17,8 @@ from rota.core.active_tactics import Tactics
 from rota.core.scheduler import Scheduler
 from rota.core.settings import Settings
 from rota.core.validate import validate
-from rota.live import daemon as daemon_module
-from rota.live.daemon import Daemon
 from rota.live.given_beliefs import GIVEN, SCORED, GivenBeliefs, apply_given, plain_rates, plain_scores, scored_devices
-from rota.live.recovery import recover
-from rota.live.replay import reconfigured, replay
+from rota.live.replay import reconfigured
 from rota.model.allocation import Ranking
 from rota.model.events import Allocated, Progressed, Started, Submitted
 from rota.model.job import JobSpec
@@ -31,8 +26,7 @@ from rota.profiles.catalogue import Catalogue
 from rota.profiles.curves import published_efficiency
 from rota.profiles.scaling import StepTimes
 from rota.tactics.pack import Pack
-from tests.unit.live import test_daemon
-from tests.unit.live.test_daemon import ended, running, submit
+from tests.examples import examples
 
 NAMES = ["V100:0", "V100:1", "K80:0"]
 FAST_V100 = Rates(table={("net", "V100", 1): 40.0, ("net", "K80", 1): 2.0, ("old", "V100", 1): 3.0})
@@ -114,7 +108,7 @@ SAID = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
+@examples(60)
 @given(first=SAID, second=SAID)
 def test_who_is_told_later_believes_what_others_were_told_from_the_start(first: dict[str, Any], second: dict[str, Any]) -> None:
     before, now = (
@@ -192,72 +186,6 @@ def test_measured_scores_stay_and_are_weighed_against_what_is_told() -> None:
 def test_gpus_keep_their_names_and_numbers_are_never_used_again() -> None:
     assert scored_devices({"0": ["a", "b"], "2": ["c"], "1": ["d"]}) == ["a", "b", "d", "c"]
     assert scored_devices({"0": ["a", "b"], "10": ["b"], "9": ["c"]}) == ["a", "", "c", "b"], "b left, and joined again"
-
-
-@contextmanager
-def told_daemon(home: Path, monkeypatch: pytest.MonkeyPatch, says: Mapping[str, Any], cluster: str) -> Iterator[Daemon]:
-    usual = test_daemon.configuration
-
-    def chosen(cluster: str = "", policy: str = "fifo") -> dict[str, Any]:
-        settings = plain_settings(Settings(policy=policy, retry_seconds=5.0, learn_variability=True))
-        return {**usual(cluster, policy), "settings": settings, GIVEN: dict(says)}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(test_daemon, "configuration", chosen)
-        with running(home, cluster=cluster) as daemon:
-            yield daemon
-
-
-def check_journal(home: Path) -> Scheduler:
-    """Every decision is the same again; the scheduler at the end."""
-    journal = daemon_module.Journal(home / "journal.sqlite", JOURNAL_CODEC)
-    last = None
-    for _, scheduler, difference in replay(journal, JOURNAL_CODEC, make_scheduler):
-        assert difference is None, difference
-        last = scheduler
-    journal.close()
-    assert last is not None
-    return last
-
-
-def until_scores(daemon: Daemon, expected: list[list[float]]) -> None:
-    seen = 0
-    while True:
-        known = daemon.scheduler.state.knowledge.variability
-        if known is not None and known.scores.tolist() == expected:
-            return
-        seen = daemon.wait_for_change(seen, 10.0)
-
-
-def test_gpus_that_join_are_told_their_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    says = told(slow=scores(1.1, 1.2, 1.3))
-    with told_daemon(tmp_path, monkeypatch, says, "1xV100") as daemon:
-        until_scores(daemon, [[1.1]])
-        ended(daemon, submit(daemon, "true"))
-    with told_daemon(tmp_path, monkeypatch, says, "2xV100 + 1xK80") as daemon:
-        until_scores(daemon, [[1.0, 1.1, 1.2, 1.3]])  # the node of one V100 left
-        ended(daemon, submit(daemon, "true"))
-        daemon.set_policy("las")
-        assert daemon.scheduler.state.knowledge.variability.scores.tolist() == [[1.0, 1.1, 1.2, 1.3]]  # type: ignore[union-attr]
-    known = check_journal(tmp_path).state.knowledge.variability
-    assert known is not None and known.scores.tolist() == [[1.0, 1.1, 1.2, 1.3]]
-
-
-def test_recovery_from_a_snapshot_knows_what_was_told_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 1)
-    with told_daemon(tmp_path, monkeypatch, told(FAST_V100), "2xV100 + 1xK80") as daemon:
-        ended(daemon, submit(daemon, "true", profile="net"))
-    monkeypatch.setattr("rota.live.upkeep.SNAPSHOT_EVERY", 1000)
-    for _ in range(2):
-        with told_daemon(tmp_path, monkeypatch, told(FAST_K80), "2xV100 + 1xK80") as daemon:
-            assert daemon.scheduler.state.knowledge.rates.table["net", "K80", 1] == 40.0
-            ended(daemon, submit(daemon, "true", profile="net"))
-    journal = daemon_module.Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
-    chosen = journal.configuration()
-    assert chosen is not None
-    found = recover(journal, JOURNAL_CODEC, make_scheduler, chosen)
-    journal.close()
-    assert beliefs(found) == beliefs(check_journal(tmp_path))
 
 
 def test_who_is_told_of_packing_later_may_share_gpus_and_goes_on_so() -> None:

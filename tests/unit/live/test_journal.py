@@ -32,7 +32,7 @@ def server() -> Iterator[PostgresServer]:
         yield made
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     if request.param == "sqlite":
         yield lambda: Journal(tmp_path / "j.sqlite", WORDS)

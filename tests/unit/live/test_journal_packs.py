@@ -21,7 +21,7 @@ from rota.compose.registry import make_policy
 from rota.errors import JournalError
 from rota.live.election import Election
 from rota.live.journal import AskedAbout, Journal, KeptJob
-from rota.live.journal_packs import counted
+from rota.live.journal_packs import count_entries
 from rota.live.journal_place import open_journal
 from rota.live.recovery import recover
 from rota.live.replay import replay
@@ -110,7 +110,7 @@ def server() -> Iterator[PostgresServer]:
         yield made
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     if request.param == "sqlite":
         yield lambda: Journal(tmp_path / "journal.sqlite", JOURNAL_CODEC)
@@ -145,6 +145,7 @@ def test_every_answer_comes_back_and_leads_to_the_same_decisions(policy: str, tm
         check_replay(new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["tiresias", "srsf"])
 def test_a_submission_costs_the_same_behind_a_long_queue(policy: str, tmp_path: Path) -> None:
     """It was the order of all jobs: 40 bytes for each of them and more, with every job that came or went."""
@@ -173,7 +174,7 @@ def test_packing_keeps_every_entry(opens: Open, small_packs: None) -> None:
     while journal.compact():
         pass
     assert journal._store.rows("SELECT count(*) FROM packs")[0][0] == (len(before) - 10) // 20
-    assert texts(journal) == before and counted(journal._store.rows) == (len(before), len(before))
+    assert texts(journal) == before and count_entries(journal._store.rows) == (len(before), len(before))
     for after in (1, 19, 20, 21, 33, len(before) - 1):
         assert [entry.number for entry in journal.entries(after)] == list(range(after + 1, len(before) + 1))
     queue.submit(20)
@@ -209,7 +210,7 @@ def test_few_entries_are_not_packed(tmp_path: Path, small_packs: None) -> None:
         assert not journal.compact()
         journal.append(0.0, [], None)
         assert journal.compact() and not journal.compact()
-        assert counted(journal._store.rows) == (30, 30)
+        assert count_entries(journal._store.rows) == (30, 30)
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])
@@ -232,6 +233,7 @@ def test_packing_that_fails_leaves_the_journal_as_it_was(fails_at: int, tmp_path
         assert journal.compact() and texts(journal) == before
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_packs: None) -> None:
     """It packs once for each line that it gets, and is killed with SIGKILL while it may be at the last."""
     source = tmp_path / "source.sqlite"
@@ -260,7 +262,7 @@ def test_a_process_killed_while_it_packs_loses_nothing(tmp_path: Path, small_pac
         with closing(Journal(path, JOURNAL_CODEC)) as journal:
             assert journal._store.rows("SELECT count(*) FROM packs")[0][0] in (done, done + 1)
             assert texts(journal) == before
-            assert counted(journal._store.rows) == (len(before), len(before))
+            assert count_entries(journal._store.rows) == (len(before), len(before))
             journal.append(1e6, [], None)
 
 
@@ -307,6 +309,7 @@ def test_a_journal_of_the_version_before_is_read_written_and_packed(tmp_path: Pa
         assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("2",)
 
 
+@pytest.mark.slow
 def test_a_start_makes_a_journal_of_the_version_before_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.sqlite"
     monkeypatch.setattr("rota.live.sqlite_store.WASTE_BYTES", 100_000)

@@ -98,6 +98,7 @@ def test_a_policy_that_raises(tmp_path: Path) -> None:
     assert pids[0] == pids[1], "the worker lives on"
 
 
+@pytest.mark.slow
 def test_a_policy_that_takes_its_process_with_it(tmp_path: Path) -> None:
     found, _ = ask(tmp_path, GOOD.format("import os; os._exit(7)"), times=2)
     assert all(isinstance(each, PolicyFailed) and "exit code 7" in each.message for each in found)
@@ -113,6 +114,7 @@ def test_a_policy_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert isinstance(answer, PolicyFailed) and "died" in answer.message
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(GOOD.format("pass"))
     answers: queue.Queue[Any] = queue.Queue()

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -362,7 +363,36 @@ def test_while_no_jobs_share_a_slot_servers_keep_their_size() -> None:
     assert not record.suspensions.any() and not record.migrations.any()
 
 
+@pytest.mark.slow
 def test_an_elastic_job_that_joined_a_larger_one_has_its_turns_at_its_own_size() -> None:
     """The tactic pack lets a job of one GPU join one of two; afterwards it was asked for at a size that it never asked for."""
     result = rota.simulate("demo", policy="gandiva", first=80, elastic="batch")
     assert not np.isnan(result.record.finished_s).any()
+
+
+def elastic(at_s: float = 0.0) -> Arrival:
+    """Asks for 16 GPUs, and accepts fewer."""
+    sizes = {"gpus": 16, "gpu_counts": (1, 2, 4, 8, 16), "batch_size": 512, "batch_sizes": (32, 64, 128, 256, 512)}
+    return Arrival(at_s, JobSpec(steps=2000.0, can_resize=True, profile="ones/vgg16/global512", **sizes))
+
+
+def test_a_job_whose_size_no_pool_has_runs_with_the_nearest_that_it_accepts() -> None:
+    run = engine([elastic(), elastic(), elastic()], cluster="8xV100 + 4xP100", tactics="none")
+    record = run.run()
+    assert record.ended == 3
+    widths = {
+        len(record.gpu_intervals.gpus[record.gpu_intervals.first[i] : record.gpu_intervals.first[i + 1]])
+        for i in range(len(record.gpu_intervals))
+    }
+    assert widths == {8, 4}, "as many GPUs as each pool has"
+
+
+@pytest.mark.parametrize(
+    "events", ["  - {at: 100s, join: {accelerator: V100, gpus: 8, name: b}}\n", "  - {at: 100s, leave: a2}\n"]
+)
+def test_such_a_job_gets_another_size_when_the_cluster_changes(tmp_path: Path, events: str) -> None:
+    site = tmp_path / "cluster.yaml"
+    nodes = "nodes:\n  - {count: 1, accelerator: V100, gpus: 8, name: a1}\n"
+    nodes += "  - {count: 1, accelerator: V100, gpus: 8, name: a2}\n" if "leave" in events else ""
+    site.write_text(f"{nodes}events:\n{events}")
+    assert engine([elastic(10.0 * i) for i in range(4)], cluster=site).run().ended == 4

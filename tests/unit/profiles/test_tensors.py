@@ -340,6 +340,7 @@ def test_tied_weights_count_once_and_frozen_ones_not_at_all() -> None:
     assert module_tensors("nets.py:Tied", {"words": 10}).largest == 80
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("modules")
 def test_the_real_vgg19() -> None:
     found = module_tensors("nets.py:vgg19")

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray")
-
 from rota.ray import channel, names
 from rota.ray.channel import RayChannel
 

@@ -39,6 +39,7 @@ def test_a_host_that_does_not_exist() -> None:
         check_port("no-such-host.invalid:6379")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["sweep", "fifo", "--out", "x"], ["up", "--home", "home"]])
 def test_commands_say_so_and_do_not_wait(tmp_path: Path, words: list[str]) -> None:
     with socket.socket() as box:

@@ -114,6 +114,7 @@ def test_odd_runs_are_drawn_too(what: str, holds: list[tuple[int, list[int], flo
     assert not re.search(r"\bnan\b|\binf\b", svg)
 
 
+@pytest.mark.slow
 def test_a_million_jobs_would_make_no_longer_text() -> None:
     small, large = (plot(Comparison({"p": [large_result(n, 24, policy="p", seed=1)]}), "jct").svg for n in (500, 20_000))
     assert len(large) < 2 * len(small) < 60_000

@@ -9,7 +9,9 @@ from rota.model.allocation import Ranking
 from rota.model.commands import JobCommand, Launch, Resume, Suspend, SuspendKind
 from rota.model.events import Allocated, Decided, Exited, External, Measured, Outcome, Progressed, Started, Submitted, Suspended
 from rota.model.job import JobSpec
+from rota.model.plan import Plan
 from rota.report.run_observation import observe
+from rota.sim.observed_physics import SeenAnswer, SeenAttempt
 
 GPU = np.array([0])
 
@@ -48,7 +50,8 @@ def test_neither_starting_nor_stopping_nor_leaving_is_training() -> None:
         ]
     )
     (job,) = observed.jobs.values()
-    assert job.first_steps == 1.0 and job.work_seconds == pytest.approx(20.0), "200 steps, and the first is part of its start"
+    assert job.first_steps == 1.0, "the first step is part of its start"
+    assert job.work_seconds == pytest.approx(200 / (199.5 / 20)), "half a step was made after the order to stop"
     assert (job.launch_seconds, job.relaunch_seconds, job.suspend_seconds, job.leave_seconds) == (8.0, 6.0, 2.0, 1.0)
     assert observed.launch_seconds == 7.0 and observed.jct_seconds == [47.0]
 
@@ -188,3 +191,87 @@ def test_the_pace_of_a_job_is_compared_from_life_to_life() -> None:
         entry(30.0, finished(1, 2, 30.0, 300.0, 30.0)),
     ]
     assert observe(entries).rate_spread == pytest.approx(5.0 / 15.0), "10 and 20 steps a second"
+
+
+def test_each_attempt_is_seen_as_it_was() -> None:
+    """It makes 10 steps a second and then 20. Asked to stop at 18 s, it is in its 101st step and ends that."""
+    observed = observe(
+        [
+            entry(0.0, Submitted(1, JobSpec(steps=201.0), 0.0), launch(1)),
+            entry(8.5, Started(1, 1, 1, 8.0), progressed(1, 1, 1.0, 8.0)),
+            entry(18.0, Suspend(1, 1, 2, (0,), SuspendKind.CHECKPOINT)),
+            entry(20.25, Suspended(1, 1, 2, 20.0, SuspendKind.CHECKPOINT, 101.5)),
+            entry(30.0, launch(1, 2, 3)),
+            entry(36.0, Started(1, 2, 3, 36.0, from_step=101.5)),
+            entry(41.75, finished(1, 2, 41.0, 201.5, 41.0)),
+        ]
+    )
+    (job,) = observed.jobs.values()
+    rate = (100.0 + 100.0) / 15.0
+    assert job.attempts == (
+        SeenAttempt(
+            start_seconds=8.0,
+            start_notice_seconds=0.5,
+            relative_rate=pytest.approx(10.0 / rate),
+            suspend_seconds=2.0,
+            end_notice_seconds=0.25,
+        ),
+        SeenAttempt(
+            start_seconds=6.0,
+            start_notice_seconds=0.0,
+            relative_rate=pytest.approx(20.0 / rate),
+            suspend_seconds=None,
+            end_notice_seconds=0.75,
+        ),
+    )
+    assert job.tells_steps and job.notice_seconds == pytest.approx((0.25 + 0.5) / 2), "the median"
+    assert all(not each.attempts for each in (*observed.usual.values(), *observed.undisturbed.values()))
+    (time,) = observed.times
+    assert time.jct_seconds == observed.jct_seconds[0] == 41.0 and time.training == 15.0
+
+
+def test_an_attempt_of_few_steps_has_the_rate_of_its_job() -> None:
+    observed = observe(
+        [
+            entry(0.0, Submitted(1, JobSpec(steps=50.0), 0.0), launch(1)),
+            entry(1.0, Started(1, 1, 1, 1.0)),
+            entry(2.0, Suspend(1, 1, 2, (0,), SuspendKind.CHECKPOINT)),
+            entry(2.5, Suspended(1, 1, 2, 2.5, SuspendKind.CHECKPOINT, 9.0), launch(1, 2, 3)),
+            entry(3.0, Started(1, 2, 3, 3.0, from_step=9.0)),
+            entry(7.0, finished(1, 2, 7.0, 50.0, 7.0)),
+        ]
+    )
+    (job,) = observed.jobs.values()
+    assert [each.relative_rate is None for each in job.attempts] == [True, False]
+
+
+def test_a_timer_that_is_late_is_part_of_the_answer() -> None:
+    """If the scheduler asked because its plan was over; after an event it asks at once."""
+    order = Ranking.permutation(np.array([0]), key="arrival")
+    entries = [
+        JournalEntry(1, 10.0, [Submitted(1, JobSpec(), 10.0)], Decided(10.0, None, (), ticket=1)),
+        JournalEntry(2, 10.5, [Allocated(1, order, 10.25)], Decided(10.5, Plan((), 15.0, True), (launch(1),))),
+        entry(11.0, Started(1, 1, 1, 11.0)),
+        JournalEntry(4, 15.125, [], Decided(15.125, None, (), ticket=2)),
+        JournalEntry(5, 15.25, [Allocated(2, order, 15.25)], Decided(15.25, Plan((), 17.0, True), ())),
+        JournalEntry(6, 17.5, [Submitted(2, JobSpec(), 17.5)], Decided(17.5, None, (), ticket=3)),
+        entry(17.75, Allocated(3, order, 17.75)),
+        entry(19.0, Exited(1, 1, 19.0, Outcome.FINISHED, 7.0)),
+    ]
+    observed = observe(entries)
+    assert observed.answers == (SeenAnswer(0.0, 0.5), SeenAnswer(5.0, 0.25), SeenAnswer(7.5, 0.25))
+    assert observed.answer_seconds == pytest.approx(1 / 3)
+
+
+def test_a_scheduler_that_was_down_does_not_usually_learn_so_late() -> None:
+    """The second job ended while it was down."""
+    observed = observe(
+        [
+            entry(0.0, Submitted(1, JobSpec(), 0.0), Submitted(2, JobSpec(), 0.0), launch(1), launch(2)),
+            entry(1.25, Started(1, 1, 1, 1.0), Started(2, 1, 1, 1.0)),
+            entry(3.25, Exited(1, 1, 3.0, Outcome.FINISHED, 2.0)),
+            entry(900.0, Exited(2, 1, 4.0, Outcome.FINISHED, 3.0)),
+        ]
+    )
+    assert [job.notice_seconds for job in observed.usual.values()] == [0.25, 0.25]
+    assert [job.attempts[0].end_notice_seconds for job in observed.jobs.values()] == [0.25, 896.0]

@@ -33,6 +33,7 @@ def test_a_daemon_that_was_started_anew_is_a_change(fresh: Served) -> None:
     assert ask(fresh, "GET", "/api/v1/changes?seen=999&timeout=30")[1]["number"] == 1
 
 
+@pytest.mark.slow
 def test_a_hundred_waiting_clients_keep_nobody_from_asking(fresh: Served) -> None:
     clients = 100
     before = threading.active_count()

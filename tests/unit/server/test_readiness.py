@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from rota.errors import UnreachableError
-from rota.live.journal_store import JournalUnavailable, lead_lost
+from rota.live.journal_store import lead_lost
 from rota.server import readiness
 from rota.server.serve import _Run
 from rota.server.standby import Lead
-from tests.unit.live.test_daemon import running, submit
 from tests.unit.server.asking import ask
-from tests.unit.server.standin import Served, serve
+from tests.unit.server.standin import Served
 
 
 def ready(served: Served) -> tuple[int, dict[str, object]]:
@@ -60,51 +59,6 @@ def test_a_scheduler_that_stands_still_is_not_ready(fresh: Served, monkeypatch: 
 def test_it_is_looked_at_once_a_second_at_most(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "KEPT_SECONDS", 600.0)
     assert {ready(fresh)[0] for _ in range(30)} == {200} and fresh.daemon.asked_ready == 1
-
-
-def test_a_real_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
-    with running(tmp_path) as daemon, serve(tmp_path, daemon=daemon) as served:
-        assert ready(served) == (200, {"ready": True, "problems": {}, "nodes_up": 1, "nodes": 1})
-        append, away = daemon.journal.append, threading.Event()
-
-        def no_answer(*words: object, **more: object) -> None:
-            if away.is_set():
-                raise JournalUnavailable("the database does not answer.")
-            append(*words, **more)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(daemon.journal, "append", no_answer)
-        away.set()
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(submit, daemon, "true")
-            until(lambda: ready(served)[0] == 503)
-            assert ready(served)[1]["problems"] == {"journal": "its database does not answer"}
-            away.clear()
-            waiting.result(60)
-        until(lambda: ready(served)[0] == 200)
-        daemon.scheduler.state.machines.node_up[:] = False
-        assert ready(served) == (503, {"ready": False, "problems": {"nodes": "none is up"}, "nodes_up": 0, "nodes": 1})
-        daemon.scheduler.state.machines.node_up[:] = True
-
-
-def test_a_write_that_takes_long_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.live.ready_row.SLOW_WRITE_SECONDS", 0.05)
-    with running(tmp_path) as daemon:
-        append, hangs = daemon.journal.append, threading.Event()
-        monkeypatch.setattr(daemon.journal, "append", lambda *words: (hangs.wait(60), append(*words)))
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(submit, daemon, "true")
-            until(lambda: not daemon.ready().ready)
-            assert "a write has taken" in daemon.ready().problems["journal"]
-            hangs.set()
-            waiting.result(60)
-        until(lambda: daemon.ready().ready)
-
-
-def test_a_scheduler_that_has_stopped_is_not_ready(tmp_path: Path) -> None:
-    with running(tmp_path) as daemon:
-        assert daemon.ready().ready
-    assert daemon.ready().problems == {"scheduler": "it has stopped"}
 
 
 def test_a_lead_that_is_not_sure_is_a_problem(tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """What `rota up` is given, and the signals that it heeds."""
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,31 +44,6 @@ def test_pretend_gpus_take_no_memory_of_the_host(tmp_path: Path) -> None:
     options = ServeOptions(home=tmp_path, pretend="2xV100")
     chosen = make_configuration(options, "fifo", "packed", check_options(options), {})
     assert [len(node) for node in chosen["nodes"]] == [4] and "context_gib" not in chosen
-
-
-SIGNALLED = """
-import os, signal, sys
-from pathlib import Path
-from rota.server.serve import ServeOptions, serve
-
-home, number = Path(sys.argv[1]), int(sys.argv[2])
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for one that a shell starts in the background
-options = ServeOptions(home=home, pretend="1xV100", listen="127.0.0.1:0")
-serve(options, lambda line: os.kill(os.getpid(), number) if line.startswith("ready") else None)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_is_heeded_as_soon_as_it_is_ready(tmp_path: Path, number: signal.Signals) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SIGNALLED, str(tmp_path), str(int(number))],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not (tmp_path / "daemon.json").exists(), "it cleared up"
 
 
 def test_jobs_of_one_machine_keep_running_for_a_day_without_their_scheduler(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def queue(jobs: int, kinds: tuple[str, ...] = ("V100",), sizes: tuple[int, ...] 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [30, 60])
 def test_programs_do_not_grow_with_the_queue(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that nobody can use is idle, so that room alone does not say that the rest of the queue gets nothing."""

@@ -153,7 +153,7 @@ COMMAND = [
     "srsf",
     "tiresias",
     "--trace",
-    "synthetic:jobs=120,gpus=24",
+    "synthetic:jobs=60,gpus=24",
     "--vary",
     "trace.load=0.6/0.9",
     "--seeds",

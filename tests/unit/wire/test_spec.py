@@ -1,11 +1,13 @@
 """The job spec: everything it can say, and what every mistake says."""
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from rota.errors import SpecError
-from rota.wire.spec import Batch, Range, Spec, read_spec, schema
+from rota.wire.spec import EXAMPLES, Batch, Range, Spec, read_spec, schema
 
 GOOD = r"""name: resnet50-bs64
 run: torchrun train.py --data /data/imagenet
@@ -90,6 +92,8 @@ def test_elastic(tmp_path: Path) -> None:
         ("grace: 60s", "grace: 12 parsecs", 7, "not a length of time"),
         ("retries: 2", "retries: -1", 13, "greater than or equal to 0"),
         ("{EPOCHS", "{'A B'", 15, "cannot be an environment variable"),
+        ("{EPOCHS", "{ROTA_JOB_ID", 15, "ROTA_JOB_ID is set by Rota"),
+        ("{EPOCHS", "{CUDA_VISIBLE_DEVICES", 15, "CUDA_VISIBLE_DEVICES is set by Rota"),
         ("weight: 1", "weight: 1\nweight: 2", 10, "already given on line 9"),
         ("gpus: 4", "gpus: true", 3, "true or false"),
         ("retries: 2", "retries: yes", 13, "true or false"),
@@ -125,3 +129,22 @@ def test_sizes_between_the_least_and_the_most() -> None:
     assert Batch(size=64).sizes == (64,)
     assert Batch(size=48, min=10, max=200).sizes == (12, 24, 48, 96, 192)
     assert Batch(size=3, min=1, max=6).sizes == (3, 6), "only whole ones"
+
+
+@pytest.mark.parametrize("name", ["42", "007"])
+def test_a_name_is_not_a_number(name: str) -> None:
+    with pytest.raises(ValidationError, match="is a number, and would be taken for the number of a job"):
+        Spec.model_validate({"run": "true", "name": name})
+    assert Spec.model_validate({"run": "true", "name": f"{name}a"}).name == f"{name}a"
+
+
+def test_a_mistake_in_any_field_is_answered_with_a_line_that_is_right(tmp_path: Path) -> None:
+    assert set(EXAMPLES) == set(Spec.model_fields)
+    for field, example in EXAMPLES.items():
+        lines = [part for part in re.split(r", or | or |, (?=gpus:)", example) if part.startswith(field)]
+        assert lines, example
+        for line in lines:
+            assert read(tmp_path, line if field == "run" else f"run: x\n{line}\n")
+    with pytest.raises(SpecError) as caught:
+        read(tmp_path, "run: x\nsteps: 0\n")
+    assert caught.value.hint == "steps: 10000"

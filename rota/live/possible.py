@@ -1,0 +1,48 @@
+"""Whether a job that is submitted can ever run on these machines."""
+
+from collections.abc import Callable
+
+from rota.agent.gpu_readings import Readings
+from rota.beliefs.make_options import accepts, make_options, why_never
+from rota.beliefs.rates import Rates
+from rota.errors import OptionError
+from rota.model.accelerators import ACCELERATORS
+from rota.model.cluster import Cluster
+from rota.model.counted import counted
+from rota.model.job import JobSpec
+from rota.model.options import Kind
+from rota.model.units import FOREVER
+
+
+def check_options(wanted: JobSpec, cluster: Cluster, rates: Rates) -> None:
+    """Refuse a job that has no option on this cluster."""
+    kind = Kind.of(wanted)
+    if len(make_options([kind], cluster, rates)):
+        return
+    code, why = why_never(kind, cluster)
+    types = " or ".join(wanted.accelerators) or "any type"
+    raise OptionError(
+        f"{code.name}: {counted(wanted.gpus, 'GPU')} of {types} can never run here; {why}.",
+        field="gpus",
+        value=wanted.gpus,
+        hint=f"fewer GPUs, or other types: this cluster is {cluster}",
+    )
+
+
+def check_memory(wanted: JobSpec, cluster: Cluster, readings: Callable[[], Readings], *, pretend: bool) -> None:
+    """Refuse a job that takes more memory than any GPU of a type it accepts has. Makers sell a type with several sizes, so what
+    was read of real GPUs counts; nothing is refused where nothing is known."""
+    if not wanted.gpu_gib:
+        return
+    kind = Kind.of(wanted)
+    pools = [name for name in cluster.pools if accepts(kind, name)]
+    largest_gib = max((ACCELERATORS[name].memory_gib if name in ACCELERATORS else FOREVER for name in pools), default=FOREVER)
+    if wanted.gpu_gib > largest_gib and not pretend:
+        largest_gib = max((each.memory_gib for each in readings().values() if each.memory_gib is not None), default=FOREVER)
+    if wanted.gpu_gib > largest_gib:
+        raise OptionError(
+            f"is more than any GPU it accepts here has: {largest_gib:.3g} GiB.",
+            field="gpu_memory",
+            value=f"{wanted.gpu_gib:g} GiB",
+            hint=f"gpu_memory: {int(largest_gib)} GiB, or less",
+        )

@@ -1,0 +1,301 @@
+"""The seam between the daemon and its driver: the daemon knows the protocol alone, and any driver will do."""
+
+import ast
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.agent.gpu_readings import Readings
+from rota.agent.log import LogPiece
+from rota.agent.orders import AttemptStatus
+from rota.compose.live_scheduler import JOURNAL_CODEC, make_scheduler
+from rota.live import daemon as daemon_module
+from rota.live.cluster_changes import pretend_devices
+from rota.live.daemon import Daemon
+from rota.live.driver import Driver, DriverCommand, DriverContext
+from rota.live.local import Local
+from rota.live.requests import submitted_job, to_job_spec
+from rota.model.cluster import Cluster
+from rota.model.commands import Kill, Launch, Renew, Resize, Resume, Suspend
+from rota.model.events import Exited, External, Outcome, Started
+from rota.model.units import FOREVER
+from rota.wire.spec import Spec
+from rota.wire.submitted import SubmittedJob
+
+PATIENCE = 60.0
+
+
+class Instant:
+    """Has no processes: what is launched has finished at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.context: DriverContext
+        self.launched: list[SubmittedJob] = []
+        self.acknowledged = 0
+        self._events: list[External] = []
+
+    nodes_may_be_silent = False
+    look_every_seconds = FOREVER
+    starts_anew = False
+
+    def machines(self) -> Cluster:
+        return self.cluster
+
+    def devices(self) -> Sequence[tuple[str, ...]]:
+        return pretend_devices(self.cluster)
+
+    def open(self, context: DriverContext) -> None:
+        self.context = context
+
+    def how_parked(self, job: SubmittedJob) -> tuple[str, str]:
+        return "exit", "it has no processes"
+
+    def carry_out(self, commands: Sequence[DriverCommand]) -> list[External]:
+        for command in commands:
+            if isinstance(command, Launch):
+                now = self.context.clock()
+                self.launched.append(self.context.submitted(command.job))
+                self._events.append(Started(command.job, command.attempt, command.sequence, now))
+                self._events.append(Exited(command.job, command.attempt, now, Outcome.FINISHED, 1.0))
+                self.context.wake()
+        return []
+
+    def events(self) -> list[External]:
+        events, self._events = self._events, []
+        return events
+
+    def acknowledge(self) -> None:
+        self.acknowledged += 1
+
+    def end_strays(self, wanted: Callable[[int, int], bool]) -> None:
+        pass
+
+    def inventory(self) -> list[AttemptStatus]:
+        return []
+
+    def running(self) -> Mapping[int, AttemptStatus]:
+        return {}
+
+    def readings(self) -> Readings:
+        return {}
+
+    def read_log(self, job: int, offset: int, limit: int) -> LogPiece:
+        return LogPiece(offset, f"output of job {job}\n".encode()[offset : offset + limit])
+
+    def log_end(self, job: int) -> int:
+        return len(f"output of job {job}\n")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_daemon_runs_on_any_driver(tmp_path: Path) -> None:
+    chosen = {"policy": "fifo", "placer": "packed", "cluster": "4xV100", "pretend": True, "settings": {"retry_seconds": 5.0}}
+    instant = Instant(Cluster.parse("4xV100"))
+    driver: Driver = instant
+    worker = [sys.executable, "-m", "rota.server.policy_worker", "fifo"]
+    daemon = Daemon(tmp_path, make_scheduler, JOURNAL_CODEC, driver, worker=lambda named: worker, configuration=chosen)
+    daemon.start()
+    try:
+        job = daemon.submit(Spec(run=["train", "--fast"], gpus=2), "ana", "/", {"A": "1"}).id
+        end = time.monotonic() + PATIENCE
+        while not daemon.job(str(job)).ended:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert daemon.job(str(job)).phase == "finished"
+        (launched,) = instant.launched
+        assert (launched.name, launched.argv, launched.env, launched.gpus) == (f"job-{job}", ("train", "--fast"), {"A": "1"}, 2)
+        assert daemon.logs(job, 0, 1000).text == f"output of job {job}\n"
+        assert instant.acknowledged > 0
+    finally:
+        daemon.stop()
+
+
+def test_the_daemon_imports_no_driver() -> None:
+    tree = ast.parse(Path(daemon_module.__file__).read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert "rota.live.driver" in imported
+    assert not {name for name in imported if name and name.startswith(("rota.live.local", "rota.agent"))}
+
+
+# The local driver.
+
+
+def launch(job: int = 1, attempt: int = 1, lease_s: float = 1e12) -> Launch:
+    return Launch(job, attempt, 1, 0, np.array([0, 1]), (0,), (0,), 0.0, lease_s)
+
+
+def submitted(*argv: str) -> SubmittedJob:
+    return SubmittedJob(
+        name="mine",
+        user="ana",
+        argv=argv,
+        command=" ".join(argv),
+        workdir="/",
+        env={"PATH": "/usr/bin:/bin"},
+        gpus=2,
+        accelerators=(),
+        steps=None,
+        profile="",
+        progress=None,
+        weight=1.0,
+        tenant="",
+        retries=0,
+        grace_seconds=1.0,
+        checkpoint_dir="/",
+    )
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Local:
+    driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
+    driver.open(DriverContext(lambda: None, lambda job: submitted("echo", "hello"), time.time, driver.discover_cluster, str))
+    return driver
+
+
+def events_until_exit(driver: Local) -> list[External]:
+    found: list[External] = []
+    end = time.monotonic() + PATIENCE
+    while not any(isinstance(event, Exited) for event in found):
+        assert time.monotonic() < end
+        found += driver.events()
+        time.sleep(0.01)
+    return found
+
+
+def test_a_launch_is_told_as_events_and_forgotten_when_acknowledged(local: Local) -> None:
+    try:
+        assert local.carry_out([launch()]) == []
+        found = events_until_exit(local)
+        assert [type(event) for event in found] == [Started, Exited]
+        assert b"hello\n" in local.read_log(1, 0, 1000).data and local.read_log(2, 0, 1000).data == b""
+        (status,) = local.inventory()
+        assert (status.outcome, status.exit_code, dict(local.running())) == ("finished", 0, {})
+        local.acknowledge()
+        assert local.inventory() == []
+        assert local.carry_out([launch()]) != [], "an attempt that was forgotten is lost, and not started again"
+    finally:
+        local.close()
+
+
+LEAVES_LATER = """
+import pathlib, sys, time
+print("step 1/2", flush=True)
+print("step 2/2", flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+"""
+
+
+def test_an_end_tells_when_the_last_step_was_made(tmp_path: Path) -> None:
+    """Between that and its end a job is only leaving: it tears down its framework, say."""
+    leave = tmp_path / "leave"
+    job = replace(submitted(sys.executable, "-c", LEAVES_LATER, str(leave)), progress=r"step (\d+)/(\d+)")
+    driver = Local(tmp_path / "home", Cluster.parse("4xV100"), lease_grace_seconds=1.0)
+    driver.open(DriverContext(lambda: None, lambda number: job, time.time, driver.discover_cluster, str))
+    try:
+        driver.carry_out([launch()])
+        deadline = time.monotonic() + PATIENCE
+        while not (found := driver.inventory()) or found[0].steps_done < 2:
+            assert time.monotonic() < deadline
+            driver.events()
+            time.sleep(0.01)
+        told_s = time.time()
+        leave.touch()
+        end = events_until_exit(driver)[-1]
+        assert isinstance(end, Exited) and end.steps_done == 2
+        assert end.stepped_s is not None and end.stepped_s <= told_s <= end.at_s
+    finally:
+        driver.close()
+
+
+def test_a_job_that_tells_no_steps_tells_no_last_one(local: Local) -> None:
+    try:
+        local.carry_out([launch()])
+        end = events_until_exit(local)[-1]
+        assert isinstance(end, Exited) and end.steps_done is None and end.stepped_s is None
+    finally:
+        local.close()
+
+
+def test_a_resize_is_answered_once_and_again_after_a_restart(tmp_path: Path) -> None:
+    """Between two daemons its supervisor remembers what it was granted."""
+
+    def opened() -> Local:
+        driver = Local(tmp_path, Cluster.parse("4xV100"), lease_grace_seconds=1.0)
+        driver.open(DriverContext(lambda: None, lambda job: submitted("sleep", "100"), time.time, driver.discover_cluster, str))
+        return driver
+
+    def starts(driver: Local) -> list[int]:
+        """The sequences of what it tells next."""
+        end = time.monotonic() + PATIENCE
+        while not (found := driver.events()):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert all(isinstance(event, Started) for event in found)
+        return [event.sequence for event in found if isinstance(event, Started)]
+
+    local = opened()
+    try:
+        local.carry_out([replace(launch(), gpus=np.array([0]))])
+        assert starts(local) == [1]
+        local.carry_out([Resize(1, 1, 2, 0, np.array([0]), (0,), 128)])
+        assert starts(local) == [2] and local.events() == []
+        assert json.loads((tmp_path / "run/1/1/job/size.json").read_text()) == {"batch_size": 128}
+        local.close()
+        local = opened()
+        assert starts(local) == [2]
+        local.carry_out([Kill(1, 1, 3, (0,))])
+        events_until_exit(local)
+        (answer,) = local.carry_out([Resize(7, 1, 2, 0, np.array([0]), (0,), 128)])
+        assert isinstance(answer, Exited) and answer.outcome is Outcome.LOST
+    finally:
+        local.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "itself"),
+    [
+        ({"progress": "session", "gpus": 1}, True),
+        ({"progress": "session", "gpus": 0.5}, True),
+        ({"progress": r"step (\d+)", "gpus": 1}, False),
+        ({"progress": "session", "gpus": 2}, False),
+        ({"progress": "session", "gpus": {"min": 1, "max": 2}}, False),
+    ],
+)
+def test_a_session_of_one_process_changes_its_batch_size_itself(more: dict[str, object], itself: bool) -> None:
+    """One that reads other things than that is suspended and launched again."""
+    spec = Spec.model_validate({"run": "train", "batch": {"size": 64, "min": 32, "max": 128}, **more})
+    job = submitted_job(spec, "ana", "/", {})
+    assert to_job_spec(job, 0.0).can_resize is itself
+    session = more["progress"] == "session"
+    assert to_job_spec(job, 0.0, starts_anew=True).can_resize is session, "its processes are started again"
+
+
+def test_what_is_not_there_is_answered(local: Local) -> None:
+    try:
+        assert local.carry_out([Renew(1, 1, (0,), 1e12)]) == [], "its launch may be on the way"
+        for command in (Suspend(1, 1, 2, (0,)), Kill(2, 1, 2, (0,))):
+            (answer,) = local.carry_out([command])
+            assert isinstance(answer, Exited) and (answer.job, answer.outcome) == (command.job, Outcome.LOST)
+        (answer,) = local.carry_out([Resume(1, 1, 3, (0,), 1e12)])
+        assert isinstance(answer, Exited) and answer.outcome is Outcome.LOST
+    finally:
+        local.close()
+
+
+def test_a_launch_whose_lease_is_over_is_lost(local: Local) -> None:
+    try:
+        local.carry_out([launch(lease_s=time.time() - 1.0)])
+        (end,) = events_until_exit(local)
+        assert isinstance(end, Exited) and end.outcome is Outcome.LOST
+        assert local.inventory()[0].problem == "its lease was over before it could start"
+    finally:
+        local.close()
